@@ -1,0 +1,54 @@
+# make run: a broker to try; make test: everything a change must pass. `make help` lists all.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 install -q
+STAMP := $(VENV)/.stamp
+
+.PHONY: help run test lint types imports unit interop clean
+
+help:
+	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
+
+$(STAMP)-run: setup.cfg pyproject.toml
+	@$(PYTHON) tools/check_machine.py run
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e . --config-settings editable_mode=compat
+	@touch $@
+
+$(STAMP)-test: setup.cfg pyproject.toml
+	@$(PYTHON) tools/check_machine.py test
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[test,spark]' --config-settings editable_mode=compat
+	@touch $@ $(STAMP)-run
+
+#: make run      install into .venv and start a name server and broker on 127.0.0.1
+run: $(STAMP)-run
+	@$(BIN)/twistd -n rmq-standalone
+
+#: make test     format, lint, types, import contracts, unit, simulation and interop tests
+test: $(STAMP)-test lint types imports unit interop
+
+#: make lint     ruff: format and lint
+lint: $(STAMP)-test
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+#: make types    mypy, strict for the pure rooms
+types: $(STAMP)-test
+	$(BIN)/mypy
+
+#: make imports  the directions of import between the rooms
+imports: $(STAMP)-test
+	$(BIN)/lint-imports
+
+#: make unit     pure tests, simulations and tests with processes of our own
+unit: $(STAMP)-test
+	$(BIN)/python -m pytest tests/unit tests/sim tests/crash
+
+#: make interop  the stock jars against ours, both ways
+interop: $(STAMP)-test
+	$(BIN)/python -m pytest tests/interop
+
+clean:
+	rm -rf $(VENV) build

@@ -1,0 +1,1 @@
+"""The rmqadmin command: mqadmin's names and letters."""

@@ -1,0 +1,1 @@
+"""The broker: topics, groups, offsets, clients and the requests they send."""

@@ -1,0 +1,1 @@
+"""One module for each family of requests; `table` maps codes to handlers."""

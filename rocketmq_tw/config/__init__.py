@@ -1,0 +1,1 @@
+"""Typed configuration from stock's .properties keys."""

@@ -1,0 +1,1 @@
+"""The narrow file interface: POSIX, in memory, faulty."""

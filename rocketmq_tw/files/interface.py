@@ -1,0 +1,80 @@
+"""The narrow file interface: all that the store, the configs and Raft ask of a disk.
+
+Paths are plain strings. Everything is blocking; whoever must not block calls it from a thread.
+Three versions: `posix.PosixFiles`, `memory.MemoryFiles` (a crash drops what was not synced) and
+`faulty.FaultyFiles` (wraps one and tears, shortens, refuses or fills up on demand).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zope.interface import Interface
+
+
+class DiskUsage(NamedTuple):
+    """Bytes of the file system that holds a path."""
+
+    total: int
+    used: int
+
+
+class IFile(Interface):
+    """One open file. Errors are `OSError` with the errno that POSIX gives."""
+
+    def pread(size: int, offset: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+
+    def pwrite(data: bytes | bytearray | memoryview, offset: int) -> None:
+        """All of `data` at `offset`; a short write is continued or raises."""
+
+    def pwritev(buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
+        """All buffers, one after the other, with one system call where the system allows."""
+
+    def fsync() -> None:
+        """Returns once data and size are on stable storage."""
+
+    def truncate(size: int) -> None:
+        """Sets the size; growth reads as zeros (a sparse file)."""
+
+    def size() -> int:
+        """The size in bytes."""
+
+    def close() -> None:
+        """Closes; a second call does nothing."""
+
+
+class IFiles(Interface):
+    """A file system."""
+
+    def open(path: str, *, create: bool = False) -> IFile:
+        """Opens for reading and writing; `create` makes it where it is missing."""
+
+    def read(path: str) -> bytes:
+        """The whole content; raises FileNotFoundError."""
+
+    def exists(path: str) -> bool:
+        """Whether a file or directory is there."""
+
+    def list(path: str) -> list[str]:
+        """The sorted names in a directory; empty where there is none."""
+
+    def make_dirs(path: str) -> None:
+        """The directory and its parents; made durable in their parents."""
+
+    def remove(path: str) -> None:
+        """Removes a file; raises FileNotFoundError."""
+
+    def remove_tree(path: str) -> None:
+        """Removes a directory and all below it; nothing where it is missing."""
+
+    def rename(source: str, target: str) -> None:
+        """Atomically replaces `target`."""
+
+    def sync_dir(path: str) -> None:
+        """Makes the names in a directory durable."""
+
+    def usage(path: str) -> DiskUsage:
+        """The file system's size and use."""
+
+    def lock(path: str) -> IFile:
+        """Takes an exclusive lock for the life of the returned file; raises BlockingIOError."""

@@ -1,0 +1,1 @@
+"""Messages and stored records: properties, flags, ids, batches, filters."""

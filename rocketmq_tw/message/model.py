@@ -1,0 +1,31 @@
+"""The messages that the rooms above hand around."""
+
+import msgspec
+
+
+class StoredMessage(msgspec.Struct, kw_only=True):
+    """One record of a commit log, or one on its way there (docs/formats/commitlog.md).
+
+    `properties` is the wire's text, name 0x01 value 0x02 after each other, kept as bytes so that
+    what only passes through is never parsed; `properties.parse_properties` reads it. Hosts are
+    `(ip text, port)`; IPv6 sets the flag of `sys_flag`. Times are milliseconds since 1970.
+    `physical_offset`, `queue_offset`, `store_timestamp`, `store_size` and `body_crc` are the
+    store's to fill.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes = b""
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: tuple[str, int] = ("127.0.0.1", 0)
+    store_timestamp: int = 0
+    store_host: tuple[str, int] = ("127.0.0.1", 0)
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    store_size: int = 0
+    body_crc: int = 0

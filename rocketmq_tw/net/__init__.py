@@ -1,0 +1,1 @@
+"""Twisted protocols and factories for remoting frames: requests, pools, limits."""

@@ -1,0 +1,1 @@
+"""DLedger's Raft: a pure core and the node around it."""

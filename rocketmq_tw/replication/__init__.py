@@ -1,0 +1,1 @@
+"""Master and slave: sans-IO frames and state, and the Twisted links around them."""

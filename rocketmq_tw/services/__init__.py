@@ -1,0 +1,1 @@
+"""Builds a server's object graph from its configuration; nothing else."""

@@ -1,0 +1,1 @@
+"""Commit log, consume queue, index, checkpoint, recovery, retention in stock's formats."""

@@ -1,0 +1,1 @@
+"""Frames, commands, codes, headers and bodies of the remoting protocol; pure."""

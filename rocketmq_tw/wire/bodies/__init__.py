@@ -1,0 +1,1 @@
+"""Typed request and response bodies, a module for each family."""

@@ -1,0 +1,1 @@
+"""Typed request and response headers, a module for each family."""
