@@ -128,13 +128,16 @@ class RemotingCommand:
         header: Header | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The answer to this request: its opaque and its serialisation."""
+        """The answer to this request: its opaque and its serialisation.
+
+        To a oneway request it keeps the flag, by which net/ knows not to send it.
+        """
         return RemotingCommand(
             code,
             ext_fields=None if header is None else header_to_fields(header),
             body=body,
             opaque=self.opaque,
-            flag=RESPONSE_FLAG,
+            flag=RESPONSE_FLAG | self.flag & ONEWAY_FLAG,
             remark=remark,
             serialization=self.serialization,
         )

@@ -1,0 +1,226 @@
+"""Requests to addresses: one connection to each, made when first used and kept."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, succeed
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
+from twisted.internet.interfaces import (
+    IOpenSSLClientConnectionCreator,
+    IReactorTime,
+    IStreamClientEndpoint,
+)
+from twisted.internet.protocol import Factory
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.config.net import NettyClientConfig
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.errors import ConnectError, RequestTimeout
+from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient
+from rocketmq_tw.net.protocol import RemotingProtocol, RequestCheck
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Called with each request before it leaves and the address it goes to (signing).
+Sign = Callable[[RemotingCommand, str], None]
+#: Where an address is reached; tests give an in-memory one.
+EndpointFor = Callable[[str], IStreamClientEndpoint]
+TlsFor = Callable[[str], IOpenSSLClientConnectionCreator]
+
+#: After a failed attempt the next one waits this long, twice as long each time, up to the last.
+FIRST_BACKOFF = 0.1
+LAST_BACKOFF = 2.0
+
+
+def host_endpoints(
+    reactor: Any, connect_timeout: float, tls_for: TlsFor | None = None
+) -> EndpointFor:
+    """`host:port` over TCP, with TLS where `tls_for` gives the options for a host."""
+
+    def endpoint_for(address: str) -> IStreamClientEndpoint:
+        host, port = split_address(address)
+        endpoint = HostnameEndpoint(reactor, host.encode(), port, timeout=connect_timeout)
+        return endpoint if tls_for is None else wrapClientTLS(tls_for(host), endpoint)
+
+    return endpoint_for
+
+
+class _Link:
+    """One address: idle, connecting while callers wait, or connected."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.peer: RemotingProtocol | None = None
+        self.attempt: Deferred[Any] | None = None
+        self.waiting: list[Deferred[RemotingProtocol]] = []
+        self.backoff = 0.0
+        self.retry_at = 0.0
+        self.last_error = ""
+        self.last_used = 0.0
+
+    def release(self, result: RemotingProtocol | Failure) -> None:
+        """Hands the outcome of an attempt to all who waited for it."""
+        waiting, self.waiting = self.waiting, []
+        for caller in waiting:
+            if isinstance(result, Failure):
+                caller.errback(result)
+            else:
+                caller.callback(result)
+
+
+@implementer(IRemotingClient)
+class RemotingClient:
+    """A pool with one connection an address.
+
+    Callers that come while a connection is being made share the attempt. A lost connection is
+    made again by the next request; after a failed attempt requests fail at once until the
+    back-off is over, so a dead address costs its callers nothing.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        config: NettyClientConfig | None = None,
+        *,
+        tls_for: TlsFor | None = None,
+        endpoint_for: EndpointFor | None = None,
+        before_send: Sequence[Sign] = (),
+        before_request: Sequence[RequestCheck] = (),
+    ) -> None:
+        config = config or NettyClientConfig()
+        self._clock = reactor
+        self._connect_timeout = config.connect_timeout_millis / 1000
+        self._endpoint_for = endpoint_for or host_endpoints(reactor, self._connect_timeout, tls_for)
+        self._before_send = before_send
+        self._before_request = before_request
+        self._handlers: dict[int, Handler] = {}
+        self._links: dict[str, _Link] = {}
+        self._closed = False
+        self._idle_timeout = config.client_channel_max_idle_time_seconds
+        self._idle_check = LoopingCall(self._close_idle)
+        self._idle_check.clock = reactor
+
+    # IRemotingClient
+
+    def register(self, code: int, handler: Handler) -> None:
+        self._handlers[code] = handler
+
+    def request(
+        self, address: str, command: RemotingCommand, timeout: float
+    ) -> Deferred[RemotingCommand]:
+        for sign in self._before_send:
+            sign(command, address)
+        link = self._links.get(address)
+        if link is not None and link.peer is not None:
+            link.last_used = self._clock.seconds()
+            return link.peer.request(command, timeout)
+        deadline = self._clock.seconds() + timeout
+        connected = self._connect(address)
+        connected.addTimeout(
+            timeout,
+            self._clock,
+            lambda _, __: Failure(RequestTimeout(address, command.code, timeout)),
+        )
+        return connected.addCallback(
+            lambda peer: peer.request(command, max(0.0, deadline - self._clock.seconds()))
+        )
+
+    def send_oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
+        for sign in self._before_send:
+            sign(command, address)
+        return self._connect(address).addCallback(lambda peer: peer.send_oneway(command))
+
+    def close(self) -> Deferred[None]:
+        self._closed = True
+        if self._idle_check.running:
+            self._idle_check.stop()
+        gone = []
+        for link in list(self._links.values()):
+            if link.attempt is not None:
+                link.attempt.cancel()
+            if link.peer is not None:
+                lost: Deferred[IPeer] = Deferred()
+                link.peer.when_lost(lost.callback)
+                link.peer.lose_connection()
+                gone.append(lost)
+        return DeferredList(gone).addCallback(lambda _: None)
+
+    # Connections
+
+    def _connect(self, address: str) -> Deferred[RemotingProtocol]:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = _Link(address)
+        now = link.last_used = self._clock.seconds()
+        if self._closed:
+            return fail(ConnectError(address, "the client is closed"))
+        if link.peer is not None:
+            return succeed(link.peer)
+        if link.attempt is None and now < link.retry_at:
+            return fail(ConnectError(address, link.last_error))
+        caller: Deferred[RemotingProtocol] = Deferred(link.waiting.remove)
+        link.waiting.append(caller)
+        if link.attempt is None:
+            self._start_attempt(link)
+        return caller
+
+    def _start_attempt(self, link: _Link) -> None:
+        if not self._idle_check.running:
+            self._idle_check.start(max(1.0, self._idle_timeout / 4), now=False)
+        try:
+            endpoint = self._endpoint_for(link.address)
+        except ValueError as error:
+            self._not_connected(Failure(error), link)
+            return
+        factory = Factory.forProtocol(
+            lambda: RemotingProtocol(
+                self._clock, self._handlers, before_request=self._before_request
+            )
+        )
+        factory.noisy = False
+        attempt = link.attempt = endpoint.connect(factory)
+        attempt.addTimeout(self._connect_timeout, self._clock)
+        attempt.addCallbacks(
+            self._connected, self._not_connected, callbackArgs=(link,), errbackArgs=(link,)
+        )
+
+    def _connected(self, protocol: Any, link: _Link) -> None:
+        # Behind TLS the endpoint hands out the wrapper's inner protocol as well.
+        link.attempt = None
+        link.backoff = 0.0
+        link.peer = protocol
+        protocol.when_lost(lambda _: self._lost(link, protocol))
+        if self._closed:
+            protocol.lose_connection()
+        link.release(protocol)
+
+    def _not_connected(self, failure: Failure, link: _Link) -> None:
+        link.attempt = None
+        link.backoff = min(LAST_BACKOFF, link.backoff * 2 or FIRST_BACKOFF)
+        link.retry_at = self._clock.seconds() + link.backoff
+        reason = "cancelled" if failure.check(CancelledError) else failure.getErrorMessage()
+        link.last_error = f"cannot connect: {reason}"
+        link.release(Failure(ConnectError(link.address, link.last_error)))
+
+    def _lost(self, link: _Link, protocol: RemotingProtocol) -> None:
+        if link.peer is protocol:
+            link.peer = None
+        if self._closed:
+            self._links.pop(link.address, None)
+
+    def _close_idle(self) -> None:
+        now = self._clock.seconds()
+        for link in list(self._links.values()):
+            peer = link.peer
+            if peer is None:
+                if link.attempt is None and now - link.last_used >= self._idle_timeout:
+                    del self._links[link.address]
+            elif not peer.waiting and (
+                now - max(peer.last_received, link.last_used) >= self._idle_timeout
+            ):
+                peer.lose_connection()
+                link.peer = None

@@ -1,0 +1,228 @@
+"""The remoting protocol on one connection, the same at both ends.
+
+Frames become commands; requests go to a table of handlers, responses to who waits for them. The
+protocol itself is the `IPeer` that handlers get.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, fail
+from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.net.address import format_address
+from rocketmq_tw.net.errors import ConnectionLost
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.requests import RequestTable
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    RemotingCommand,
+    decode_command,
+    encode_command,
+)
+from rocketmq_tw.wire.errors import RequestError, WireError
+from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, FrameDecoder
+
+#: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
+RequestCheck = Callable[[RemotingCommand, IPeer], None]
+
+#: Seconds until a connection whose other end does not let go is cut.
+CLOSE_TIMEOUT = 5.0
+
+
+@implementer(IPeer)
+class RemotingProtocol(Protocol):
+    """One connection.
+
+    Every write goes straight to the transport: Twisted gathers what one reactor turn writes and
+    hands it to the kernel (or to TLS) in one piece, so the replies to a burst leave together.
+    """
+
+    log = Logger()
+    connected = False
+    address = "not connected"
+    local_address = "not connected"
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        handlers: Mapping[int, Handler],
+        *,
+        before_request: Sequence[RequestCheck] = (),
+        frame_limit: int = DEFAULT_FRAME_LIMIT,
+    ) -> None:
+        self._clock = clock
+        self._handlers = handlers
+        self._before_request = before_request
+        self._decoder = FrameDecoder(frame_limit)
+        self._lost: list[Callable[[IPeer], None]] = []
+        self._cut: IDelayedCall | None = None
+        self._requests = RequestTable(clock, self.address)
+        self._closing = False
+        self.last_received = 0.0
+        #: Requests that came in and are not answered yet.
+        self.unanswered = 0
+
+    @property
+    def waiting(self) -> int:
+        """Our own requests that are not answered yet."""
+        return len(self._requests)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held of a frame that is not complete yet."""
+        return self._decoder.buffered
+
+    # Twisted's side
+
+    def connectionMade(self) -> None:
+        assert self.transport is not None
+        self.connected = True
+        self.address = format_address(self.transport.getPeer())
+        self.local_address = format_address(self.transport.getHost())
+        self._requests = RequestTable(self._clock, self.address)
+        self.last_received = self._clock.seconds()
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpNoDelay(True)
+
+    def dataReceived(self, data: bytes) -> None:
+        self.last_received = self._clock.seconds()
+        try:
+            for frame in self._decoder.feed(data):
+                command = decode_command(frame)
+                if command.flag & RESPONSE_FLAG:
+                    self._requests.answer(command)
+                else:
+                    self._serve(command)
+                if self._closing:
+                    return
+        except WireError as error:
+            self.close(f"it sent what is no remoting command: {error}")
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.connected = False
+        self._closing = True
+        if self._cut is not None:
+            self._cut.cancel()
+            self._cut = None
+        self._requests.fail_all(reason.getErrorMessage())
+        callbacks, self._lost = self._lost, []
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:
+                self.log.failure("after the loss of {address}", address=self.address)
+
+    # IPeer
+
+    def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
+        if not self.connected or self._closing:
+            return fail(ConnectionLost(self.address, "the connection is closed"))
+        answer = self._requests.add(command, timeout)
+        self._write(encode_command(command))
+        return answer
+
+    def send_oneway(self, command: RemotingCommand) -> None:
+        command.flag |= ONEWAY_FLAG
+        if self.connected:
+            self._write(encode_command(command))
+
+    def reply(self, response: RemotingCommand) -> None:
+        # The response to a oneway request carries its flag, so that it is known here.
+        if response.flag & ONEWAY_FLAG:
+            return
+        self.unanswered -= 1
+        if self.connected:
+            self._write(encode_command(response))
+
+    def when_lost(self, callback: Callable[[IPeer], None]) -> None:
+        if self.connected:
+            self._lost.append(callback)
+        else:
+            callback(self)
+
+    def close(self, reason: str) -> None:
+        if self.connected and not self._closing:
+            self.log.warn("closing {address}: {reason}", address=self.address, reason=reason)
+            self.lose_connection()
+
+    def lose_connection(self) -> None:
+        """Closes without a word in the log: what is written still leaves, for `CLOSE_TIMEOUT`."""
+        if self.connected and not self._closing:
+            assert self.transport is not None
+            self._closing = True
+            self._cut = self._clock.callLater(CLOSE_TIMEOUT, self.abort)
+            self.transport.loseConnection()
+
+    def abort(self) -> None:
+        """Cuts the connection; what is not sent yet is dropped."""
+        self._closing = True
+        if self._cut is not None and self._cut.active():
+            self._cut.cancel()
+        self._cut = None
+        if self.connected:
+            self.transport.abortConnection()  # type: ignore[union-attr]
+
+    # Requests of the other end
+
+    def _write(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[union-attr]
+
+    def _serve(self, command: RemotingCommand) -> None:
+        if not command.flag & ONEWAY_FLAG:
+            self.unanswered += 1
+        try:
+            for check in self._before_request:
+                check(command, self)
+            handler = self._handlers.get(command.code)
+            if handler is None:
+                raise RequestError(
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                    f"request code {command.code} is not supported",
+                )
+            result = handler(command, self)
+        except Exception:
+            self.reply(self._refusal(command, Failure()))
+            return
+        if type(result) is RemotingCommand:
+            self.reply(result)
+        elif result is not None:
+            self._wait(command, result)
+
+    def _wait(
+        self,
+        command: RemotingCommand,
+        result: Deferred[Any] | Coroutine[Deferred[Any], Any, Any],
+    ) -> None:
+        if not isinstance(result, Deferred):
+            result = Deferred.fromCoroutine(result)
+        result.addErrback(lambda failure: self._refusal(command, failure))
+        result.addCallback(self._late_reply)
+
+    def _late_reply(self, response: RemotingCommand | None) -> None:
+        if response is not None:
+            self.reply(response)
+
+    def _refusal(self, command: RemotingCommand, failure: Failure) -> RemotingCommand:
+        error = failure.value
+        if isinstance(error, RequestError):
+            return command.response(error.code, error.remark)
+        if isinstance(error, WireError):
+            return command.response(ResponseCode.SYSTEM_ERROR, f"the request's body: {error}")
+        if not (failure.check(CancelledError) and not self.connected):
+            self.log.failure(
+                "request {code} of {address}",
+                failure=failure,
+                code=command.code,
+                address=self.address,
+            )
+        return command.response(
+            ResponseCode.SYSTEM_ERROR,
+            f"request {command.code} failed with {type(error).__name__}; see the server's log",
+        )
