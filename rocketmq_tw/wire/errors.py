@@ -21,3 +21,10 @@ class HeaderError(RequestError):
 
     def __init__(self, remark: str) -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, remark)
+
+
+class BodyError(RequestError, WireError):
+    """A body that is not what its request says; SYSTEM_ERROR, the connection goes on."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,0 +1,95 @@
+"""How a typed body is read from and written to the bytes of a command.
+
+A body is a `msgspec.Struct` with snake_case attributes; `rename="camel"` gives stock's names, and
+`msgspec.field(name=...)` the ones that do not follow. Stock's sets are lists here, in the order of
+the wire; its maps are dicts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from rocketmq_tw.wire import fastjson
+from rocketmq_tw.wire.errors import BodyError, WireError
+
+
+class Body(msgspec.Struct, rename="camel", kw_only=True):
+    """Base of all bodies and of what they hold. Every field has a default, as in stock."""
+
+
+B = TypeVar("B")
+
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def decode_body(body_type: type[B], data: bytes) -> B:
+    """`data` as a `body_type`: unknown fields are left out, null means the field's default, and
+    text becomes a number or a boolean where the field is one.
+
+    Raises `BodyError`, which names the field.
+    """
+    if b"$ref" not in data:
+        try:
+            decoder = _decoders.get(body_type)
+            if decoder is None:
+                decoder = _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
+            body: B = decoder.decode(data)
+            return body
+        except (msgspec.MsgspecError, RecursionError):
+            # A dialect, a null or a mistake: the slow way tells which.
+            pass
+    try:
+        value = fastjson.loads(data)
+    except WireError as error:
+        raise BodyError(f"the body is no {_name(body_type)}: {error}") from error
+    return convert_body(body_type, value)
+
+
+def convert_body(body_type: type[B], value: Any) -> B:
+    """The same from a value that `fastjson.loads` read."""
+    try:
+        value = _without_nulls(value)
+        try:
+            return msgspec.convert(value, body_type, strict=False, str_keys=True)
+        except msgspec.ValidationError:
+            # Standard JSON has object keys as strings that hold JSON.
+            return msgspec.convert(_with_object_keys(value), body_type, strict=False, str_keys=True)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BodyError(f"the body is no {_name(body_type)}: {error}") from error
+
+
+def encode_body(body: object, *, standard_json: bool = False) -> bytes:
+    """The body's bytes in fastjson's layout, or in strict JSON for a client that asks for it."""
+    return fastjson.dumps(body, standard=standard_json)
+
+
+def _name(body_type: type) -> str:
+    return getattr(body_type, "__name__", str(body_type))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+def _with_object_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_object_key(key): _with_object_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_object_keys(item) for item in value]
+    return value
+
+
+def _object_key(key: Any) -> Any:
+    if not (isinstance(key, str) and key.startswith("{")):
+        return key
+    try:
+        parsed = fastjson.loads(key.encode())
+    except WireError:
+        return key
+    return fastjson.as_key(parsed)

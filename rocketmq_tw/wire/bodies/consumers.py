@@ -1,0 +1,129 @@
+"""Clients that are connected, and what they say of themselves."""
+
+from msgspec import field
+
+from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+from rocketmq_tw.wire.bodies.offsets import ConsumeQueueUnit, MessageQueue
+
+
+class ConsumerIdList(Body):
+    """Answer to 38."""
+
+    consumer_id_list: list[str] = field(default_factory=list)
+
+
+class Connection(Body):
+    """`language` is a name of `LanguageCode`, `version` stock's ordinal."""
+
+    client_id: str | None = None
+    client_addr: str | None = None
+    language: str | None = None
+    version: int = 0
+
+
+class ConsumerConnection(Body):
+    """Answer to 203."""
+
+    connection_set: list[Connection] = field(default_factory=list)
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+
+
+class ProducerConnection(Body):
+    """Answer to 204."""
+
+    connection_set: list[Connection] = field(default_factory=list)
+
+
+class ProducerInfo(Body):
+    client_id: str | None = None
+    remote_ip: str | None = field(default=None, name="remoteIP")
+    language: str | None = None
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class ProducerTable(Body):
+    """Answer to 328: producer group to its clients."""
+
+    data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+
+
+class ProcessQueueInfo(Body):
+    """A consumer's cache of one queue."""
+
+    commit_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_count: int = 0
+    cached_msg_size_in_mib: int = field(default=0, name="cachedMsgSizeInMiB")
+    transaction_msg_min_offset: int = 0
+    transaction_msg_max_offset: int = 0
+    transaction_msg_count: int = 0
+    locked: bool = False
+    try_unlock_times: int = 0
+    last_lock_timestamp: int = 0
+    droped: bool = False
+    last_pull_timestamp: int = 0
+    last_consume_timestamp: int = 0
+
+
+class PopProcessQueueInfo(Body):
+    wait_ack_count: int = 0
+    droped: bool = False
+    last_pop_timestamp: int = 0
+
+
+class ConsumeStatus(Body):
+    """Rates of a consumer in a topic: times in ms, TPS per second."""
+
+    pull_rt: float = field(default=0.0, name="pullRT")
+    pull_tps: float = field(default=0.0, name="pullTPS")
+    consume_rt: float = field(default=0.0, name="consumeRT")
+    consume_ok_tps: float = field(default=0.0, name="consumeOKTPS")
+    consume_failed_tps: float = field(default=0.0, name="consumeFailedTPS")
+    consume_failed_msgs: int = 0
+
+
+class ConsumerRunningInfo(Body):
+    """Answer to 307. The fields that may be None are 5.x's."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    subscription_set: list[SubscriptionData] = field(default_factory=list)
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] | None = None
+    status_table: dict[str, ConsumeStatus] = field(default_factory=dict)
+    user_consumer_info: dict[str, str] | None = None
+    jstack: str | None = None
+
+
+class ConsumeMessageDirectlyResult(Body):
+    """Answer to 309; `consume_result` is CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT,
+    CR_THROW_EXCEPTION or CR_RETURN_NULL."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = None
+    remark: str | None = None
+    spent_time_mills: int = 0
+
+
+class SubscriptionQueryBody(Body):
+    """Answer to 345."""
+
+    subscription_data: SubscriptionData | None = None
+    group: str | None = None
+    topic: str | None = None
+
+
+class ConsumeQueueBody(Body):
+    """Answer to 321."""
+
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+    queue_data: list[ConsumeQueueUnit] = field(default_factory=list)
+    max_queue_index: int = 0
+    min_queue_index: int = 0

@@ -1,0 +1,139 @@
+"""Queues, and offsets by queue."""
+
+import msgspec
+from msgspec import field
+
+from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+
+
+class MessageQueue(msgspec.Struct, rename="camel", kw_only=True, frozen=True, order=True):
+    """One queue of a topic on a broker name; stock uses it as a key of maps."""
+
+    topic: str = ""
+    broker_name: str = ""
+    queue_id: int = 0
+
+
+class ConsumerOffsetTable(Body):
+    """Answer to 43, and `consumerOffset.json`: "topic@group" to queue id to offset."""
+
+    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class DelayOffsetTable(Body):
+    """Answer to 45, and `delayOffset.json`: delay level to offset."""
+
+    offset_table: dict[int, int] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class TopicOffset(Body):
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStatsTable(Body):
+    """Answer to 202. `topic_put_tps` is 5.x's; None leaves it out."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float | None = 0.0
+
+
+class OffsetWrapper(Body):
+    """`pull_offset` is 5.x's; None leaves it out."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int | None = 0
+    last_timestamp: int = 0
+
+
+class ConsumeStats(Body):
+    """Answer to 208."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+
+class ConsumeStatsList(Body):
+    """Answer to 317: group to its statistics, for each group."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = field(default_factory=list)
+    broker_addr: str | None = None
+    total_diff: int = 0
+    total_inflight_diff: int | None = 0
+
+
+class ResetOffsetBody(Body):
+    """Request 220 to a client in Java and answer to 222: queue to its new offset."""
+
+    offset_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+class QueueOffset(Body):
+    """A queue with an offset, as clients that cannot read object keys get it."""
+
+    topic: str = ""
+    broker_name: str = ""
+    queue_id: int = 0
+    offset: int = 0
+
+
+class ResetOffsetBodyForC(Body):
+    """Request 220 to a client that is not Java's."""
+
+    offset_table: list[QueueOffset] = field(default_factory=list)
+
+
+class ConsumerStatusBody(Body):
+    """Answer to 221 (`message_queue_table`) and 223 (`consumer_table`, by client id)."""
+
+    message_queue_table: dict[MessageQueue, int] = field(default_factory=dict)
+    consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+
+
+class CorrectionOffsetBody(Body):
+    """Answer to 308: queue id to the smallest offset of the filtered groups."""
+
+    correction_offsets: dict[int, int] = field(default_factory=dict)
+
+
+class QueueTimeSpan(Body):
+    """Times in ms; the texts are stock's rendering of them for people."""
+
+    message_queue: MessageQueue | None = None
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class ConsumeTimeSpanBody(Body):
+    """Answer to 303."""
+
+    consume_time_span_set: list[QueueTimeSpan] = field(default_factory=list)
+
+
+class ConsumeQueueUnit(Body):
+    """One unit of a consume queue, with what its filter says."""
+
+    physic_offset: int = 0
+    physic_size: int = 0
+    tags_code: int = 0
+    extend_data_json: str | None = None
+    bit_map: str | None = None
+    eval: bool = False
+    msg: str | None = None
+
+
+def queue_offsets(offsets: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
+    """The same offsets for a client that is not Java's."""
+    return ResetOffsetBodyForC(
+        offset_table=[
+            QueueOffset(offset=offset, **msgspec.structs.asdict(queue))
+            for queue, offset in offsets.items()
+        ]
+    )

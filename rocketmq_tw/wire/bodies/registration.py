@@ -1,0 +1,164 @@
+"""The body of 103: a broker's topics, as JSON or deflated (docs/formats/bodies.md)."""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+
+from msgspec import field
+
+from rocketmq_tw.wire import fastjson
+from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
+from rocketmq_tw.wire.errors import BodyError, WireError
+
+#: Inflated bytes; a topic takes about 60, so this is far beyond any broker.
+MAX_INFLATED = 64 * 1024 * 1024
+
+_LENGTH = Struct(">i")
+
+
+class RegisterBrokerBody(Body):
+    """Request 103. `filter_server_list` is a leftover of old brokers that clients still get."""
+
+    topic_config_serialize_wrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
+    filter_server_list: list[str] = field(default_factory=list)
+
+
+def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
+    """The body of a 103 whose header says `compressed`; stock 4.9.7's form and 5.x's.
+
+    Raises `BodyError`.
+    """
+    if not compressed:
+        return decode_body(RegisterBrokerBody, data)
+    reader = _Chunks(_inflate(data))
+    body = RegisterBrokerBody()
+    table = body.topic_config_serialize_wrapper
+    table.data_version = decode_body(DataVersion, reader.chunk())
+    for _ in range(reader.number()):
+        config = decode_topic_line(_text(reader.chunk()))
+        table.topic_config_table[config.topic_name] = config
+    body.filter_server_list = _texts(reader.chunk())
+    # 4.9.7 ends here; its version in the command says so as well.
+    if not reader.ended:
+        table.topic_queue_mapping_info_map = {}
+        for _ in range(reader.number()):
+            info = decode_body(TopicQueueMappingInfo, reader.chunk())
+            table.topic_queue_mapping_info_map[info.topic or ""] = info
+    return body
+
+
+def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
+    """The bytes of `body`; the deflated form ends with the mappings unless they are None."""
+    if not compressed:
+        return encode_body(body)
+    table = body.topic_config_serialize_wrapper
+    configs = table.topic_config_table.values()
+    parts = [_chunk(encode_body(table.data_version)), _LENGTH.pack(len(configs))]
+    parts += [_chunk(encode_topic_line(config).encode()) for config in configs]
+    parts.append(_chunk(encode_body(body.filter_server_list)))
+    if table.topic_queue_mapping_info_map is not None:
+        mappings = table.topic_queue_mapping_info_map.values()
+        parts.append(_LENGTH.pack(len(mappings)))
+        parts += [_chunk(encode_body(mapping)) for mapping in mappings]
+    return zlib.compress(b"".join(parts), 9)
+
+
+def encode_topic_line(config: TopicConfig) -> str:
+    """`config` as six words, the last the attributes in JSON (None: five, as 4.9.7 has)."""
+    line = (
+        f"{config.topic_name} {config.read_queue_nums} {config.write_queue_nums}"
+        f" {config.perm} {config.topic_filter_type}"
+    )
+    if config.attributes is None:
+        return line
+    return f"{line} {fastjson.dumps(config.attributes).decode()}"
+
+
+def decode_topic_line(line: str) -> TopicConfig:
+    """The reverse; attributes that cannot be read are left empty, as stock does."""
+    words = line.split(" ")
+    if len(words) < 5:
+        raise BodyError(f"a registered topic of {len(words)} words where 5 are needed: {line:.80}")
+    name, read_queues, write_queues, perm, filter_type = words[:5]
+    try:
+        config = TopicConfig(
+            topic_name=name,
+            read_queue_nums=int(read_queues),
+            write_queue_nums=int(write_queues),
+            perm=int(perm),
+            topic_filter_type=filter_type,
+            attributes=None,
+        )
+    except ValueError as error:
+        raise BodyError(f"a number of the registered topic {name:.80} is none: {error}") from error
+    if len(words) > 5:
+        config.attributes = _attributes(words[5])
+    return config
+
+
+def _attributes(text: str) -> dict[str, str]:
+    try:
+        return decode_body(dict[str, str], text.encode())
+    except BodyError:
+        return {}
+
+
+def _inflate(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(data, MAX_INFLATED)
+    except zlib.error as error:
+        raise BodyError(f"the compressed registration cannot be inflated: {error}") from error
+    if not inflater.eof:
+        raise BodyError(f"the compressed registration is cut short or beyond {MAX_INFLATED} bytes")
+    return inflated
+
+
+class _Chunks:
+    """Numbers and length-prefixed bytes, one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._at == len(self._data)
+
+    def number(self) -> int:
+        """The next 4-byte count or length; what it counts takes at least a byte each."""
+        end = self._at + 4
+        if end > len(self._data):
+            raise BodyError("the compressed registration ends within a length")
+        (number,) = _LENGTH.unpack_from(self._data, self._at)
+        self._at = end
+        if not 0 <= number <= len(self._data) - end:
+            raise BodyError(f"a length of {number} in the compressed registration is out of range")
+        return int(number)
+
+    def chunk(self) -> bytes:
+        length = self.number()
+        start, self._at = self._at, self._at + length
+        return self._data[start : self._at]
+
+
+def _chunk(data: bytes) -> bytes:
+    return _LENGTH.pack(len(data)) + data
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError(f"a registered topic that is not UTF-8: {error}") from error
+
+
+def _texts(data: bytes) -> list[str]:
+    try:
+        value = fastjson.loads(data)
+    except WireError as error:
+        raise BodyError(f"the filter server list: {error}") from error
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,0 +1,37 @@
+"""The route of a topic: which brokers have it, with how many queues, at which addresses."""
+
+from msgspec import field
+
+from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
+
+
+class QueueData(Body):
+    """A topic's queues on one broker name."""
+
+    broker_name: str = ""
+    read_queue_nums: int = 0
+    write_queue_nums: int = 0
+    perm: int = 0
+    topic_sys_flag: int = 0
+
+
+class BrokerData(Body):
+    """One broker name: broker id (0 is the master) to address. 4.9.7 has neither `zone_name` nor
+    `enable_acting_master` (None leaves it out)."""
+
+    cluster: str | None = None
+    broker_name: str = ""
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+    zone_name: str | None = None
+    enable_acting_master: bool | None = False
+
+
+class TopicRouteData(Body):
+    """Answer to 105."""
+
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData] = field(default_factory=list)
+    broker_datas: list[BrokerData] = field(default_factory=list)
+    filter_server_table: dict[str, list[str]] = field(default_factory=dict)
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
