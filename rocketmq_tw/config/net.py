@@ -3,6 +3,8 @@
 The keys of stock that size thread pools, buffers and selectors have none: one reactor serves all.
 """
 
+from msgspec import field
+
 from rocketmq_tw.config.base import Config
 
 
@@ -37,24 +39,21 @@ class NettyClientConfig(Config):
 
 
 class TlsConfig(Config):
-    """What stock takes from `tls.*` system properties or the file named by `tls.config.file`.
-
-    `read_tls_config` gives the names: `tls.server.keyPath` is `server_key_path`.
-    """
+    """What stock takes from system properties or from the file that `tls.config.file` names."""
 
     #: disabled, permissive (plaintext and TLS on one port) or enforcing.
-    server_mode: str = "permissive"
-    #: A certificate made at the start instead of files; encrypts, and proves nothing.
-    test_mode_enable: bool = True
+    server_mode: str = field(default="permissive", name="tls.server.mode")
+    #: A certificate made at the start in place of files: it encrypts, and proves nothing.
+    test_mode_enable: bool = field(default=True, name="tls.test.mode.enable")
     #: none, optional or require.
-    server_need_client_auth: str = "none"
-    server_key_path: str = ""
-    server_key_password: str = ""
-    server_cert_path: str = ""
-    server_auth_client: bool = False
-    server_trust_cert_path: str = ""
-    client_key_path: str = ""
-    client_key_password: str = ""
-    client_cert_path: str = ""
-    client_auth_server: bool = False
-    client_trust_cert_path: str = ""
+    server_need_client_auth: str = field(default="none", name="tls.server.need.client.auth")
+    server_key_path: str = field(default="", name="tls.server.keyPath")
+    server_key_password: str = field(default="", name="tls.server.keyPassword")
+    server_cert_path: str = field(default="", name="tls.server.certPath")
+    server_auth_client: bool = field(default=False, name="tls.server.authClient")
+    server_trust_cert_path: str = field(default="", name="tls.server.trustCertPath")
+    client_key_path: str = field(default="", name="tls.client.keyPath")
+    client_key_password: str = field(default="", name="tls.client.keyPassword")
+    client_cert_path: str = field(default="", name="tls.client.certPath")
+    client_auth_server: bool = field(default=False, name="tls.client.authServer")
+    client_trust_cert_path: str = field(default="", name="tls.client.trustCertPath")

@@ -1,0 +1,301 @@
+"""The listening side: connections with limits, so that no peer costs more than it may.
+
+What one peer does never grows our memory: a frame is bounded, what all connections hold together
+is bounded (`Budget`), and a peer that does not take its replies is not read from either.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
+from twisted.internet.interfaces import IListeningPort, IPushProducer
+from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.address import format_address
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.protocol import RemotingProtocol, RequestCheck
+from rocketmq_tw.net.tls import FirstByte, ServerTls
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Seconds between two looks at idle and stuck connections.
+SWEEP_INTERVAL = 5.0
+#: Seconds that replies in flight get when the server stops.
+STOP_TIMEOUT = 3.0
+_DRAIN_INTERVAL = 0.02
+
+
+class Budget:
+    """The bytes that all connections of a server hold together, and how many they may."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used > self.limit
+
+
+@implementer(IPushProducer)
+class ServerProtocol(RemotingProtocol):
+    """A connection of a server.
+
+    It registers itself as the producer of what it writes: while the transport says that the
+    other end does not keep up, nothing is read from it, so it gets no further replies.
+    """
+
+    def __init__(self, factory: "RemotingFactory", budget: Budget) -> None:
+        super().__init__(
+            factory.clock,
+            factory.handlers,
+            before_request=factory.before_request,
+            frame_limit=factory.config.frame_max_length,
+        )
+        self._owner = factory
+        self._budget = budget
+        self._held = 0
+        self._unread = 0
+        self._stuck_since: float | None = None
+
+    # Twisted's side
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        self.transport.registerProducer(self, True)  # type: ignore[union-attr]
+        self._owner.connection_made(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        super().dataReceived(data)
+        grown = self._decoder.buffered - self._held
+        if grown:
+            self._held += grown
+            self._budget.used += grown
+            if grown > 0 and self._budget.exhausted:
+                self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._budget.used -= self._held + self._unread
+        self._held = self._unread = 0
+        self._stuck_since = None
+        super().connectionLost(reason)
+        self._owner.connection_lost(self)
+
+    def lose_connection(self) -> None:
+        if self.connected and not self._closing:
+            # A transport waits for its producer before it closes.
+            self.transport.unregisterProducer()  # type: ignore[union-attr]
+        super().lose_connection()
+
+    # IPushProducer: the transport's buffer is full, empty again, gone
+
+    def pauseProducing(self) -> None:
+        self._stuck_since = self._clock.seconds()
+        self.transport.pauseProducing()  # type: ignore[union-attr]
+
+    def resumeProducing(self) -> None:
+        self._budget.used -= self._unread
+        self._unread = 0
+        self._stuck_since = None
+        if not self._closing:
+            self.transport.resumeProducing()  # type: ignore[union-attr]
+
+    def stopProducing(self) -> None:
+        """The connection is lost; `connectionLost` does the rest."""
+
+    # Limits
+
+    def check(self, now: float) -> None:
+        """Closes a connection that is idle, or that leaves too much unread for too long."""
+        config = self._owner.config
+        if self._stuck_since is not None and (
+            self._unread > config.max_unread_bytes
+            and now - self._stuck_since >= config.max_unread_seconds
+        ):
+            self.close(f"it leaves {self._unread} bytes unread")
+            self.abort()
+        elif now - self.last_received >= config.server_channel_max_idle_time_seconds:
+            self.lose_connection()
+
+    def _write(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[union-attr]
+        if self._stuck_since is not None:
+            self._unread += len(data)
+            self._budget.used += len(data)
+            if self._budget.exhausted:
+                self.close(f"it leaves {self._unread} bytes unread, which are too many for us")
+                self.abort()
+
+    def _serve(self, command: RemotingCommand) -> None:
+        if self._budget.exhausted:
+            self.unanswered += 1
+            self.reply(
+                command.response(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"{self._budget.used} bytes are in flight; send again later",
+                )
+            )
+        else:
+            super()._serve(command)
+
+    def _wait(self, command: RemotingCommand, result: Any) -> None:
+        size = len(command.body)
+        self._budget.used += size
+        super()._wait(command, result)
+        # The reply is written by now, or will be before this runs.
+        result.addBoth(self._give_back, size)
+
+    def _give_back(self, result: Any, size: int) -> Any:
+        self._budget.used -= size
+        return result
+
+
+class RemotingFactory(Factory):
+    """Builds the protocols of one server and watches over them."""
+
+    log = Logger()
+    noisy = False
+
+    def __init__(
+        self,
+        clock: Any,
+        config: NettyServerConfig,
+        handlers: dict[int, Handler],
+        before_request: Sequence[RequestCheck] = (),
+        tls: ServerTls | None = None,
+    ) -> None:
+        self.clock = clock
+        self.config = config
+        self.handlers = handlers
+        self.before_request = before_request
+        self.connections: set[ServerProtocol] = set()
+        self.budget = Budget(config.max_bytes_in_flight)
+        self._tls = tls
+        #: Connections that have not sent the byte yet that tells TLS from plaintext.
+        self._undecided: set[FirstByte] = set()
+        self._refusing = False
+        self._sweep = LoopingCall(self._check_all)
+        self._sweep.clock = clock
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if len(self.connections) + len(self._undecided) >= self.config.max_connections:
+            if not self._refusing:
+                self._refusing = True
+                self.log.warn(
+                    "refusing {peer} and others: {limit} connections are open (maxConnections)",
+                    peer=format_address(addr),
+                    limit=self.config.max_connections,
+                )
+            return None
+        self._refusing = False
+        protocol = ServerProtocol(self, self.budget)
+        protocol.factory = self
+        self._watch()
+        if self._tls is None:
+            return protocol
+        return self._tls.wrap(protocol, self._undecided, self.clock.seconds())
+
+    def connection_made(self, protocol: ServerProtocol) -> None:
+        self.connections.add(protocol)
+
+    def connection_lost(self, protocol: ServerProtocol) -> None:
+        self.connections.discard(protocol)
+
+    def drain(self, timeout: float) -> Deferred[None]:
+        """Reads no more, lets replies in flight leave, closes; fires when all are gone."""
+        deadline = self.clock.seconds() + timeout
+        for waiting in list(self._undecided):
+            waiting.abort()
+        gone = []
+        for connection in self.connections:
+            lost: Deferred[IPeer] = Deferred()
+            connection.when_lost(lost.callback)
+            gone.append(lost)
+            connection.transport.pauseProducing()  # type: ignore[union-attr]
+
+        def look() -> None:
+            late = self.clock.seconds() >= deadline
+            for connection in list(self.connections):
+                if late:
+                    connection.abort()
+                elif not connection.unanswered:
+                    connection.lose_connection()
+            if not self.connections:
+                looking.stop()
+                self._stop_watching()
+
+        looking = LoopingCall(look)
+        looking.clock = self.clock
+        done = DeferredList(gone).addCallback(lambda _: None)
+        if gone:
+            looking.start(_DRAIN_INTERVAL)
+        else:
+            self._stop_watching()
+        return done
+
+    def _watch(self) -> None:
+        if not self._sweep.running:
+            idle = self.config.server_channel_max_idle_time_seconds
+            self._sweep.start(min(SWEEP_INTERVAL, max(0.1, idle / 4)), now=False)
+
+    def _stop_watching(self) -> None:
+        if self._sweep.running:
+            self._sweep.stop()
+
+    def _check_all(self) -> None:
+        if not self.connections and not self._undecided:
+            self._sweep.stop()
+            return
+        now = self.clock.seconds()
+        for waiting in list(self._undecided):
+            if now - waiting.since >= self.config.server_channel_max_idle_time_seconds:
+                waiting.abort()
+        for connection in list(self.connections):
+            connection.check(now)
+
+
+class RemotingServer:
+    """Ports with one table of handlers."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: NettyServerConfig,
+        *,
+        tls: ServerTls | None = None,
+        before_request: Sequence[RequestCheck] = (),
+    ) -> None:
+        self._reactor = reactor
+        self._config = config
+        self.handlers: dict[int, Handler] = {}
+        self.factory = RemotingFactory(reactor, config, self.handlers, before_request, tls)
+        self._ports: list[IListeningPort] = []
+
+    def register(self, code: int, handler: Handler) -> None:
+        """Answers requests with `code` by `handler`."""
+        self.handlers[code] = handler
+
+    def listen(self, port: int | None = None) -> int:
+        """Listens on the configured port, or on `port` as well (0: the kernel chooses).
+
+        Returns the port. Raises `twisted.internet.error.CannotListenError`.
+        """
+        listening = self._reactor.listenTCP(
+            self._config.listen_port if port is None else port,
+            self.factory,
+            backlog=self._config.server_socket_backlog,
+            interface=self._config.bind_address,
+        )
+        self._ports.append(listening)
+        return listening.getHost().port
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> Deferred[None]:
+        """Stops listening; replies in flight get `timeout` seconds; fires when all is closed."""
+        ports, self._ports = self._ports, []
+        stopped = DeferredList([maybeDeferred(port.stopListening) for port in ports])
+        return stopped.addCallback(lambda _: self.factory.drain(timeout))
