@@ -1,18 +1,41 @@
 """How a typed header is read from and written to the strings of `extFields`.
 
 A header is a `msgspec.Struct` with snake_case attributes; `rename="camel"` gives stock's names on
-the wire, `msgspec.field(name=...)` the ones that do not follow (the short names of code 310).
+the wire, `msgspec.field(name=...)` the ones that do not follow (the short names of code 310). The
+classes have stock's names, and the code that a class belongs to opens its docstring.
 """
 
-from typing import TypeVar
+from functools import cache
+from typing import Annotated, TypeVar, get_args
 
 import msgspec
+from msgspec import Meta
 
 from rocketmq_tw.wire.errors import HeaderError
+
+#: Java's 32-bit and 64-bit integers.
+Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Header(msgspec.Struct, rename="camel", kw_only=True):
     """Base of all headers. A field without a default is one that stock refuses to miss."""
+
+
+class RpcHeader(Header, kw_only=True):
+    """What 5.x lets most requests carry: namespace, whether it is in the names already, the name
+    of the broker that is meant, and whether no answer is wanted."""
+
+    ns: str | None = None
+    nsd: bool | None = None
+    bname: str | None = None
+    oway: bool | None = None
+
+
+class TopicRpcHeader(RpcHeader, kw_only=True):
+    """The same for requests about a topic; `lo` says that queue ids are a static topic's."""
+
+    lo: bool | None = None
 
 
 H = TypeVar("H", bound=Header)
@@ -26,15 +49,24 @@ def read_header(header_type: type[H], fields: dict[str, str]) -> H:
     try:
         return msgspec.convert(fields, header_type, strict=False)
     except msgspec.ValidationError as error:
-        raise HeaderError(f"the header of {header_type.__name__}: {error}") from error
+        # Java takes every text for a boolean: what is not "true" in any case is false.
+        booleans = {
+            name: "true" if fields[name].lower() == "true" else "false"
+            for name in _boolean_names(header_type)
+            if name in fields
+        }
+        if not booleans:
+            raise _header_error(header_type, error) from error
+    try:
+        return msgspec.convert(fields | booleans, header_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise _header_error(header_type, error) from error
 
 
 def header_to_fields(header: Header) -> dict[str, str]:
     """The header's fields as stock writes them: absent where None, "true" and "false"."""
     fields = {}
-    for attribute, name in zip(
-        header.__struct_fields__, header.__struct_encode_fields__, strict=True
-    ):
+    for attribute, name in _names(type(header)):
         value = getattr(header, attribute)
         if value is None:
             continue
@@ -43,3 +75,24 @@ def header_to_fields(header: Header) -> dict[str, str]:
         else:
             fields[name] = str(value)
     return fields
+
+
+def _header_error(header_type: type[Header], error: msgspec.ValidationError) -> HeaderError:
+    return HeaderError(f"the header of {header_type.__name__}: {error}")
+
+
+@cache
+def _names(header_type: type[Header]) -> tuple[tuple[str, str], ...]:
+    """(attribute, name on the wire) of each field."""
+    return tuple(
+        zip(header_type.__struct_fields__, header_type.__struct_encode_fields__, strict=True)
+    )
+
+
+@cache
+def _boolean_names(header_type: type[Header]) -> tuple[str, ...]:
+    return tuple(
+        info.encode_name
+        for info in msgspec.structs.fields(header_type)
+        if info.type is bool or bool in get_args(info.type)
+    )

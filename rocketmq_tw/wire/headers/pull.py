@@ -1,0 +1,70 @@
+"""Reading a queue: 11, 361, and the reads that look like them."""
+
+from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
+
+
+class PullMessageRequestHeader(TopicRpcHeader):
+    """11 and 361. `sys_flag`: 1 commit offset, 2 suspend, 4 subscription, 8 class filter, 16 lite
+    pull; `suspend_timeout_millis` is how long an empty answer may be held."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int
+    queue_offset: Long
+    max_msg_nums: Int
+    sys_flag: Int
+    commit_offset: Long
+    suspend_timeout_millis: Long
+    sub_version: Long
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: Int | None = None
+    request_source: Int | None = None
+    proxy_froward_client_id: str | None = None
+
+
+class PullMessageResponseHeader(Header):
+    """Answer to 11 and 361."""
+
+    suggest_which_broker_id: Long
+    next_begin_offset: Long
+    min_offset: Long
+    max_offset: Long
+    offset_delta: Long | None = None
+    topic_sys_flag: Int | None = None
+    group_sys_flag: Int | None = None
+    forbidden_type: Int | None = None
+
+
+class ViewMessageRequestHeader(Header):
+    """33; `offset` is the physical one."""
+
+    offset: Long
+    topic: str | None = None
+
+
+class QueryMessageRequestHeader(TopicRpcHeader):
+    """12; times in ms."""
+
+    topic: str
+    key: str
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
+
+
+class QueryMessageResponseHeader(Header):
+    """Answer to 12."""
+
+    index_last_update_timestamp: Long
+    index_last_update_phyoffset: Long
+
+
+class QueryConsumeQueueRequestHeader(TopicRpcHeader):
+    """321."""
+
+    topic: str | None = None
+    queue_id: Int = 0
+    index: Long = 0
+    count: Int = 0
+    consumer_group: str | None = None

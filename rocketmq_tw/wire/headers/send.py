@@ -1,0 +1,87 @@
+"""Sending: 10 with long names, 310 and 320 with one-letter names, 36, and their answers."""
+
+from msgspec import field
+
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.headers.base import Header, Int, Long, RpcHeader, TopicRpcHeader, read_header
+
+
+class SendMessageRequestHeader(TopicRpcHeader, kw_only=True):
+    """10 and 324. `properties` is name 0x01 value 0x02 ..., `born_timestamp` in ms, `queue_id` -1
+    lets the broker choose; `batch` says that the body holds several messages."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
+    properties: str | None = None
+    reconsume_times: Int | None = None
+    unit_mode: bool | None = False
+    batch: bool | None = False
+    max_reconsume_times: Int | None = None
+
+
+class SendMessageRequestHeaderV2(SendMessageRequestHeader, kw_only=True):
+    """310, 320 and 325: the same record under shorter names, and the broker's name."""
+
+    producer_group: str = field(name="a")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c")
+    default_topic_queue_nums: Int = field(name="d")
+    queue_id: Int = field(name="e")
+    sys_flag: Int = field(name="f")
+    born_timestamp: Long = field(name="g")
+    flag: Int = field(name="h")
+    properties: str | None = field(default=None, name="i")
+    reconsume_times: Int | None = field(default=None, name="j")
+    unit_mode: bool | None = field(default=False, name="k")
+    max_reconsume_times: Int | None = field(default=None, name="l")
+    batch: bool | None = field(default=False, name="m")
+    broker_name: str | None = field(default=None, name="n")
+
+
+class SendMessageResponseHeader(Header, kw_only=True):
+    """Answer to all of them. A batch has its message ids joined by commas."""
+
+    msg_id: str
+    queue_id: Int
+    queue_offset: Long
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+class ConsumerSendMsgBackRequestHeader(RpcHeader, kw_only=True):
+    """36; `offset` is the message's physical one. `delay_level` below 0 sends it to the dead-letter
+    queue, 0 lets the broker choose by the times it was consumed."""
+
+    offset: Long
+    group: str
+    delay_level: Int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: Int | None = None
+
+
+_SHORT_NAMES = frozenset(
+    (
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+    )
+)
+
+
+def read_send_header(code: int, fields: dict[str, str]) -> SendMessageRequestHeader:
+    """The header of any request that sends, whichever names its code has for the fields.
+
+    Raises `HeaderError`, which names the field as it is on the wire.
+    """
+    if code in _SHORT_NAMES:
+        return read_header(SendMessageRequestHeaderV2, fields)
+    return read_header(SendMessageRequestHeader, fields)

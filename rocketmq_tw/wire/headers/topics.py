@@ -1,0 +1,63 @@
+"""Topics of a broker."""
+
+from rocketmq_tw.wire.headers.base import Int, RpcHeader, TopicRpcHeader
+
+
+class CreateTopicRequestHeader(TopicRpcHeader):
+    """17; `attributes` is "+key=value,-key"."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
+    topic_filter_type: str
+    order: bool
+    topic_sys_flag: Int | None = None
+    attributes: str | None = None
+    force: bool = False
+
+
+class DeleteTopicRequestHeader(TopicRpcHeader):
+    """215."""
+
+    topic: str
+
+
+class GetTopicConfigRequestHeader(TopicRpcHeader):
+    """351."""
+
+    topic: str
+
+
+class GetTopicStatsInfoRequestHeader(TopicRpcHeader):
+    """202."""
+
+    topic: str
+
+
+class QueryTopicConsumeByWhoRequestHeader(TopicRpcHeader):
+    """300."""
+
+    topic: str
+
+
+class QueryTopicsByConsumerRequestHeader(RpcHeader):
+    """343."""
+
+    group: str
+
+
+class QuerySubscriptionByConsumerRequestHeader(TopicRpcHeader):
+    """345."""
+
+    group: str
+    topic: str | None = None
+
+
+class UpdateGroupForbiddenRequestHeader(TopicRpcHeader):
+    """353."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
