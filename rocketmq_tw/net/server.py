@@ -225,27 +225,22 @@ class RemotingFactory(Factory):
                     connection.abort()
                 elif not connection.unanswered:
                     connection.lose_connection()
-            if not self.connections:
-                looking.stop()
-                self._stop_watching()
+
+        def all_gone(_: object) -> None:
+            for call in (looking, self._sweep):
+                if call.running:
+                    call.stop()
 
         looking = LoopingCall(look)
         looking.clock = self.clock
-        done = DeferredList(gone).addCallback(lambda _: None)
         if gone:
             looking.start(_DRAIN_INTERVAL)
-        else:
-            self._stop_watching()
-        return done
+        return DeferredList(gone).addCallback(all_gone)
 
     def _watch(self) -> None:
         if not self._sweep.running:
             idle = self.config.server_channel_max_idle_time_seconds
             self._sweep.start(min(SWEEP_INTERVAL, max(0.1, idle / 4)), now=False)
-
-    def _stop_watching(self) -> None:
-        if self._sweep.running:
-            self._sweep.stop()
 
     def _check_all(self) -> None:
         if not self.connections and not self._undecided:

@@ -162,6 +162,9 @@ class MemoryTransport:
     def stopProducing(self) -> None:
         self.loseConnection()
 
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        """Asked for through TLS, which passes it on."""
+
     def hold(self) -> None:
         """This end stops reading by itself, as a hung process does."""
         self.reading = False
@@ -242,8 +245,12 @@ class MemoryNetwork:
         return RemotingClient(
             self.clock,
             config,
-            endpoint_for=lambda address: _MemoryEndpoint(self, local_host, address),
+            endpoint_for=lambda address: self.endpoint(address, local_host),
         )
+
+    def endpoint(self, address: str, local_host: str = "127.0.0.1") -> IStreamClientEndpoint:
+        """How `local_host` reaches `address`."""
+        return _MemoryEndpoint(self, local_host, address)
 
     def connect(self, local_host: str, address: str, factory: Any) -> Deferred[Any]:
         """Connects a protocol of `factory` to `address`; refused where nobody listens."""

@@ -1,0 +1,216 @@
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs
+
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.server import RemotingFactory, RemotingServer
+from rocketmq_tw.testing.network import MemoryNetwork
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
+from rocketmq_tw.wire.frame import FrameDecoder
+
+ADDRESS = "10.0.0.1:10911"
+ECHO, BIG, HELD = 1, 2, 3
+
+
+class Raw(Protocol):
+    """A client that sends what it is told and keeps what it gets."""
+
+    def __init__(self):
+        self.decoder = FrameDecoder()
+        self.responses = []
+        self.lost = False
+
+    def dataReceived(self, data):
+        self.responses += map(decode_command, self.decoder.feed(data))
+
+    def connectionLost(self, reason):
+        self.lost = True
+
+    def send(self, code, body=b"", opaque=1):
+        command = RemotingCommand(code, body=body, opaque=opaque)
+        self.transport.write(encode_command(command))
+
+
+class Server:
+    def __init__(self, **config):
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock)
+        self.held: list[tuple[RemotingCommand, Deferred]] = []
+        self.served = 0
+        handlers = {ECHO: self.echo, BIG: self.big, HELD: self.hold}
+        self.factory = RemotingFactory(self.clock, NettyServerConfig(**config), handlers)
+        self.network.listen(ADDRESS, self.factory)
+
+    def echo(self, request, peer):
+        self.served += 1
+        return request.response(body=request.body)
+
+    def big(self, request, peer):
+        return request.response(body=bytes(100_000))
+
+    def hold(self, request, peer):
+        answer = Deferred()
+        self.held.append((request, answer))
+        return answer
+
+    def connect(self) -> Raw:
+        made = []
+        connecting = self.network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Raw))
+        connecting.addBoth(made.append)
+        return made[0]
+
+
+def test_idle_connections_are_closed_and_busy_ones_kept():
+    server = Server(server_channel_max_idle_time_seconds=120)
+    idle, busy = server.connect(), server.connect()
+    for _ in range(13):
+        server.clock.advance(10)
+        busy.send(ECHO)
+    server.clock.advance(0)
+    assert idle.lost and not busy.lost
+    assert len(server.factory.connections) == 1
+
+
+def test_more_connections_than_the_limit_are_refused_with_one_line():
+    server = Server(max_connections=2)
+    kept = [server.connect(), server.connect()]
+    with capturedLogs() as logs:
+        refused = [server.connect() for _ in range(3)]
+    assert all(outcome.check(ConnectionRefusedError) for outcome in refused)
+    assert len(logs) == 1
+    kept[0].transport.loseConnection()
+    server.clock.advance(0)
+    assert isinstance(server.connect(), Raw)
+
+
+def test_a_peer_that_does_not_read_is_not_read_from():
+    server = Server()
+    slow, other = server.connect(), server.connect()
+    slow.transport.hold()
+    slow.send(BIG)
+    server.clock.advance(0)
+    for _ in range(100):
+        slow.send(ECHO)
+    other.send(ECHO)
+    server.clock.advance(0)
+    assert server.served == 1, "the other one's"
+    assert len(other.responses) == 1
+    slow.transport.let_go()
+    server.clock.advance(0)
+    assert server.served == 101
+    assert len(slow.responses) == 101
+    assert server.factory.budget.used == 0
+
+
+def test_a_peer_that_leaves_too_much_unread_for_long_is_closed():
+    server = Server(max_unread_bytes=1000, max_unread_seconds=60)
+    slow = server.connect()
+    slow.transport.hold()
+    for opaque in range(3):
+        slow.send(HELD, opaque=opaque)
+    slow.send(BIG)
+    server.clock.advance(0)
+    for request, answer in server.held:
+        answer.callback(request.response(body=bytes(1000)))
+    assert server.factory.budget.used > 3000
+    server.clock.advance(55)
+    assert not slow.lost
+    with capturedLogs() as logs:
+        server.clock.advance(5)
+        server.clock.advance(0)
+    assert slow.lost and len(logs) == 1
+    assert server.factory.budget.used == 0
+
+
+def test_incomplete_frames_together_stay_within_the_budget():
+    server = Server(max_bytes_in_flight=10_000)
+    peers = [server.connect() for _ in range(3)]
+    with capturedLogs() as logs:
+        for peer in peers:
+            peer.transport.write(b"\x00\xf0\x00\x00" + bytes(4000))
+            server.clock.advance(0)
+    assert [peer.lost for peer in peers] == [False, False, True]
+    assert len(logs) == 1
+    assert server.factory.budget.used == 8008
+    peers[0].transport.loseConnection()
+    server.clock.advance(0)
+    assert server.factory.budget.used == 4004
+
+
+def test_requests_over_the_budget_are_told_to_come_again():
+    server = Server(max_bytes_in_flight=10_000)
+    peer = server.connect()
+    peer.send(HELD, bytes(10_001), opaque=1)
+    peer.send(ECHO, opaque=2)
+    server.clock.advance(0)
+    assert [response.code for response in peer.responses] == [ResponseCode.SYSTEM_BUSY]
+    request, answer = server.held[0]
+    answer.callback(request.response())
+    peer.send(ECHO, opaque=3)
+    server.clock.advance(0)
+    assert [response.opaque for response in peer.responses] == [2, 1, 3]
+    assert server.factory.budget.used == 0
+
+
+def test_a_stop_lets_replies_in_flight_leave():
+    server = Server()
+    busy, quiet = server.connect(), server.connect()
+    busy.send(HELD)
+    server.clock.advance(0)
+    stopped = server.factory.drain(3)
+    server.clock.advance(0.1)
+    assert quiet.lost and not busy.lost and not stopped.called
+    busy.send(ECHO, opaque=2)
+    server.clock.advance(0.1)
+    assert server.served == 0, "nothing new is taken up"
+    request, answer = server.held[0]
+    answer.callback(request.response(remark="in time"))
+    server.clock.advance(0.1)
+    assert [response.remark for response in busy.responses] == ["in time"]
+    assert busy.lost and stopped.called
+    assert server.clock.getDelayedCalls() == []
+
+
+def test_a_stop_does_not_wait_for_ever():
+    server = Server()
+    peer = server.connect()
+    peer.send(HELD)
+    server.clock.advance(0)
+    stopped = server.factory.drain(3)
+    server.clock.pump([0.5] * 6)
+    server.clock.advance(0.1)
+    assert peer.lost and stopped.called
+
+
+def test_the_server_listens_where_its_config_says():
+    reactor = MemoryReactorClock()
+    config = NettyServerConfig(bind_address="127.0.0.1", listen_port=10911)
+    server = RemotingServer(reactor, config)
+    server.listen()
+    server.listen(10909)
+    assert [(port, backlog, host) for port, _, backlog, host in reactor.tcpServers] == [
+        (10911, 1024, "127.0.0.1"),
+        (10909, 1024, "127.0.0.1"),
+    ]
+    outcome = []
+    server.stop().addCallback(outcome.append)
+    assert outcome == [None]
+
+
+@pytest.mark.parametrize("code", [ECHO, HELD])
+def test_a_client_that_leaves_is_forgotten(code):
+    server = Server()
+    peer = server.connect()
+    peer.send(code, b"body")
+    server.clock.advance(0)
+    peer.transport.abortConnection()
+    server.clock.advance(0)
+    assert server.factory.connections == set()
+    for request, answer in server.held:
+        answer.callback(request.response())
+    assert server.factory.budget.used == 0

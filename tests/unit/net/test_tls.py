@@ -1,0 +1,152 @@
+import pytest
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import crypto
+from twisted.internet.endpoints import wrapClientTLS
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
+
+from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.server import RemotingFactory
+from rocketmq_tw.net.tls import ServerTls, TlsConfigError, client_context, self_signed
+from rocketmq_tw.testing.network import MemoryNetwork
+from rocketmq_tw.wire.command import RemotingCommand
+
+ADDRESS = "10.0.0.1:10911"
+
+
+def network_with(config: TlsConfig, **limits) -> tuple[MemoryNetwork, RemotingFactory]:
+    clock = Clock()
+    network = MemoryNetwork(clock)
+    factory = RemotingFactory(
+        clock,
+        NettyServerConfig(**limits),
+        {1: lambda request, peer: request.response(body=request.body)},
+        tls=ServerTls(config),
+    )
+    network.listen(ADDRESS, factory)
+    return network, factory
+
+
+def ask(network, context=None, body=b"x" * 100_000):
+    """What becomes of a request over TLS with `context`, or in the clear."""
+
+    def endpoint_for(address):
+        plain = network.endpoint(address)
+        return plain if context is None else wrapClientTLS(context, plain)
+
+    outcome = []
+    client = RemotingClient(network.clock, endpoint_for=endpoint_for)
+    client.request(ADDRESS, RemotingCommand.request(1, body=body), 3).addBoth(outcome.append)
+    network.clock.advance(0)
+    network.clock.advance(3)
+    return outcome[0]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A certificate for itself and its encrypted key as PEM files: the keys that name them."""
+    key, (certificate,) = self_signed()
+    cert_path, key_path = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert_path.write_bytes(crypto.dump_certificate(crypto.FILETYPE_PEM, certificate))
+    key_path.write_bytes(
+        key.to_cryptography_key().private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"1234"),
+        )
+    )
+    return {
+        f"{side}_{what}": value
+        for side in ("server", "client")
+        for what, value in {
+            "cert_path": str(cert_path),
+            "key_path": str(key_path),
+            "key_password": "1234",
+            "trust_cert_path": str(cert_path),
+        }.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "plain_works", "tls_works"),
+    [("disabled", True, False), ("permissive", True, True), ("enforcing", False, True)],
+)
+def test_modes(mode, plain_works, tls_works):
+    network, _ = network_with(TlsConfig(server_mode=mode))
+    context = client_context(TlsConfig())
+    with capturedLogs():
+        outcomes = ask(network), ask(network, context)
+    assert [isinstance(outcome, RemotingCommand) for outcome in outcomes] == [
+        plain_works,
+        tls_works,
+    ]
+
+
+def test_plaintext_refused_by_an_enforcing_server_is_logged_once():
+    network, _ = network_with(TlsConfig(server_mode="enforcing"))
+    with capturedLogs() as logs:
+        outcome = ask(network)
+    assert outcome.check(RemotingError)
+    assert len(logs) == 1 and logs[0]["peer"].startswith("127.0.0.1:")
+
+
+def test_files_and_checked_certificates_both_ways(files):
+    config = TlsConfig(
+        server_mode="enforcing",
+        test_mode_enable=False,
+        server_need_client_auth="require",
+        server_auth_client=True,
+        client_auth_server=True,
+        **files,
+    )
+    network, _ = network_with(config)
+    assert ask(network, client_context(config)).body == b"x" * 100_000
+    with capturedLogs():
+        stranger = ask(network, client_context(TlsConfig()))
+    assert stranger.check(RemotingError), "a client without a certificate"
+
+
+def test_a_client_refuses_a_server_that_it_does_not_trust(files):
+    network, _ = network_with(TlsConfig())
+    config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
+    with capturedLogs():
+        assert ask(network, client_context(config)).check(RemotingError)
+
+
+def test_a_connection_that_says_nothing_counts_and_is_closed_when_idle():
+    network, _ = network_with(
+        TlsConfig(), max_connections=1, server_channel_max_idle_time_seconds=120
+    )
+    silent = []
+    network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Protocol)).addCallback(silent.append)
+    with capturedLogs():
+        assert ask(network).check(RemotingError), "over the limit"
+    network.clock.pump([10] * 12)
+    network.clock.advance(0)
+    assert silent[0].transport.disconnected
+    assert isinstance(ask(network), RemotingCommand)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"server_mode": "on"}, "tls.server.mode is 'on'"),
+        ({"test_mode_enable": False}, "tls.server.certPath is not set"),
+        (
+            {"test_mode_enable": False, "server_cert_path": "/does/not/exist.pem"},
+            "tls.server.certPath /does/not/exist.pem: No such file",
+        ),
+    ],
+)
+def test_a_wrong_key_is_named(wrong, named):
+    with pytest.raises(TlsConfigError, match=named):
+        ServerTls(TlsConfig(**wrong))
+
+
+def test_a_wrong_password_names_the_key_file(files):
+    files["server_key_password"] = "4321"
+    with pytest.raises(TlsConfigError, match="tls.server.keyPath"):
+        ServerTls(TlsConfig(test_mode_enable=False, **files))
