@@ -1,0 +1,65 @@
+"""Attributes of topics and groups, changed by `+key: value` and `-key` as stock's clients ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+class Attribute(NamedTuple):
+    """One attribute that may be set; `changeable` says whether after creation too."""
+
+    values: frozenset[str]
+    changeable: bool
+
+
+TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
+    "queue.type": Attribute(frozenset({"BatchCQ", "SimpleCQ"}), changeable=False),
+    "cleanup.policy": Attribute(frozenset({"DELETE", "COMPACTION"}), changeable=False),
+    "message.type": Attribute(
+        frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}),
+        changeable=True,
+    ),
+}
+GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
+
+
+def alter_attributes(
+    known: Mapping[str, Attribute],
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+) -> dict[str, str]:
+    """`current` with `changes` made; `current` is None for what is being created.
+
+    Raises `RequestError` that names the key which cannot be changed so.
+    """
+    result = dict(current or {})
+    seen = set()
+    for signed, value in changes.items():
+        sign, key = signed[:1], signed[1:]
+        if sign not in ("+", "-") or not key or "+" in key or "-" in key:
+            raise _refusal(signed, "write it as +name to set it or -name to remove it")
+        if key in seen:
+            raise _refusal(key, "it is changed twice: give it once")
+        seen.add(key)
+        attribute = known.get(key)
+        if attribute is None:
+            raise _refusal(key, f"it is none of {', '.join(sorted(known)) or 'none'}")
+        if current is not None and not attribute.changeable:
+            raise _refusal(key, "it can only be set when the topic is created")
+        if sign == "-":
+            if key not in result:
+                raise _refusal(key, "it is not set, so it cannot be removed")
+            del result[key]
+        elif value not in attribute.values:
+            raise _refusal(key, f"{value!r} is none of {', '.join(sorted(attribute.values))}")
+        else:
+            result[key] = value
+    return result
+
+
+def _refusal(key: str, why: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"the attribute {key!r}: {why}")

@@ -1,0 +1,280 @@
+"""The producers and consumers that are connected, by group and by connection.
+
+Fed by heartbeats (34), unregistrations (35), lost connections and a scan for silent ones. When the
+members of a group change, all that remain are told (40), so that they share the queues anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from twisted.logger import Logger
+
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHeader
+
+BROADCASTING = "BROADCASTING"
+#: One connection may take part in so many groups, producers and consumers each.
+MAX_GROUPS_PER_PEER = 4096
+
+log = Logger()
+
+
+class Client:
+    """One client's connection; `version` is stock's ordinal, `language` a name."""
+
+    __slots__ = ("client_id", "language", "last_update_ms", "peer", "version")
+
+    def __init__(self, peer: IPeer, client_id: str, language: str, version: int) -> None:
+        self.peer = peer
+        self.client_id = client_id
+        self.language = language
+        self.version = version
+        self.last_update_ms = 0
+
+
+class ConsumerGroup:
+    """The consumers of one group and what they subscribe to; stock's rules want it to be the
+    same for all of them, and the last to say it wins."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.clients: dict[IPeer, Client] = {}
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.consume_type: str | None = None
+        self.message_model: str | None = None
+        self.consume_from_where: str | None = None
+        self.notify_changes = True
+        self.fingerprint = 0
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """The ids of the members, each once."""
+        return list(dict.fromkeys(client.client_id for client in self.clients.values()))
+
+    def find(self, client_id: str) -> Client | None:
+        for client in self.clients.values():
+            if client.client_id == client_id:
+                return client
+        return None
+
+    def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
+        """Takes over what a heartbeat says; whether a topic was added or removed."""
+        before = self.subscriptions
+        after = {}
+        for subscription in wanted:
+            known = before.get(subscription.topic)
+            if known is None or subscription.sub_version > known.sub_version:
+                known = subscription
+            after[subscription.topic] = known
+        self.subscriptions = after
+        return before.keys() != after.keys()
+
+
+class _Memberships:
+    """The groups that one connection takes part in."""
+
+    __slots__ = ("consuming", "producing")
+
+    def __init__(self) -> None:
+        self.producing: set[str] = set()
+        self.consuming: set[str] = set()
+
+
+class ClientRegistry:
+    """Who is connected. Times are milliseconds of `now_ms`."""
+
+    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[IPeer, Client]] = {}
+        self._peers: dict[IPeer, _Memberships] = {}
+        self._turn = 0
+
+    # Who is there
+
+    def consumer_group(self, group: str) -> ConsumerGroup | None:
+        """The group while a consumer of it is connected."""
+        return self._consumers.get(group)
+
+    def consumer_groups(self) -> Iterable[ConsumerGroup]:
+        return self._consumers.values()
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the group's consumers want of a topic."""
+        found = self._consumers.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def groups_subscribed_to(self, topic: str) -> set[str]:
+        """The connected groups that consume a topic."""
+        return {name for name, group in self._consumers.items() if topic in group.subscriptions}
+
+    def producer_groups(self) -> dict[str, list[Client]]:
+        """Group → its connected producers."""
+        return {name: list(clients.values()) for name, clients in self._producers.items()}
+
+    def producers(self, group: str) -> list[Client]:
+        return list(self._producers.get(group, {}).values())
+
+    def next_producer(self, group: str) -> Client | None:
+        """One producer of the group after the other: whom to ask about a transaction."""
+        clients = self.producers(group)
+        if not clients:
+            return None
+        self._turn += 1
+        return clients[self._turn % len(clients)]
+
+    # Coming
+
+    def register_producer(self, group: str, client: Client) -> None:
+        """Adds the client or renews it."""
+        member = self._enter(client.peer).producing
+        self._check_limit(member, group, client)
+        clients = self._producers.setdefault(group, {})
+        clients.setdefault(client.peer, client).last_update_ms = self._now_ms()
+        member.add(group)
+
+    def register_consumer(
+        self,
+        client: Client,
+        data: ConsumerData,
+        *,
+        notify_changes: bool,
+        fingerprint: int = 0,
+        without_sub: bool = False,
+    ) -> bool:
+        """Adds or renews a member of `data.group_name`; returns whether the client should send
+        its subscriptions in full again, because others of the group said something else since.
+
+        `without_sub`: the heartbeat leaves the subscriptions out, as they are what it sent before.
+        """
+        name = data.group_name
+        member = self._enter(client.peer).consuming
+        self._check_limit(member, name, client)
+        group = self._consumers.get(name)
+        if group is None:
+            group = self._consumers[name] = ConsumerGroup(name)
+        resend = group.fingerprint not in (0, fingerprint) or (
+            without_sub and not group.subscriptions
+        )
+        group.fingerprint = fingerprint
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        group.notify_changes = notify_changes
+        member.add(name)
+        changed = self._keep(group, client)
+        if not without_sub:
+            changed = group.subscribe(data.subscription_data_set) or changed
+        if changed:
+            log.info("{group} changed by {client}", group=name, client=client.client_id)
+            self._notify(group)
+        return resend
+
+    # Going
+
+    def unregister_producer(self, group: str, peer: IPeer) -> None:
+        """The client says that it leaves the group."""
+        member = self._peers.get(peer)
+        if member is not None:
+            member.producing.discard(group)
+        self._drop_producer(group, peer)
+
+    def unregister_consumer(self, group: str, peer: IPeer) -> None:
+        """The client says that it leaves the group; the others are told."""
+        member = self._peers.get(peer)
+        if member is not None:
+            member.consuming.discard(group)
+        self._drop_consumer(group, peer)
+
+    def peer_lost(self, peer: IPeer) -> None:
+        """The connection is gone, and with it all that came over it."""
+        member = self._peers.pop(peer, None)
+        if member is None:
+            return
+        for group in member.producing:
+            self._drop_producer(group, peer)
+        for group in member.consuming:
+            self._drop_consumer(group, peer)
+
+    def expire(self) -> None:
+        """Closes the connections whose heartbeats stopped."""
+        oldest = self._now_ms() - self._config.channel_expired_timeout
+        silent = {
+            client.peer
+            for clients in (
+                *self._producers.values(),
+                *(group.clients for group in self._consumers.values()),
+            )
+            for client in clients.values()
+            if client.last_update_ms < oldest
+        }
+        for peer in silent:
+            peer.close("its client sends no heartbeats any more")
+            self.peer_lost(peer)
+
+    def _enter(self, peer: IPeer) -> _Memberships:
+        member = self._peers.get(peer)
+        if member is None:
+            member = self._peers[peer] = _Memberships()
+            peer.when_lost(self.peer_lost)
+        return member
+
+    def _check_limit(self, member: set[str], group: str, client: Client) -> None:
+        if group not in member and len(member) >= MAX_GROUPS_PER_PEER:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"client {client.client_id} is in {len(member)} groups:"
+                " use further instances for more",
+            )
+
+    def _keep(self, group: ConsumerGroup, client: Client) -> bool:
+        """Renews the connection's membership; whether it or its client id is new."""
+        known = group.clients.get(client.peer)
+        if known is not None and known.client_id == client.client_id:
+            known.last_update_ms = self._now_ms()
+            return False
+        client.last_update_ms = self._now_ms()
+        group.clients[client.peer] = client
+        return True
+
+    def _drop_producer(self, group: str, peer: IPeer) -> None:
+        clients = self._producers.get(group)
+        if clients is not None:
+            clients.pop(peer, None)
+            if not clients:
+                del self._producers[group]
+
+    def _drop_consumer(self, name: str, peer: IPeer) -> None:
+        group = self._consumers.get(name)
+        if group is None or group.clients.pop(peer, None) is None:
+            return
+        log.info("{peer} left {group}", peer=peer.address, group=name)
+        if not group.clients:
+            del self._consumers[name]
+        else:
+            self._notify(group)
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        if (
+            not self._config.notify_consumer_ids_changed_enable
+            or not group.notify_changes
+            or group.is_broadcasting
+        ):
+            return
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
+        for peer in list(group.clients):
+            peer.send_oneway(
+                RemotingCommand.request(
+                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True
+                )
+            )

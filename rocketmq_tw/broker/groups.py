@@ -1,0 +1,128 @@
+"""The consumer groups' configurations, in `config/subscriptionGroup.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.state import StateFile
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+
+#: The groups that stock 5.3.3 has from its first start.
+BUILT_IN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+#: No group is created by a mere mention once there are so many.
+MAX_AUTO_CREATED = 100_000
+
+log = Logger()
+
+
+class GroupTable:
+    """Group name → whether and how it may consume."""
+
+    def __init__(self, config: BrokerConfig, file: StateFile, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._file = file
+        self._now_ms = now_ms
+        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.data_version = DataVersion(timestamp=now_ms())
+
+    def load(self) -> None:
+        """Adds what the file has; raises what the file's reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_body(SubscriptionGroupTable, data))
+        if table is not None:
+            self._groups.update(table.subscription_group_table)
+            self._forbidden = dict(table.forbidden_table or {})
+            self.data_version = table.data_version
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group's configuration; made with the defaults where the broker's own allows it."""
+        known = self._groups.get(group)
+        if known is not None or not self._may_create(group):
+            return known
+        log.info("the group {group!r} made on first use", group=group)
+        created = SubscriptionGroupConfig(group_name=group)
+        self._put([created])
+        return created
+
+    def contains(self, group: str) -> bool:
+        return group in self._groups
+
+    def all(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """The live table; not to be changed."""
+        return self._groups
+
+    def table(self) -> SubscriptionGroupTable:
+        """All groups with the version: what the file and the wire carry."""
+        return SubscriptionGroupTable(
+            subscription_group_table=dict(self._groups),
+            forbidden_table=self._forbidden,
+            data_version=self.data_version,
+        )
+
+    def update(self, *configs: SubscriptionGroupConfig) -> None:
+        """Creates or replaces; raises `RequestError` for an illegal one, changing nothing."""
+        changed = []
+        for config in configs:
+            names.check_group(config.group_name)
+            known = self._groups.get(config.group_name)
+            attributes = alter_attributes(
+                GROUP_ATTRIBUTES,
+                None if known is None else known.attributes or {},
+                config.attributes or {},
+            )
+            changed.append(msgspec.structs.replace(config, attributes=attributes))
+        self._put(changed)
+
+    def delete(self, group: str) -> bool:
+        """Whether the group was there; its offsets are the offset table's to remove."""
+        self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is None:
+            return False
+        self._changed()
+        return True
+
+    def replace_all(self, table: SubscriptionGroupTable) -> None:
+        """Takes over a master's table and its version."""
+        self._groups = dict(table.subscription_group_table)
+        self._forbidden = dict(table.forbidden_table or {})
+        self.data_version = table.data_version
+        self._persist()
+
+    def _may_create(self, group: str) -> bool:
+        allowed = self._config.auto_create_subscription_group or (
+            self._config.enable_create_sys_group and group.startswith(names.SYSTEM_GROUP_PREFIX)
+        )
+        return (
+            allowed
+            and len(group) <= names.MAX_GROUP_LENGTH
+            and names.is_legal(group)
+            and len(self._groups) < MAX_AUTO_CREATED
+        )
+
+    def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        self._groups.update((config.group_name, config) for config in configs)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next(self._now_ms())
+        self._persist()
+
+    def _persist(self) -> None:
+        self._file.write(encode_body(self.table()))

@@ -1,0 +1,63 @@
+"""Which client of an ordered consumer group may consume which queue (requests 41 and 42)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+Q = TypeVar("Q", bound=Hashable)
+
+#: A lock that its owner has not renewed for so long is free.
+LOCK_EXPIRES_MS = 60_000
+
+
+class RebalanceLock:
+    """The locks of all groups; a queue is any hashable value, here the wire's message queue."""
+
+    def __init__(self, now_ms: Callable[[], int], expires_ms: int = LOCK_EXPIRES_MS) -> None:
+        self._now_ms = now_ms
+        self._expires_ms = expires_ms
+        self._groups: dict[str, dict[Hashable, tuple[str, int]]] = {}
+
+    def lock(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
+        """Takes or renews what is free or the client's own; returns those, in order."""
+        now = self._now_ms()
+        held = self._groups.setdefault(group, {})
+        locked = []
+        for queue in queues:
+            owner = held.get(queue)
+            if owner is None or owner[0] == client_id or now - owner[1] > self._expires_ms:
+                held[queue] = (client_id, now)
+                locked.append(queue)
+        if not held:
+            del self._groups[group]
+        return locked
+
+    def unlock(self, group: str, queues: Iterable[Hashable], client_id: str) -> None:
+        """Frees those of `queues` that the client holds."""
+        held = self._groups.get(group)
+        if held is None:
+            return
+        for queue in queues:
+            owner = held.get(queue)
+            if owner is not None and owner[0] == client_id:
+                del held[queue]
+        if not held:
+            del self._groups[group]
+
+    def owner(self, group: str, queue: Hashable) -> str | None:
+        """The client that holds the queue; None where it is free."""
+        owner = self._groups.get(group, {}).get(queue)
+        if owner is None or self._now_ms() - owner[1] > self._expires_ms:
+            return None
+        return owner[0]
+
+    def forget_expired(self) -> None:
+        """Drops locks that nobody renews any more, so that the table does not only grow."""
+        now = self._now_ms()
+        for group in list(self._groups):
+            held = self._groups[group]
+            for queue in [q for q, (_, since) in held.items() if now - since > self._expires_ms]:
+                del held[queue]
+            if not held:
+                del self._groups[group]
