@@ -1,0 +1,88 @@
+"""Compressed bodies: zlib, LZ4 frames and Zstandard, told apart by `sysFlag`."""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+
+import lz4.frame
+import zstandard
+
+from rocketmq_tw.message.sysflags import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_TYPE_SHIFT
+
+#: A body is never larger than this when it is unpacked: ten times what a broker takes by default.
+DEFAULT_BODY_LIMIT = 40 * 1024 * 1024
+
+
+class CompressionType(IntEnum):
+    """How a body is compressed; the number stands in three bits of `sysFlag`."""
+
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+
+def compression_flag(kind: CompressionType) -> int:
+    """The bits of `sysFlag` that say a body is compressed so."""
+    return COMPRESSED | kind << COMPRESSION_TYPE_SHIFT
+
+
+def compression_type(sys_flag: int) -> CompressionType | None:
+    """How the body is compressed; None where it is not. Raises `ValueError` for unknown bits.
+
+    Zero bits mean zlib: old clients know no others.
+    """
+    if not sys_flag & COMPRESSED:
+        return None
+    number = (sys_flag & COMPRESSION_TYPE) >> COMPRESSION_TYPE_SHIFT
+    return CompressionType(number or CompressionType.ZLIB)
+
+
+def compress(body: bytes, kind: CompressionType, level: int = 5) -> bytes:
+    """`body` compressed; 5 is the level of stock's producers."""
+    if kind is CompressionType.ZLIB:
+        return zlib.compress(body, level)
+    if kind is CompressionType.ZSTD:
+        return zstandard.ZstdCompressor(level=level).compress(body)
+    packed: bytes = lz4.frame.compress(body)
+    return packed
+
+
+def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
+    """The body as it was. Raises `ValueError` where it is damaged, cut off or beyond `limit`."""
+    try:
+        unpacked, complete = _UNPACK[kind](body, limit + 1)
+    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:
+        raise ValueError(f"a {kind.name} body that cannot be read: {error}") from error
+    if len(unpacked) > limit:
+        raise ValueError(f"a {kind.name} body that unpacks to more than {limit} bytes")
+    if not complete:
+        raise ValueError(f"a {kind.name} body that is cut off after {len(body)} bytes")
+    return unpacked
+
+
+def _unpack_zlib(body: bytes, most: int) -> tuple[bytes, bool]:
+    decoder = zlib.decompressobj()
+    return decoder.decompress(body, most), decoder.eof
+
+
+def _unpack_lz4(body: bytes, most: int) -> tuple[bytes, bool]:
+    decoder = lz4.frame.LZ4FrameDecompressor()
+    unpacked: bytes = decoder.decompress(body, max_length=most)
+    return unpacked, decoder.eof
+
+
+def _unpack_zstd(body: bytes, most: int) -> tuple[bytes, bool]:
+    # A streaming reader reports a cut-off frame only as less data than the frame announces, so
+    # frames without a size (Java's streams write none) end with what is there.
+    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+        unpacked = reader.read(most)
+    size = zstandard.frame_content_size(body)
+    return unpacked, size in (-1, len(unpacked))
+
+
+_UNPACK = {
+    CompressionType.ZLIB: _unpack_zlib,
+    CompressionType.LZ4: _unpack_lz4,
+    CompressionType.ZSTD: _unpack_zstd,
+}

@@ -1,0 +1,108 @@
+"""Names of topics and groups: what is legal, and the ones that brokers and clients give a meaning.
+
+A topic's name becomes a directory's, so whatever comes from outside passes `check_topic` or
+`check_group` before it is kept.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+MAX_NAME_LENGTH = 127
+#: Stock's clients allow 255, but then the group's retry topic could not name a directory.
+MAX_GROUP_LENGTH = 255 - len("%RETRY%")
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+
+#: Topics that clients may not send to.
+NOT_FOR_CLIENTS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+
+SYSTEM_TOPICS = NOT_FOR_CLIENTS | {
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    TRACE_TOPIC,
+    CHECKPOINT_TOPIC,
+}
+
+_legal = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+
+
+def retry_topic(group: str) -> str:
+    """Where messages that a group sent back wait for it."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages go that a group failed to consume too often."""
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where a cluster's replies of request-reply clients are sent."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def revive_topic(cluster: str) -> str:
+    """Where a cluster's pop checkpoints are kept."""
+    return f"rmq_sys_REVIVE_LOG_{cluster}"
+
+
+def member_sync_topic(broker_name: str) -> str:
+    """The topic through which stock's brokers of one name find each other."""
+    return f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}"
+
+
+def is_legal(name: str) -> bool:
+    """Whether `name` has only the characters that stock allows; an empty one has not."""
+    return _legal(name) is not None
+
+
+def check_topic(topic: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:
+    """Raises `RequestError` with `code` unless `topic` may name a topic."""
+    _check("topic", topic, MAX_NAME_LENGTH, code)
+
+
+def check_group(group: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:
+    """Raises `RequestError` with `code` unless `group` may name a group."""
+    _check("group", group, MAX_GROUP_LENGTH, code)
+
+
+def _check(kind: str, name: str, longest: int, code: int) -> None:
+    if not name.strip():
+        raise RequestError(code, f"the {kind} is blank: give it a name")
+    if len(name) > longest:
+        raise RequestError(
+            code, f"the {kind} has {len(name)} characters: use at most {longest} of them"
+        )
+    if not is_legal(name):
+        raise RequestError(
+            code,
+            f"the {kind} {name!r} has an illegal character: use only %, |, a-z, A-Z, 0-9, _, -",
+        )

@@ -1,0 +1,111 @@
+"""A message's properties: name 0x01 value 0x02 after each other (docs/formats/message.md).
+
+The names below mean something to a broker or to a client; every other name is the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAME_VALUE_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+
+#: The length is a signed short of the stored record.
+MAX_PROPERTIES_LENGTH = 32767
+
+#: Between the keys of one message.
+KEY_SEPARATOR = " "
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+BUYER_ID = "BUYER_ID"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+TRANSFER_FLAG = "TRANSFER_FLAG"
+CORRECTION_FLAG = "CORRECTION_FLAG"
+MQ2_FLAG = "MQ2_FLAG"
+RECONSUME_TIME = "RECONSUME_TIME"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+UNIQ_KEY = "UNIQ_KEY"
+EXTEND_UNIQ_INFO = "EXTEND_UNIQ_INFO"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME = "CONSUME_START_TIME"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+DUP_INFO = "DUP_INFO"
+CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_ID = "__transactionId__"
+TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+INSTANCE_ID = "INSTANCE_ID"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+ARRIVE_TIME = "ARRIVE_TIME"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+CLUSTER = "CLUSTER"
+MSG_TYPE = "MSG_TYPE"
+POP_CK = "POP_CK"
+POP_CK_OFFSET = "POP_CK_OFFSET"
+FIRST_POP_TIME = "1ST_POP_TIME"
+SHARDING_KEY = "__SHARDINGKEY"
+REDIRECT = "REDIRECT"
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+TRACE_CONTEXT = "TRACE_CONTEXT"
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+TIMER_DELAY_LEVEL = "TIMER_DELAY_LEVEL"
+BORN_HOST = "__BORNHOST"
+BORN_TIMESTAMP = "BORN_TIMESTAMP"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+CRC32 = "__CRC32#"
+
+
+def parse_properties(text: str | bytes) -> dict[str, str]:
+    """The properties in `text`, in its order; of a name that stands twice, the last value.
+
+    What has no separator, no name or no value is left out, as stock leaves it out; bytes that are
+    no UTF-8 become U+FFFD.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    properties = {}
+    for entry in text.split(PROPERTY_SEPARATOR):
+        name, _, value = entry.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def join_properties(properties: Mapping[str, str]) -> bytes:
+    """The wire's text of `properties`, UTF-8; a lone surrogate becomes `?` as Java writes it."""
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    return text.encode("utf-8", "replace")
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a property says true: in any case, and nothing else."""
+    return value is not None and value.lower() == "true"
+
+
+def waits_for_store(properties: Mapping[str, str]) -> bool:
+    """Whether the sender wants its answer only after flush and replicas: unless `WAIT` denies."""
+    wait = properties.get(WAIT)
+    return wait is None or wait.lower() == "true"

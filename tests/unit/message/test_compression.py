@@ -1,0 +1,49 @@
+"""Bodies that stock's clients compress, and bodies that would fill memory."""
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.message.compression import (
+    CompressionType,
+    compress,
+    compression_flag,
+    compression_type,
+    decompress,
+)
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+def test_what_stock_packs_is_unpacked(kind: CompressionType, golden: Any) -> None:
+    assert decompress(bytes.fromhex(golden[kind.name]), kind).decode() == golden["body"]
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+@pytest.mark.parametrize("body", [b"", b"x", b"some text " * 10_000])
+def test_round_trip(kind: CompressionType, body: bytes) -> None:
+    assert decompress(compress(body, kind), kind) == body
+    assert compression_type(compression_flag(kind)) is kind
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+def test_a_body_that_grows_beyond_the_limit_is_refused(kind: CompressionType) -> None:
+    packed = compress(bytes(10_000_000), kind)
+    with pytest.raises(ValueError, match="more than 1000 bytes"):
+        decompress(packed, kind, 1000)
+    assert len(decompress(packed, kind, 10_000_000)) == 10_000_000
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+def test_damaged_and_cut_bodies_are_refused(kind: CompressionType) -> None:
+    packed = compress(b"some text " * 10_000, kind)
+    for bad in (b"no frame at all", packed[: len(packed) // 2]):
+        with pytest.raises(ValueError, match=kind.name):
+            decompress(bad, kind)
+
+
+def test_flags() -> None:
+    assert compression_type(0) is None
+    assert compression_type(1) is CompressionType.ZLIB, "4.9's clients set no type"
+    assert compression_flag(CompressionType.ZSTD) == 0x201
+    with pytest.raises(ValueError):
+        compression_type(1 | 7 << 8)

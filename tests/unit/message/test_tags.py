@@ -1,0 +1,58 @@
+"""Hash codes and expressions, against what the stock jars made and their rules."""
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.message.tags import java_hash_code, parse_tag_expression, tag_match, tags_code
+
+
+def test_hash_codes_are_javas(golden: Any) -> None:
+    assert golden["hash_codes"]
+    for text, code in golden["hash_codes"].items():
+        assert java_hash_code(text) == code
+
+
+def test_no_tag_is_zero() -> None:
+    assert tags_code(None) == tags_code("") == 0
+    assert tags_code("TagA") == 2598919
+
+
+@pytest.mark.parametrize("text", [None, "", "*"])
+def test_all(text: str | None) -> None:
+    expression = parse_tag_expression(text)
+    assert expression.text == "*"
+    assert expression.matches("anything") and expression.matches(None)
+    assert tag_match(expression.text, expression.codes) is None
+
+
+@pytest.mark.parametrize("text", ["a||b", " a || b ", "a || || b", "||a||b||", "\ta\n||b"])
+def test_one_of_two(text: str) -> None:
+    expression = parse_tag_expression(text)
+    assert expression.text == text
+    assert expression.tags == {"a", "b"}
+    assert expression.codes == {97, 98}
+    assert expression.matches("a") and not expression.matches("c") and not expression.matches(None)
+    match = tag_match(text, expression.codes)
+    assert match is not None and match(98) and not match(0)
+
+
+def test_a_single_bar_is_part_of_a_tag() -> None:
+    assert parse_tag_expression("a|b").tags == {"a|b"}
+
+
+def test_only_what_java_trims_is_trimmed() -> None:
+    assert parse_tag_expression("\x1fa\u00a0").tags == {"a\u00a0"}
+
+
+def test_blanks_match_nothing() -> None:
+    expression = parse_tag_expression("  ")
+    assert not expression.matches("a")
+    match = tag_match(expression.text, expression.codes)
+    assert match is not None and not match(0)
+
+
+@pytest.mark.parametrize("text", ["||", "||||"])
+def test_bars_alone_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="names no tag"):
+        parse_tag_expression(text)
