@@ -1,0 +1,52 @@
+"""Sends that wait until enough replicas have them: pure book-keeping.
+
+A send needs `replicas` copies with the master's own. Offsets and deadlines only grow, so each
+number of replicas has one queue, answered from its front.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class GroupTransfer(Generic[T]):
+    """Who waits for what. `T` is whatever the caller wants back, a Deferred for one."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, deque[tuple[int, int, T]]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def wait(self, end_offset: int, replicas: int, deadline_ms: int, waiter: T) -> None:
+        """`waiter` wants the log up to `end_offset` on `replicas` replicas by `deadline_ms`."""
+        self._waiting.setdefault(replicas, deque()).append((end_offset, deadline_ms, waiter))
+
+    def acknowledged(self, slave_offsets: Iterable[int]) -> list[T]:
+        """Takes and returns the waiters that `slave_offsets` (one a slave) satisfy, in order."""
+        offsets = sorted(slave_offsets, reverse=True)
+        done = []
+        for replicas, queue in self._waiting.items():
+            slaves = replicas - 1
+            if slaves > len(offsets):
+                continue
+            reached = offsets[slaves - 1]
+            while queue and queue[0][0] <= reached:
+                done.append(queue.popleft()[2])
+        return done
+
+    def expired(self, now_ms: int) -> list[T]:
+        """Takes and returns the waiters whose deadline has passed."""
+        late = []
+        for queue in self._waiting.values():
+            while queue and queue[0][1] <= now_ms:
+                late.append(queue.popleft()[2])
+        return late
+
+    def drain(self) -> list[T]:
+        """Takes and returns everyone: the master stops or steps down."""
+        everyone = [entry[2] for queue in self._waiting.values() for entry in queue]
+        self._waiting.clear()
+        return everyone

@@ -1,0 +1,237 @@
+"""The master's side of HA on Twisted: slaves connect, the log streams out, sends are answered.
+
+One `MasterLink` holds what there is to know of each slave; this module moves its bytes, keeps its
+timers and answers the sends that wait in the `GroupTransfer`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.replication.frames import LinkError
+from rocketmq_tw.replication.group_transfer import GroupTransfer
+from rocketmq_tw.replication.in_sync import in_sync, required
+from rocketmq_tw.replication.interfaces import IReplicatedLog
+from rocketmq_tw.replication.master_link import MasterLink
+from rocketmq_tw.wire.codes import ResponseCode
+
+TICK_SECONDS = 0.1
+
+
+@attrs.define(kw_only=True)
+class HASettings:
+    """The HA keys of the store's configuration; times in milliseconds, sizes in bytes."""
+
+    file_size: int
+    batch_size: int = 32768
+    heartbeat_ms: int = 5000
+    housekeeping_ms: int = 20000
+    bytes_per_second: int | None = None
+    max_gap: int = 256 * 1024 * 1024
+    slave_timeout_ms: int = 3000
+    in_sync_replicas: int = 1
+    min_in_sync_replicas: int = 1
+    automatic: bool = False
+
+
+@implementer(IPushProducer)
+class SlaveConnection(Protocol):
+    """One slave; pushes log bytes for as long as its transport takes them."""
+
+    transport: Any
+    _log = Logger()
+
+    def __init__(self, service: "HAService") -> None:
+        self._service = service
+        self._writable = True
+        self.address = ""
+
+    def connectionMade(self) -> None:
+        peer = self.transport.getPeer()
+        self.address = f"{peer.host}:{peer.port}"
+        self.link = self._service.new_link()
+        self.transport.setTcpNoDelay(True)
+        self.transport.registerProducer(self, True)
+        self._service.connected(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            changed = self._service.received(self.link, data)
+        except LinkError as error:
+            self.close(str(error))
+            return
+        if changed:
+            self._service.acknowledged()
+        self.pump()
+
+    def pump(self) -> None:
+        """Sends what the log has for this slave."""
+        while self._writable:
+            frame = self._service.next_frame(self.link)
+            if frame is None:
+                return
+            self.transport.write(frame)
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats, and closes a link whose slave is silent."""
+        if self.link.expired(now_ms):
+            self.close("the slave has been silent for too long")
+            return
+        self.pump()
+        frame = self.link.heartbeat(now_ms) if self._writable else None
+        if frame is not None:
+            self.transport.write(frame)
+
+    def close(self, reason: str) -> None:
+        """Closes the link and logs why."""
+        self._log.warn(
+            "HA link with slave {peer} closed: {reason}", peer=self.address, reason=reason
+        )
+        self.transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._service.lost(self)
+
+    def pauseProducing(self) -> None:
+        self._writable = False
+
+    def resumeProducing(self) -> None:
+        self._writable = True
+        self.pump()
+
+    def stopProducing(self) -> None:
+        self._writable = False
+
+
+class HAService(Factory):
+    """Accepts slaves and implements the broker's `IReplicator`.
+
+    `log` is what is replicated, `now_ms` the wall clock, `clock` the reactor's.
+    """
+
+    noisy = False
+
+    def __init__(
+        self,
+        log: IReplicatedLog,
+        settings: HASettings,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.slaves: list[SlaveConnection] = []
+        self._log = log
+        self._settings = settings
+        self._now_ms = now_ms
+        self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
+        self._ticker = LoopingCall(self._tick)
+        self._ticker.clock = clock
+
+    def doStart(self) -> None:
+        super().doStart()
+        if not self._ticker.running:
+            self._ticker.start(TICK_SECONDS, now=False)
+
+    def stop(self) -> None:
+        """Closes every link and answers everyone who still waits with FLUSH_SLAVE_TIMEOUT."""
+        if self._ticker.running:
+            self._ticker.stop()
+        for slave in list(self.slaves):
+            slave.transport.abortConnection()
+        self._answer(self._waiting.drain(), ResponseCode.FLUSH_SLAVE_TIMEOUT)
+
+    def buildProtocol(self, addr: object) -> SlaveConnection:
+        return SlaveConnection(self)
+
+    # What the broker asks
+
+    def wait(self, end_offset: int, sync: bool) -> "Deferred[int]":
+        """Fires once the log up to `end_offset` is on as many replicas as the settings demand.
+
+        SLAVE_NOT_AVAILABLE at once where no slave is near enough to be waited for; SYSTEM_ERROR
+        where minInSyncReplicas cannot be met; FLUSH_SLAVE_TIMEOUT after syncFlushTimeout.
+        """
+        if not sync:
+            return succeed(int(ResponseCode.SUCCESS))
+        settings = self._settings
+        available = self.in_sync_replicas()
+        requirement = required(
+            available,
+            in_sync_replicas=settings.in_sync_replicas,
+            min_in_sync_replicas=settings.min_in_sync_replicas,
+            automatic=settings.automatic,
+        )
+        if requirement.replicas <= 1:
+            return succeed(int(ResponseCode.SUCCESS))
+        if not requirement.met:
+            return succeed(int(ResponseCode.SLAVE_NOT_AVAILABLE))
+        waiter: Deferred[int] = Deferred()
+        deadline = self._now_ms() + settings.slave_timeout_ms
+        self._waiting.wait(end_offset, requirement.replicas, deadline, waiter)
+        self.acknowledged()
+        return waiter
+
+    def log_grew(self) -> None:
+        """The log has new bytes on disk: they go to every slave that can take them."""
+        for slave in self.slaves:
+            slave.pump()
+
+    def in_sync_replicas(self) -> int:
+        """Replicas, with this one, that are near enough to the log's end."""
+        return in_sync(
+            (slave.link.acknowledged for slave in self.slaves),
+            self._log.end_offset,
+            self._settings.max_gap,
+        )
+
+    # What the links ask
+
+    def new_link(self) -> MasterLink:
+        """The state of a link that opens now."""
+        settings = self._settings
+        return MasterLink(
+            self._log.read,
+            now_ms=self._now_ms(),
+            file_size=settings.file_size,
+            batch_size=settings.batch_size,
+            heartbeat_ms=settings.heartbeat_ms,
+            housekeeping_ms=settings.housekeeping_ms,
+            bytes_per_second=settings.bytes_per_second,
+        )
+
+    def connected(self, slave: SlaveConnection) -> None:
+        self.slaves.append(slave)
+
+    def lost(self, slave: SlaveConnection) -> None:
+        self.slaves.remove(slave)
+
+    def received(self, link: MasterLink, data: bytes) -> bool:
+        log = self._log
+        return link.receive(data, log.start_offset, log.end_offset, self._now_ms())
+
+    def next_frame(self, link: MasterLink) -> bytes | None:
+        return link.next_transfer(self._log.end_offset, self._now_ms())
+
+    def acknowledged(self) -> None:
+        """Answers the sends that the slaves' offsets satisfy."""
+        if len(self._waiting):
+            offsets = [slave.link.acknowledged for slave in self.slaves]
+            self._answer(self._waiting.acknowledged(offsets), ResponseCode.SUCCESS)
+
+    def _tick(self) -> None:
+        now_ms = self._now_ms()
+        for slave in list(self.slaves):
+            slave.tick(now_ms)
+        self._answer(self._waiting.expired(now_ms), ResponseCode.FLUSH_SLAVE_TIMEOUT)
+
+    @staticmethod
+    def _answer(waiters: "list[Deferred[int]]", code: ResponseCode) -> None:
+        for waiter in waiters:
+            waiter.callback(int(code))
