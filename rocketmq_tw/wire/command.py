@@ -7,6 +7,7 @@ Formats: docs/formats/remoting.md. The header travels as JSON or in stock's comp
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from itertools import count
 from struct import Struct
 from struct import error as StructError
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.frame import Frame, encode_frame
@@ -56,6 +58,7 @@ class LanguageCode(IntEnum):
 
 
 _LANGUAGES = {language.name: language for language in LanguageCode}
+_LANGUAGE_NUMBERS = {language.value: language for language in LanguageCode}
 _next_opaque = count(1).__next__
 
 
@@ -163,15 +166,16 @@ class RemotingCommand:
 
 
 class _JsonHeader(msgspec.Struct):
-    """The JSON form as stock writes it; unknown keys are passed over."""
+    """The JSON form; its fields stand in stock's order, and unknown keys are passed over."""
 
-    code: int
+    code: int = 0
+    extFields: dict[str, str] | None = None
     flag: int = 0
-    opaque: int = 0
-    version: int = 0
     language: str = "JAVA"
+    opaque: int = 0
     remark: str | None = None
-    extFields: dict[str, str | None] | None = None
+    serializeTypeCurrentRPC: str = "JSON"
+    version: int = 0
 
 
 _json_header = msgspec.json.Decoder(_JsonHeader, strict=False)
@@ -199,12 +203,11 @@ def encode_command(command: RemotingCommand) -> bytes:
 def _decode_json(frame: Frame) -> RemotingCommand:
     try:
         header = _json_header.decode(frame.header)
-    except msgspec.MsgspecError as error:
-        raise WireError(f"a JSON header that cannot be read: {error}") from error
-    fields = header.extFields or {}
+    except fastjson.STRICT_ERRORS:
+        header = _tolerant_header(frame.header)
     return RemotingCommand(
         header.code,
-        ext_fields={name: value for name, value in fields.items() if value is not None},
+        ext_fields=header.extFields,
         body=frame.body,
         opaque=header.opaque,
         flag=header.flag,
@@ -214,18 +217,39 @@ def _decode_json(frame: Frame) -> RemotingCommand:
     )
 
 
+def _tolerant_header(data: bytes) -> _JsonHeader:
+    """What stock's own reader makes of a header that is no strict JSON of strings: fields that
+    are numbers or booleans become text, null is as good as absent."""
+    value = fastjson.loads(data)
+    if not isinstance(value, dict):
+        raise WireError("a JSON header that is no object")
+    members = {name: item for name, item in value.items() if item is not None}
+    fields = members.get("extFields")
+    if isinstance(members.get("language"), int):
+        members["language"] = _LANGUAGE_NUMBERS.get(members["language"], LanguageCode.OTHER).name
+    if isinstance(fields, dict):
+        members["extFields"] = {
+            str(name): item if isinstance(item, str) else fastjson.dumps(item).decode()
+            for name, item in fields.items()
+            if item is not None
+        }
+    try:
+        return msgspec.convert(members, _JsonHeader, strict=False, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise WireError(f"a JSON header that cannot be read: {error}") from error
+
+
 def _encode_json(command: RemotingCommand) -> bytes:
-    header: dict[str, object] = {
-        "code": command.code,
-        "extFields": command.ext_fields,
-        "flag": command.flag,
-        "language": command.language.name,
-        "opaque": command.opaque,
-        "serializeTypeCurrentRPC": "JSON",
-        "version": command.version,
-    }
+    header: dict[str, object] = {"code": command.code}
+    if command.ext_fields:
+        header["extFields"] = command.ext_fields
+    header["flag"] = command.flag
+    header["language"] = command.language.name
+    header["opaque"] = command.opaque
     if command.remark is not None:
         header["remark"] = command.remark
+    header["serializeTypeCurrentRPC"] = "JSON"
+    header["version"] = command.version
     return _json_encode(header)
 
 
@@ -238,25 +262,18 @@ def _decode_binary(frame: Frame) -> RemotingCommand:
     data = frame.header
     try:
         code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(data)
-        position = _FIXED.size
-        remark, position = _text(data, position, remark_length)
-        (fields_length,) = _INT.unpack_from(data, position)
-        position += 4
-        end = position + fields_length
-        if fields_length < 0 or end > len(data):
-            raise WireError(f"{fields_length} bytes of fields do not fit a header of {len(data)}")
-        fields = {}
-        while position < end:
-            (length,) = _SHORT.unpack_from(data, position)
-            name, position = _text(data, position + 2, length)
-            (length,) = _INT.unpack_from(data, position)
-            fields[name], position = _text(data, position + 4, length)
+        remark_end = _FIXED.size + remark_length
+        (fields_length,) = _INT.unpack_from(data, remark_end)
+        start = remark_end + 4
+        if remark_length < 0 or not 0 <= fields_length <= len(data) - start:
+            raise WireError(
+                f"a remark of {remark_length} bytes and fields of {fields_length} do not fit a"
+                f" header of {len(data)}"
+            )
+        remark = data[_FIXED.size : remark_end].decode()
+        fields = _decode_fields(data, start, start + fields_length)
     except (StructError, UnicodeDecodeError) as error:
         raise WireError(f"a binary header that cannot be read: {error}") from error
-    try:
-        known = LanguageCode(language)
-    except ValueError:
-        known = LanguageCode.OTHER
     return RemotingCommand(
         code,
         ext_fields=fields,
@@ -264,25 +281,32 @@ def _decode_binary(frame: Frame) -> RemotingCommand:
         opaque=opaque,
         flag=flag,
         remark=remark or None,
-        language=known,
+        language=_LANGUAGE_NUMBERS.get(language, LanguageCode.OTHER),
         version=version,
         serialization=SerializeType.ROCKETMQ,
     )
 
 
-def _text(data: bytes, position: int, length: int) -> tuple[str, int]:
-    end = position + length
-    if length < 0 or end > len(data):
-        raise WireError(f"a string of {length} bytes does not fit a header of {len(data)}")
-    return data[position:end].decode(), end
+def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
+    short_at, int_at = _SHORT.unpack_from, _INT.unpack_from
+    fields = {}
+    while position < end:
+        name_start = position + 2
+        name_end = name_start + short_at(data, position)[0]
+        value_start = name_end + 4
+        position = value_start + int_at(data, name_end)[0]
+        if not name_start <= name_end < value_start <= position <= end:
+            raise WireError(f"a field's length does not fit the fields that end at byte {end}")
+        fields[data[name_start:name_end].decode()] = data[value_start:position].decode()
+    return fields
 
 
 def _encode_binary(command: RemotingCommand) -> bytes:
     remark = (command.remark or "").encode()
     parts: list[bytes] = []
     for name, value in command.ext_fields.items():
-        key, text = name.encode(), value.encode()
-        parts += (_SHORT.pack(len(key)), key, _INT.pack(len(text)), text)
+        text = value.encode()
+        parts += (_encode_name(name), _INT.pack(len(text)), text)
     fields = b"".join(parts)
     # Stock writes the code as a short, so one past 32767 is cut there as well.
     code = (command.code + 0x8000 & 0xFFFF) - 0x8000
@@ -290,3 +314,12 @@ def _encode_binary(command: RemotingCommand) -> bytes:
         code, command.language, command.version, command.opaque, command.flag, len(remark)
     )
     return b"".join((fixed, remark, _INT.pack(len(fields)), fields))
+
+
+@lru_cache(1024)
+def _encode_name(name: str) -> bytes:
+    """The same few names come with every command."""
+    data = name.encode()
+    if len(data) > 0x7FFF:
+        raise WireError(f"a field name of {len(data)} bytes does not fit its two-byte length")
+    return _SHORT.pack(len(data)) + data

@@ -20,6 +20,9 @@ from rocketmq_tw.wire.errors import WireError
 #: Deeper nesting is refused; stock's deepest body has 7 levels.
 MAX_DEPTH = 64
 
+#: What msgspec raises where text is no strict JSON or not of the type asked for.
+STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 _strict_decode = msgspec.json.Decoder().decode
 
 
@@ -40,7 +43,7 @@ def loads(data: bytes) -> Any:
     try:
         if not has_references:
             return _strict_decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except STRICT_ERRORS:
         pass
     try:
         text = data.decode()
@@ -199,7 +202,7 @@ def as_key(value: Any) -> Any:
 
 _STEP = re.compile(r"\.((?:\\.|[^.\[\\])+)|\[(\d+)\]")
 #: References multiply what a small text stands for; past this many values it is refused.
-_MAX_REFERENCED = 1_000_000
+_MAX_REFERENCED = 100_000
 
 
 def _resolve(root: Any) -> Any:

@@ -13,7 +13,7 @@ from rocketmq_tw.wire.errors import WireError
 DEFAULT_FRAME_LIMIT = 16 * 1024 * 1024
 MAX_HEADER_LENGTH = 0xFFFFFF
 
-_LENGTHS = Struct(">II")
+_LENGTHS = Struct(">iI")
 
 
 class Frame(NamedTuple):
@@ -40,14 +40,14 @@ def encode_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
 class FrameDecoder:
     """Cuts a stream of bytes into frames.
 
-    `feed` takes what arrived; iterate `frames()` for the frames that are complete. At most one
-    incomplete frame is held, and never more than `limit` bytes of it: a length over the limit is
-    refused as soon as its four bytes are there.
+    At most one incomplete frame is held, and never more than `limit` bytes of it: a length over
+    the limit is refused as soon as its four bytes are there.
     """
 
     def __init__(self, limit: int = DEFAULT_FRAME_LIMIT) -> None:
         self._limit = limit
         self._buffer = bytearray()
+        self._needed = 0
 
     @property
     def buffered(self) -> int:
@@ -62,37 +62,35 @@ class FrameDecoder:
         """
         if self._buffer:
             self._buffer += data
-            source: bytes | bytearray = self._buffer
-        else:
-            source = data
+            if len(self._buffer) < self._needed:
+                return []
+            data = bytes(self._buffer)
+            self._buffer.clear()
         frames: list[Frame] = []
-        position, end = 0, len(source)
-        while end - position >= 4:
-            length = int.from_bytes(source[position : position + 4], "big", signed=True)
-            if not 4 <= length <= self._limit - 4:
-                raise WireError(f"a frame length of {length} is not within 4..{self._limit - 4}")
-            if end - position < 8:
-                break
-            mixed = int.from_bytes(source[position + 4 : position + 8], "big")
-            header_length = mixed & MAX_HEADER_LENGTH
-            if header_length > length - 4:
-                raise WireError(
-                    f"a header of {header_length} bytes does not fit its frame of {length}"
-                )
-            if end - position < 4 + length:
-                break
-            header_end = position + 8 + header_length
-            frame_end = position + 4 + length
+        position, end = 0, len(data)
+        while (size := self._frame_size(data, position)) <= end - position:
+            mixed = _LENGTHS.unpack_from(data, position)[1]
+            header_end = position + 8 + (mixed & MAX_HEADER_LENGTH)
+            frame_end = position + size
             frames.append(
-                Frame(
-                    mixed >> 24,
-                    bytes(source[position + 8 : header_end]),
-                    bytes(source[header_end:frame_end]),
-                )
+                Frame(mixed >> 24, data[position + 8 : header_end], data[header_end:frame_end])
             )
             position = frame_end
-        if source is data:
-            self._buffer += data[position:]
-        else:
-            del self._buffer[:position]
+        self._buffer += data[position:]
+        self._needed = size
         return frames
+
+    def _frame_size(self, data: bytes, position: int) -> int:
+        """How many bytes the frame at `position` has, or how many tell more about it."""
+        available = len(data) - position
+        if available < 4:
+            return 4
+        length = int.from_bytes(data[position : position + 4], "big", signed=True)
+        if not 4 <= length <= self._limit - 4:
+            raise WireError(f"a frame length of {length} is not within 4..{self._limit - 4}")
+        if available < 8:
+            return 8
+        header_length = int.from_bytes(data[position + 5 : position + 8], "big")
+        if header_length > length - 4:
+            raise WireError(f"a header of {header_length} bytes does not fit its frame of {length}")
+        return 4 + length

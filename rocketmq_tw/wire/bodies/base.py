@@ -37,7 +37,7 @@ def decode_body(body_type: type[B], data: bytes) -> B:
                 decoder = _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
             body: B = decoder.decode(data)
             return body
-        except (msgspec.MsgspecError, RecursionError):
+        except fastjson.STRICT_ERRORS:
             # A dialect, a null or a mistake: the slow way tells which.
             pass
     try:

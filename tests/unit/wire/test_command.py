@@ -1,0 +1,124 @@
+"""Commands beyond the golden frames: flags, what peers write oddly, headers that lie."""
+
+import json
+
+import pytest
+
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import (
+    LanguageCode,
+    RemotingCommand,
+    SerializeType,
+    decode_command,
+    encode_command,
+)
+from rocketmq_tw.wire.errors import HeaderError, WireError
+from rocketmq_tw.wire.frame import Frame, FrameDecoder
+from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+
+
+def read(header: str | dict) -> RemotingCommand:
+    text = header if isinstance(header, str) else json.dumps(header)
+    return decode_command(Frame(SerializeType.JSON, text.encode(), b""))
+
+
+def test_request_and_its_response():
+    header = GetMaxOffsetRequestHeader(topic="t", queue_id=3)
+    request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
+    request.serialization = SerializeType.ROCKETMQ
+    assert not request.is_response and not request.is_oneway
+    assert request.header(GetMaxOffsetRequestHeader) == header
+    answer = request.response(header=GetMaxOffsetResponseHeader(offset=7), body=b"x")
+    assert answer.is_response
+    assert (answer.opaque, answer.serialization) == (request.opaque, request.serialization)
+    assert (answer.code, answer.ext_fields) == (ResponseCode.SUCCESS, {"offset": "7"})
+
+
+def test_requests_differ_in_opaque():
+    first, second = RemotingCommand.request(1), RemotingCommand.request(1, oneway=True)
+    assert first.opaque != second.opaque
+    assert second.is_oneway
+
+
+def test_missing_header_field_is_named():
+    with pytest.raises(HeaderError, match="`topic`") as caught:
+        RemotingCommand(30, ext_fields={"queueId": "1"}).header(GetMaxOffsetRequestHeader)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_fields_that_are_no_text_become_text():
+    command = read({"code": 34, "extFields": {"a": 5, "b": True, "c": None, "d": {"e": [1]}}})
+    assert command.ext_fields == {"a": "5", "b": "true", "d": '{"e":[1]}'}
+
+
+@pytest.mark.parametrize(
+    ("header", "code", "language"),
+    [
+        ('{code:"34",language:9}', 34, LanguageCode.GO),
+        ('{"code":34,"language":"COBOL"}', 34, LanguageCode.OTHER),
+        ('{"code":34,"language":99}', 34, LanguageCode.OTHER),
+        ('{"code":34,"language":null,"extFields":null,"flag":null}', 34, LanguageCode.JAVA),
+        ('{"code":34,"novel":[1],"remark":null}', 34, LanguageCode.JAVA),
+        ("{}", 0, LanguageCode.JAVA),
+    ],
+)
+def test_odd_headers_are_read(header, code, language):
+    command = read(header)
+    assert (command.code, command.language) == (code, language)
+    assert command.ext_fields == {}
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "[]", "5", "null", "{", '{"code":"x"}', '{"code":1,"extFields":[]}', '{"flag":{}}', "{]"],
+)
+def test_broken_json_is_refused(header):
+    with pytest.raises(WireError):
+        read(header)
+
+
+@pytest.mark.parametrize("serialization", [2, 99, 255])
+def test_unknown_serialisation_is_refused(serialization):
+    with pytest.raises(WireError, match="no serialisation"):
+        decode_command(Frame(serialization, b"{}", b""))
+
+
+def binary(remark: int, fields: int, tail: bytes = b"") -> Frame:
+    fixed = bytes(13) + remark.to_bytes(4, "big", signed=True)
+    return Frame(SerializeType.ROCKETMQ, fixed + fields.to_bytes(4, "big", signed=True) + tail, b"")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        binary(-1, 0),
+        binary(-8, 0),
+        binary(1, 0),
+        binary(2**31 - 1, 0),
+        binary(0, -1),
+        binary(0, 1),
+        binary(0, 2**31 - 1, bytes(8)),
+        binary(0, 6, b"\xff\xff" + bytes(4)),
+        binary(0, 6, bytes(2) + b"\xff" * 4),
+        binary(0, 7, b"\0\x01k" + b"\0\0\0\x01" + b"past the fields' end"),
+        binary(0, 3, bytes(3)),
+        binary(0, 7, b"\0\x01\xff" + bytes(4)),
+    ],
+)
+def test_broken_binary_header_is_refused(frame):
+    with pytest.raises(WireError):
+        decode_command(frame)
+
+
+def test_binary_form_cuts_the_code_to_a_short_as_stock_does():
+    command = RemotingCommand(200050, serialization=SerializeType.ROCKETMQ)
+    (frame,) = FrameDecoder().feed(encode_command(command))
+    assert decode_command(frame).code == 200050 - 3 * 65536
+
+
+def test_field_name_beyond_its_length_is_not_written():
+    command = RemotingCommand(
+        1, ext_fields={"n" * 40_000: ""}, serialization=SerializeType.ROCKETMQ
+    )
+    with pytest.raises(WireError, match="field name"):
+        encode_command(command)

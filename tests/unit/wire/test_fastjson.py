@@ -1,0 +1,156 @@
+"""The dialect's reader and writer; what is taken and refused is what stock's fastjson does."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketmq_tw.wire import fastjson
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue
+from rocketmq_tw.wire.errors import BodyError, WireError
+
+QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{0:"a",-1:"b"}', {0: "a", -1: "b"}),
+        ("{1.5:1}", {1.5: 1}),
+        ('{{"topic":"x"}:1}', {fastjson.ObjectKey(topic="x"): 1}),
+        ("{[1]:2}", {(1,): 2}),
+        ("{'a':'b'}", {"a": "b"}),
+        ("{a:1,$b:2}", {"a": 1, "$b": 2}),
+        ("{true:1,null:2}", {"true": 1, "null": 2}),
+        ("{a:1,,}", {"a": 1}),
+        ("[1,2,]", [1, 2]),
+        ("{a:null,b:undefined,c:NaN}", {"a": None, "b": None, "c": None}),
+        ("{a:+5,b:01,c:-2.5e3}", {"a": 5, "b": 1, "c": -2500.0}),
+        ("{a:1L,b:2.5D}", {"a": 1, "b": 2.5}),
+        (r"{a:'\x41\v\0\'\"\/'}", {"a": "A\v\0'\"/"}),
+        (r'{a:"\uD83D\uDE00 \ud83d"}', {"a": "\U0001f600 \ufffd"}),
+        ('{a:"two\nlines"}', {"a": "two\nlines"}),
+        ("{'a':{},'b':[]}", {"a": {}, "b": []}),
+        (" \r\n\t{ a : 1 } ", {"a": 1}),
+    ],
+)
+def test_dialect_is_read(text, value):
+    assert fastjson.loads(text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "{a:1}x", "{a:.5}", "{a b:1}", "{a:1 b:2}", "{a:TRUE}", "{a:x}", "{a:}", "{:1}",
+        "{a", "{a:", "{a:1", "[1", "[1 2]", "{a:'b}", r"{a:'\q'}", r"{a:'\u12'}", "{a:'\\", "]",
+        "{a:[}", "{[:1}",
+    ],
+)  # fmt: skip
+def test_what_fastjson_refuses_is_refused(text):
+    with pytest.raises(WireError, match="cannot be read"):
+        fastjson.loads(text.encode())
+
+
+@pytest.mark.parametrize("opening", [b"[", b"{a:", b"{[", b'{"a":'])
+def test_deep_nesting_is_refused(opening):
+    with pytest.raises(WireError, match="64 levels"):
+        fastjson.loads(opening * 100_000)
+
+
+def test_deep_nesting_in_strict_json_is_no_body():
+    with pytest.raises(BodyError):
+        decode_body(ConsumerStatusBody, b'{"x":' * 990 + b"1" + b"}" * 990 + b",")
+
+
+def test_text_that_is_not_utf_8_is_refused():
+    with pytest.raises(WireError, match="UTF-8"):
+        fastjson.loads(b"{a:'\xff'}")
+
+
+def test_long_number_is_refused():
+    with pytest.raises(WireError):
+        fastjson.loads(b"{a:" + b"9" * 5000 + b"}")
+
+
+def test_shared_values_are_resolved(dialect):
+    assert fastjson.loads(dialect["shared values"]) == {
+        "a.b": QUEUE,
+        "again": QUEUE,
+        "%RETRY%g": {0: "x", -5: "y"},
+        "map": {0: "x", -5: "y"},
+        "list": [QUEUE, QUEUE],
+    }
+
+
+def test_shared_keys_are_resolved(dialect):
+    offsets = {fastjson.ObjectKey(brokerName="b", queueId=2, topic="T"): 7}
+    assert fastjson.loads(dialect["shared keys"]) == dict.fromkeys(
+        ("first", "second", "third"), offsets
+    )
+
+
+@pytest.mark.parametrize("path", ["@", "$", "..", "$.self", "$.nowhere", "$.a[0].b", "x", "$.a"])
+def test_reference_that_is_a_circle_or_leads_nowhere_is_null(path):
+    text = json.dumps({"a": {"self": {"$ref": path}}}).encode()
+    assert fastjson.loads(text) == {"a": {"self": None}}
+
+
+def test_circle_of_stock_is_null(dialect):
+    assert fastjson.loads(dialect["circle"]) == {"self": None}
+
+
+def test_references_that_multiply_are_refused():
+    levels = {"a0": [0] * 10}
+    for level in range(1, 30):
+        levels[f"a{level}"] = [{"$ref": f"$.a{level - 1}"}] * 10
+    with pytest.raises(WireError, match="stand for too much"):
+        fastjson.loads(json.dumps(levels).encode())
+
+
+def test_escapes_of_stock(dialect):
+    text = "a/<b>(c)'\"\\\x01\x7f\x85\xe9\u6f22\u2028\U0001f600\n"
+    assert fastjson.loads(dialect["escapes"]) == {"s": text}
+    assert fastjson.loads(dialect["browser escapes"]) == {"s": text}
+    assert fastjson.loads(fastjson.dumps({"s": text})) == {"s": text}
+
+
+def test_object_keys_are_written_bare_or_as_text():
+    body = ConsumerStatusBody(
+        message_queue_table={MessageQueue(topic="T", broker_name="b", queue_id=1): 5}
+    )
+    assert encode_body(body) == (
+        b'{"consumerTable":{},"messageQueueTable":{{"brokerName":"b","queueId":1,"topic":"T"}:5}}'
+    )
+    standard = encode_body(body, standard_json=True)
+    assert list(json.loads(standard)["messageQueueTable"]) == [
+        '{"brokerName":"b","queueId":1,"topic":"T"}'
+    ]
+    assert decode_body(ConsumerStatusBody, standard) == body
+
+
+def test_standard_maps_are_sorted():
+    assert fastjson.dumps({10: "a", 9: "b", 0: None}, standard=True) == b'{"9":"b","10":"a"}'
+
+
+keys = st.text(max_size=5) | st.integers(-(2**63), 2**63 - 1)
+values = st.recursive(
+    st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def holds_reference(value: object) -> bool:
+    if isinstance(value, dict):
+        return "$ref" in value or any(map(holds_reference, value.values()))
+    return isinstance(value, list) and any(map(holds_reference, value))
+
+
+@given(values.filter(lambda value: not holds_reference(value)))
+def test_what_is_written_is_read(value):
+    assert fastjson.loads(fastjson.dumps(value)) == value
