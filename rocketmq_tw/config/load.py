@@ -1,0 +1,89 @@
+"""From settings to typed configurations: defaults < file < -o < flags, the later one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.properties import ConfigError, Setting, write_properties
+from rocketmq_tw.config.schema import all_stock_names, keys_of, nearest
+from rocketmq_tw.config.values import format_value
+
+C = TypeVar("C", bound=Config)
+
+
+class Notice(NamedTuple):
+    """Something that the operator may want to know; a warning where it looks like a mistake."""
+
+    is_warning: bool
+    text: str
+
+
+class Loaded:
+    """The typed configurations of one server, and what was noticed on the way."""
+
+    def __init__(self, configs: Sequence[Config], notices: list[Notice]) -> None:
+        self._configs = {type(config): config for config in configs}
+        self.notices = notices
+
+    def __getitem__(self, config_type: type[C]) -> C:
+        config = self._configs[config_type]
+        assert isinstance(config, config_type)
+        return config
+
+    def properties(self) -> str:
+        """All effective values as a .properties file that loads to the same."""
+        parts = []
+        written: set[str] = set()
+        for config in self._configs.values():
+            keys = [key for key in keys_of(type(config)).values() if key.name not in written]
+            written.update(key.name for key in keys)
+            parts.append(f"# {type(config).__name__}\n")
+            parts.append(
+                write_properties(
+                    (key.name, format_value(getattr(config, key.attribute))) for key in keys
+                )
+            )
+        return "".join(parts)
+
+
+def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) -> Loaded:
+    """Configurations of `types` from `settings`, the later ones of which win.
+
+    As in stock a key goes to every class that has it. `home` stands for `${user.home}` in values.
+    Raises `ConfigError` that names the setting's place and what is accepted there.
+    """
+    configs = [config_type() for config_type in types]
+    notices = []
+    known = all_stock_names().union(*map(keys_of, types))
+    for setting in settings:
+        takers = [config for config in configs if setting.key in keys_of(type(config))]
+        if not takers:
+            notices.append(_without_effect(setting, known))
+        for config in takers:
+            key = keys_of(type(config))[setting.key]
+            try:
+                setattr(config, key.attribute, key.parse(setting.value))
+            except ValueError as error:
+                raise ConfigError(
+                    f"{setting.origin}: {setting.key}={setting.value}: {error}"
+                ) from error
+    for config in configs:
+        _expand_home(config, home)
+    return Loaded(configs, notices)
+
+
+def _without_effect(setting: Setting, known: frozenset[str]) -> Notice:
+    if setting.key in known:
+        return Notice(False, f"{setting.origin}: {setting.key} has no effect here")
+    similar = nearest(setting.key, known)
+    hint = f": did you mean {similar}?" if similar else ""
+    return Notice(True, f"{setting.origin}: {setting.key} is no known key{hint}")
+
+
+def _expand_home(config: Config, home: str) -> None:
+    for key in keys_of(type(config)).values():
+        value = getattr(config, key.attribute)
+        if isinstance(value, str) and "${user.home}" in value:
+            setattr(config, key.attribute, value.replace("${user.home}", home))

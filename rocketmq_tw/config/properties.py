@@ -1,0 +1,62 @@
+"""Stock's .properties files, with the line of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import javaproperties
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the text names the place and what is accepted."""
+
+
+class Setting(NamedTuple):
+    """A key, its value as it was written, and where that was ("broker.properties:12", "-o")."""
+
+    key: str
+    value: str
+    origin: str
+
+
+def read_properties(text: str, name: str) -> list[Setting]:
+    """The settings in `text`, the content of the file `name`; raises `ConfigError`.
+
+    Java reads such files as Latin-1, with `\\uXXXX` for what is beyond.
+    """
+    settings = []
+    line = 1
+    try:
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                settings.append(Setting(element.key, element.value, f"{name}:{line}"))
+            line += element.source.count("\n")
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigError(f"{name}:{line}: {error.escape!r} is no \\uXXXX escape") from error
+    return settings
+
+
+def write_properties(values: Iterable[tuple[str, str]]) -> str:
+    """A line `key=value` for each pair."""
+    return "".join(f"{_join(key, value)}\n" for key, value in values)
+
+
+def change_properties(text: str, changes: Mapping[str, str]) -> str:
+    """`text` with the values of some keys replaced where they stand, new ones behind."""
+    left = dict(changes)
+    lines = []
+    for element in javaproperties.parse(text):
+        if isinstance(element, javaproperties.KeyValue) and element.key in changes:
+            if element.key in left:
+                lines.append(_join(element.key, left.pop(element.key)) + "\n")
+        else:
+            lines.append(element.source)
+    if lines and left and not lines[-1].endswith("\n"):
+        lines.append("\n")
+    return "".join(lines) + write_properties(left.items())
+
+
+def _join(key: str, value: str) -> str:
+    joined: str = javaproperties.join_key_value(key, value)
+    return joined

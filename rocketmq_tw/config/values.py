@@ -1,0 +1,72 @@
+"""Values as .properties files write them: text to bool, int or str and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+#: Java's long; keys of stock's type int are refused beyond its own range.
+LONG = (-(2**63), 2**63 - 1)
+INT = (-(2**31), 2**31 - 1)
+
+_integer = re.compile(r"[+-]?[0-9]+").fullmatch
+_address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullmatch
+
+Parse = Callable[[str], Any]
+
+
+def parse_bool(text: str) -> bool:
+    """`true` or `false`; Java takes whatever else for false, which hides typing errors."""
+    match text.strip().lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("give true or false")
+
+
+def integer(lowest: int, highest: int) -> Parse:
+    """Reads an integer from `lowest` to `highest`."""
+
+    def parse(text: str) -> int:
+        if not _integer(text.strip()):
+            raise ValueError(f"give an integer from {lowest} to {highest}")
+        number = int(text)
+        if not lowest <= number <= highest:
+            raise ValueError(f"give an integer from {lowest} to {highest}")
+        return number
+
+    return parse
+
+
+def choice(*names: str) -> Parse:
+    """Reads one of `names`."""
+
+    def parse(text: str) -> str:
+        if text.strip() not in names:
+            raise ValueError(f"give one of {', '.join(names)}")
+        return text.strip()
+
+    return parse
+
+
+def addresses(text: str) -> str:
+    """Reads `host:port`, several of them with `;` between; nothing is accepted too."""
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        found = _address(part)
+        if found is None or not 0 < int(found[1]) < 65536:
+            raise ValueError("give host:port, several with ';' between them")
+    return text.strip()
+
+
+def any_text(text: str) -> str:
+    """Reads whatever stands there."""
+    return text
+
+
+def format_value(value: Any) -> str:
+    """A value as a .properties file has it."""
+    if value is True or value is False:
+        return "true" if value else "false"
+    return str(value)

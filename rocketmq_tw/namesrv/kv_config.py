@@ -1,0 +1,93 @@
+"""Names and values by namespace, kept in stock's `kvConfig.json`."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import BodyError, RequestError
+
+#: Where the queue counts of ordered topics stand: topic to "broker-a:4;broker-b:4".
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+MAX_NAME_BYTES = 255
+MAX_VALUE_BYTES = 64 * 1024
+MAX_TOTAL_BYTES = 8 * 1024 * 1024
+
+
+class KvConfigError(Exception):
+    """The file cannot be read; the name server does not start over it."""
+
+
+class _File(Body):
+    config_table: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+class KvConfig:
+    """What was put is on stable storage when `put` returns, and in memory only then."""
+
+    def __init__(self, files: IFiles, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._table: dict[str, dict[str, str]] = {}
+
+    def load(self) -> None:
+        """Reads the file; there need not be one. Raises `KvConfigError`."""
+        try:
+            data = self._files.read(self._path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise KvConfigError(f"{self._path}: {error.strerror}") from error
+        try:
+            self._table = decode_body(_File, data).config_table
+        except BodyError as error:
+            raise KvConfigError(
+                f"{self._path} is damaged, repair or remove it: {error.remark}"
+            ) from error
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """All keys and values of a namespace; None where nothing was ever put into it."""
+        return self._table.get(namespace)
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Sets a value. Raises `RequestError` where it is too large or cannot be kept."""
+        for what, text in (("namespace", namespace), ("key", key)):
+            if not text or len(text.encode()) > MAX_NAME_BYTES:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR, f"the {what} needs 1 to {MAX_NAME_BYTES} bytes"
+                )
+        if len(value.encode()) > MAX_VALUE_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the value has more than {MAX_VALUE_BYTES} bytes"
+            )
+        self._keep({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Removes a value; the namespace stays, as in stock."""
+        if self.get(namespace, key) is None:
+            return
+        rest = {name: text for name, text in self._table[namespace].items() if name != key}
+        self._keep({**self._table, namespace: rest})
+
+    def _keep(self, table: dict[str, dict[str, str]]) -> None:
+        data = encode_body(_File(config_table=table))
+        if len(data) > MAX_TOTAL_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"all values together would have more than {MAX_TOTAL_BYTES} bytes:"
+                " delete what is not needed",
+            )
+        try:
+            write_atomic(self._files, self._path, data)
+        except OSError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"
+            ) from error
+        self._table = table

@@ -1,0 +1,75 @@
+"""What an administrator changes: 205, 327 permissions; 216, 217 topics; 318, 319 configuration."""
+
+from twisted.logger import Logger
+
+from rocketmq_tw.namesrv.live_config import LiveConfig
+from rocketmq_tw.namesrv.requests.checks import check_name
+from rocketmq_tw.namesrv.route_table import RouteTable
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    RegisterTopicRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+
+
+class AdminRequests:
+    log = Logger()
+
+    def __init__(self, table: RouteTable, config: LiveConfig) -> None:
+        self._table = table
+        self._config = config
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+        }
+
+    def wipe_write_permission(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(WipeWritePermOfBrokerRequestHeader)
+        count = self._table.set_writable(header.broker_name, False)
+        self._say(peer, f"took the write permission of broker {header.broker_name}")
+        return request.response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
+
+    def add_write_permission(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(AddWritePermOfBrokerRequestHeader)
+        count = self._table.set_writable(header.broker_name, True)
+        self._say(peer, f"gave broker {header.broker_name} its write permission")
+        return request.response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
+
+    def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(DeleteTopicFromNamesrvRequestHeader)
+        self._table.delete_topic(header.topic, header.cluster_name)
+        self._say(peer, f"deleted topic {header.topic}")
+        return request.response()
+
+    def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(RegisterTopicRequestHeader)
+        route = decode_body(TopicRouteData, request.body) if request.body else TopicRouteData()
+        check_name("topic", header.topic)
+        if not self._table.register_topic(header.topic, route.queue_datas):
+            self._say(peer, f"named a broker that is not registered for topic {header.topic}")
+        return request.response()
+
+    def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        changed = self._config.update(request.body)
+        self._say(peer, f"changed the configuration: {', '.join(changed) or 'nothing'}")
+        return request.response()
+
+    def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=self._config.text().encode())
+
+    def _say(self, peer: IPeer, what: str) -> None:
+        self.log.info("{peer} {what}", peer=peer.address, what=what)

@@ -1,0 +1,26 @@
+"""What a name or an address from outside has to look like."""
+
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
+MAX_NAME_LENGTH = 255
+
+
+def check_name(field: str, name: str) -> None:
+    """Raises `RequestError` unless `name` has a length that some broker could use."""
+    if not 0 < len(name) <= MAX_NAME_LENGTH:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{field} has {len(name)} characters: give it 1 to {MAX_NAME_LENGTH}",
+        )
+
+
+def check_address(field: str, address: str) -> None:
+    """Raises `RequestError` unless `address` is `host:port`."""
+    try:
+        host, _ = split_address(address)
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{field}: {error}") from error
+    check_name(field, host)

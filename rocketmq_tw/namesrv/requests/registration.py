@@ -1,0 +1,150 @@
+"""Brokers come, stay and go: 103, 104, 322, 901, 904."""
+
+import zlib
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
+from rocketmq_tw.namesrv.liveness import Liveness
+from rocketmq_tw.namesrv.requests.checks import check_address, check_name
+from rocketmq_tw.namesrv.route_table import (
+    DEFAULT_HEARTBEAT_TIMEOUT,
+    BrokerKey,
+    Registration,
+    RouteTable,
+)
+from rocketmq_tw.namesrv.zones import ZONE_NAME
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroupBody
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, decode_registration
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.namesrv import (
+    BrokerHeartbeatRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
+
+
+class RegistrationRequests:
+    log = Logger()
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        table: RouteTable,
+        kv: KvConfig,
+        liveness: Liveness,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._kv = kv
+        self._liveness = liveness
+        self._now_ms = now_ms
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.REGISTER_BROKER: self.register,
+            RequestCode.UNREGISTER_BROKER: self.unregister,
+            RequestCode.QUERY_DATA_VERSION: self.data_version,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.members,
+            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
+        }
+
+    def register(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(RegisterBrokerRequestHeader)
+        check_name("clusterName", header.cluster_name)
+        check_name("brokerName", header.broker_name)
+        check_address("brokerAddr", header.broker_addr)
+        if header.ha_server_addr:
+            check_address("haServerAddr", header.ha_server_addr)
+        body = _decode_topics(header, request.body)
+        new = Registration(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr,
+            heartbeat_timeout=_positive(header.heartbeat_timeout_millis),
+            acting_master=header.enable_acting_master,
+            zone=request.ext_fields.get(ZONE_NAME),
+            topics=body.topic_config_serialize_wrapper,
+            filter_servers=tuple(body.filter_server_list),
+            owner=peer,
+        )
+        is_new = self._table.data_version(*new.key) is None
+        master = self._table.register(new, self._now_ms())
+        self._liveness.watch(peer)
+        if is_new:
+            self.log.info(
+                "broker {name} {number} of {cluster} registered at {address}",
+                name=new.broker_name,
+                number=new.broker_id,
+                cluster=new.cluster,
+                address=new.address,
+            )
+        answer = RegisterBrokerResponseHeader(
+            ha_server_addr=master.ha_address, master_addr=master.address
+        )
+        return request.response(header=answer, body=self._order_topics())
+
+    def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(UnRegisterBrokerRequestHeader)
+        self._table.unregister(header.cluster_name, header.broker_addr, header.broker_name)
+        self.log.info(
+            "broker {name} at {address} left", name=header.broker_name, address=header.broker_addr
+        )
+        return request.response()
+
+    def data_version(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(QueryDataVersionRequestHeader)
+        asked = decode_body(DataVersion, request.body)
+        key = BrokerKey(header.cluster_name, header.broker_addr)
+        known = self._table.data_version(*key)
+        self._table.heartbeat(*key, self._now_ms())
+        return request.response(
+            header=QueryDataVersionResponseHeader(changed=known != asked),
+            body=b"" if known is None else encode_body(known),
+        )
+
+    def members(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(GetBrokerMemberGroupRequestHeader)
+        group = self._table.members(header.cluster_name, header.broker_name)
+        return request.response(body=encode_body(BrokerMemberGroupBody(broker_member_group=group)))
+
+    def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(BrokerHeartbeatRequestHeader)
+        self._table.heartbeat(header.cluster_name, header.broker_addr, self._now_ms())
+        return request.response()
+
+    def _order_topics(self) -> bytes:
+        if not self._config.return_order_topic_config_to_broker:
+            return b""
+        table = self._kv.namespace(ORDER_TOPIC_NAMESPACE)
+        return b"" if table is None else encode_body(KVTable(table=table))
+
+
+def _decode_topics(header: RegisterBrokerRequestHeader, data: bytes) -> RegisterBrokerBody:
+    if header.body_crc32 and header.body_crc32 != zlib.crc32(data) & 0x7FFFFFFF:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, "the registration's body is not what its bodyCrc32 says"
+        )
+    body = decode_registration(data, compressed=header.compressed) if data else RegisterBrokerBody()
+    for topic in body.topic_config_serialize_wrapper.topic_config_table:
+        check_name("topicName", topic)
+    return body
+
+
+def _positive(timeout: int | None) -> int:
+    return timeout if timeout is not None and timeout > 0 else DEFAULT_HEARTBEAT_TIMEOUT

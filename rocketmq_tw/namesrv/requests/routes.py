@@ -1,0 +1,120 @@
+"""Routes and lists of topics: 105, 106, 206, 224, 304, 311, 312, 313."""
+
+from collections.abc import Callable
+from functools import partial
+
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.acting_master import show_substitutes
+from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
+from rocketmq_tw.namesrv.route_table import RouteTable, has_unit_subscription, is_unit
+from rocketmq_tw.namesrv.zones import keep_zone, wanted_zone
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.route import QueueData
+from rocketmq_tw.wire.bodies.topics import TopicList
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.namesrv import (
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+)
+
+#: From stock 4.9.4 on clients read standard JSON.
+FIRST_STANDARD_JSON_VERSION = 401
+
+
+class RouteRequests:
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        table: RouteTable,
+        kv: KvConfig,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._kv = kv
+        self._now_ms = now_ms
+        self._started_ms = now_ms()
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: partial(self.topics, is_unit),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: partial(self.topics, has_unit_subscription),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: partial(
+                self.topics, lambda queues: has_unit_subscription(queues) and not is_unit(queues)
+            ),
+        }
+
+    def route(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(GetRouteInfoRequestHeader)
+        self._check_ready()
+        route = self._table.route(header.topic)
+        if route is None:
+            return request.response(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"no registered broker has the topic {header.topic}: create it, or send to it"
+                " where brokers create topics by themselves (autoCreateTopicEnable)",
+            )
+        if self._config.support_acting_master:
+            show_substitutes(header.topic, route)
+        if self._config.order_message_enable:
+            route.order_topic_conf = self._kv.get(ORDER_TOPIC_NAMESPACE, header.topic)
+        zone = wanted_zone(request.ext_fields)
+        if zone is not None:
+            keep_zone(route, zone)
+        standard = (
+            request.version >= FIRST_STANDARD_JSON_VERSION
+            or header.accept_standard_json_only is True
+        )
+        return request.response(body=encode_body(route, standard_json=standard))
+
+    def cluster_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._table.cluster_info()))
+
+    def all_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        if not self._config.enable_all_topic_list:
+            raise _switched_off("enableAllTopicList")
+        return _answer(request, self._table.topics())
+
+    def topics_of_cluster(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        self._check_lists()
+        header = request.header(GetTopicsByClusterRequestHeader)
+        return _answer(request, self._table.topics_of_cluster(header.cluster))
+
+    def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return _answer(request, self._table.system_topics())
+
+    def topics(
+        self, matches: Callable[[QueueData], bool], request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand:
+        self._check_lists()
+        return _answer(request, self._table.topics(matches))
+
+    def _check_lists(self) -> None:
+        if not self._config.enable_topic_list:
+            raise _switched_off("enableTopicList")
+
+    def _check_ready(self) -> None:
+        if not self._config.need_wait_for_service:
+            return
+        waited = self._now_ms() - self._started_ms
+        if waited < self._config.wait_seconds_for_service * 1000:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "the name server still waits for its brokers (waitSecondsForService)",
+            )
+
+
+def _answer(request: RemotingCommand, topics: TopicList) -> RemotingCommand:
+    return request.response(body=encode_body(topics))
+
+
+def _switched_off(key: str) -> RequestError:
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{key} is false at this name server")

@@ -1,0 +1,441 @@
+"""Which brokers are there, and which topics they have. Pure: who calls says what time it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import attrs
+
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.acting_master import MASTER_ID, PERM_WRITE
+from rocketmq_tw.namesrv.hash_order import in_copy_order, in_hash_order
+from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.topics import (
+    TopicConfig,
+    TopicConfigTable,
+    TopicList,
+    TopicQueueMappingInfo,
+)
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+PERM_READ = 4
+UNIT_FLAG = 1
+UNIT_SUBSCRIPTION_FLAG = 2
+
+#: A broker that names no time-out of its own is gone after so many ms of silence.
+DEFAULT_HEARTBEAT_TIMEOUT = 120_000
+#: More than any cluster has, and little enough for memory.
+MAX_BROKERS = 20_000
+MAX_QUEUE_ENTRIES = 2_000_000
+
+#: Places of stock's table of brokers, which gives the order of 106.
+_BROKER_PLACES = 256
+
+
+class BrokerKey(NamedTuple):
+    """What a broker is known by, beside its name and id."""
+
+    cluster: str
+    address: str
+
+
+@attrs.frozen(kw_only=True)
+class Registration:
+    """What a broker says of itself in 103. `owner` stands for its connection.
+
+    `acting_master` is None for a broker of 4.9, which knows nothing of it.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str = ""
+    heartbeat_timeout: int = DEFAULT_HEARTBEAT_TIMEOUT
+    acting_master: bool | None = None
+    zone: str | None = None
+    topics: TopicConfigTable = attrs.field(factory=TopicConfigTable)
+    filter_servers: tuple[str, ...] = ()
+    owner: Any = None
+
+    @property
+    def key(self) -> BrokerKey:
+        return BrokerKey(self.cluster, self.address)
+
+
+class Master(NamedTuple):
+    """What a slave is told of its master; nothing where there is none."""
+
+    address: str | None = None
+    ha_address: str | None = None
+
+
+@attrs.define
+class LiveBroker:
+    """A registered broker and when it was heard of last; times in ms."""
+
+    key: BrokerKey
+    broker_name: str
+    last_update: int
+    heartbeat_timeout: int
+    data_version: DataVersion
+    ha_address: str
+    filter_servers: tuple[str, ...]
+    owner: Any
+
+    def is_silent(self, now_ms: int) -> bool:
+        return self.last_update + self.heartbeat_timeout < now_ms
+
+
+class MinIdChange(NamedTuple):
+    """A broker name has another smallest id; `addresses` are those of all that are left.
+
+    `offline_address` is who left, `ha_address` that of the newcomer.
+    """
+
+    broker_name: str
+    addresses: dict[int, str]
+    offline_address: str | None = None
+    ha_address: str | None = None
+
+
+class RouteTable:
+    """Brokers by cluster, name and id; topics by broker name."""
+
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        *,
+        on_min_id_change: Callable[[MinIdChange], None] = lambda change: None,
+    ) -> None:
+        self._config = config
+        self._on_min_id_change = on_min_id_change
+        self._clusters: dict[str, set[str]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._live: dict[BrokerKey, LiveBroker] = {}
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        self._queue_entries = 0
+
+    # Brokers come, stay and go ---------------------------------------------------------------
+
+    def register(self, new: Registration, now_ms: int) -> Master:
+        """Takes in a broker, or what it says anew. Raises `RequestError` where it cannot.
+
+        As in stock a registration is passed over, with success, where another address has its
+        id with topics of a newer controller epoch.
+        """
+        group = self._brokers.get(new.broker_name)
+        addresses = {} if group is None else group.broker_addrs
+        if self._is_outdated(new, addresses):
+            self._live.pop(new.key, None)
+            return Master()
+        self._check_room(new, addresses)
+        if group is None:
+            group = self._brokers[new.broker_name] = BrokerData(
+                cluster=new.cluster, broker_name=new.broker_name
+            )
+            addresses = group.broker_addrs
+        self._clusters.setdefault(new.cluster, set()).add(new.broker_name)
+        group.enable_acting_master = bool(new.acting_master)
+        group.zone_name = new.zone
+        smallest_before = min(addresses, default=MASTER_ID)
+        # A slave that became master keeps its address: one address has one id.
+        for broker_id, address in list(addresses.items()):
+            if address == new.address and broker_id != new.broker_id:
+                del addresses[broker_id]
+        is_first = not addresses.get(new.broker_id)
+        addresses[new.broker_id] = new.address
+        if self._speaks_for_its_name(new, addresses):
+            self._take_topics(new, is_first)
+        self._live[new.key] = LiveBroker(
+            key=new.key,
+            broker_name=new.broker_name,
+            last_update=now_ms,
+            heartbeat_timeout=new.heartbeat_timeout,
+            data_version=new.topics.data_version,
+            ha_address=new.ha_address,
+            filter_servers=new.filter_servers,
+            owner=new.owner,
+        )
+        if new.broker_id < smallest_before:
+            self._on_min_id_change(
+                MinIdChange(new.broker_name, dict(addresses), ha_address=new.ha_address)
+            )
+        return self._master_of(new, addresses)
+
+    def unregister(self, cluster: str, address: str, broker_name: str) -> None:
+        """Forgets the broker, and the topics that nobody else of its name has."""
+        self._live.pop(BrokerKey(cluster, address), None)
+        group = self._brokers.get(broker_name)
+        if group is None:
+            return
+        addresses = group.broker_addrs
+        smallest_before = min(addresses, default=None)
+        for broker_id in [known for known, its in addresses.items() if its == address]:
+            del addresses[broker_id]
+        if not addresses:
+            del self._brokers[broker_name]
+            self._forget_name(cluster, broker_name)
+            return
+        if group.enable_acting_master and min(addresses) != MASTER_ID:
+            self._set_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
+        if min(addresses) != smallest_before:
+            self._on_min_id_change(
+                MinIdChange(broker_name, dict(addresses), offline_address=address)
+            )
+
+    def lose(self, owner: object) -> list[LiveBroker]:
+        """Forgets, and returns, the brokers of a connection that is gone."""
+        return self._forget([live for live in self._live.values() if live.owner is owner])
+
+    def expire(self, now_ms: int) -> list[LiveBroker]:
+        """Forgets, and returns, the brokers that were silent for too long."""
+        return self._forget([live for live in self._live.values() if live.is_silent(now_ms)])
+
+    def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
+        """A sign of life; of a stranger it changes nothing."""
+        live = self._live.get(BrokerKey(cluster, address))
+        if live is not None:
+            live.last_update = now_ms
+
+    def data_version(self, cluster: str, address: str) -> DataVersion | None:
+        """The version of the topics that a broker registered; None: it has not."""
+        live = self._live.get(BrokerKey(cluster, address))
+        return None if live is None else live.data_version
+
+    def _is_outdated(self, new: Registration, addresses: dict[int, str]) -> bool:
+        other = addresses.get(new.broker_id)
+        if other is None or other == new.address:
+            return False
+        known = self.data_version(new.cluster, other)
+        version = new.topics.data_version
+        return known is not None and known.state_version > version.state_version
+
+    def _check_room(self, new: Registration, addresses: dict[int, str]) -> None:
+        if new.broker_id not in addresses and len(new.topics.topic_config_table) == 1:
+            # A broker sends one topic alone only when it has registered before.
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker {new.broker_name} {new.broker_id} sends one topic and is not registered:"
+                " register with all topics first",
+            )
+        if new.key not in self._live and len(self._live) >= MAX_BROKERS:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{MAX_BROKERS} brokers are registered already"
+            )
+        if self._queue_entries + len(new.topics.topic_config_table) > MAX_QUEUE_ENTRIES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{self._queue_entries} topics of brokers are registered already:"
+                f" there is room for {MAX_QUEUE_ENTRIES}",
+            )
+
+    @staticmethod
+    def _speaks_for_its_name(new: Registration, addresses: dict[int, str]) -> bool:
+        """The master's topics count, or those of the smallest slave that may act as one."""
+        if new.broker_id == MASTER_ID:
+            return True
+        return new.acting_master is not None and new.broker_id == min(addresses)
+
+    def _master_of(self, new: Registration, addresses: dict[int, str]) -> Master:
+        master = addresses.get(MASTER_ID)
+        if new.broker_id == MASTER_ID or master is None:
+            return Master()
+        live = self._live.get(BrokerKey(new.cluster, master))
+        return Master() if live is None else Master(master, live.ha_address)
+
+    def _forget(self, gone: list[LiveBroker]) -> list[LiveBroker]:
+        for live in gone:
+            self.unregister(live.key.cluster, live.key.address, live.broker_name)
+        return gone
+
+    def _forget_name(self, cluster: str, broker_name: str) -> None:
+        names = self._clusters.get(cluster)
+        if names is not None:
+            names.discard(broker_name)
+            if not names:
+                del self._clusters[cluster]
+        self._remove_queues(list(self._topics), {broker_name})
+
+    # Topics ----------------------------------------------------------------------------------
+
+    def register_topic(self, topic: str, queues: list[QueueData]) -> bool:
+        """Adds a topic to brokers; False, and nothing is added, where one is not registered."""
+        if not queues or any(queue.broker_name not in self._brokers for queue in queues):
+            return False
+        if self._queue_entries + len(queues) > MAX_QUEUE_ENTRIES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{self._queue_entries} topics of brokers are enough"
+            )
+        for queue in queues:
+            self._put_queues(topic, queue)
+        return True
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forgets a topic, of one cluster's brokers or of all."""
+        if cluster:
+            self._remove_queues([topic], self._clusters.get(cluster, set()))
+        else:
+            self._remove_queues([topic], set(self._topics.get(topic, ())))
+
+    def set_writable(self, broker_name: str, writable: bool) -> int:
+        """Takes the write permission of all topics of a broker, or gives them read and write;
+        returns how many topics those are."""
+        if writable:
+            return self._set_permission(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+        return self._set_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """The topic's brokers and queues in stock's order; None where there are none."""
+        queues = self._topics.get(topic, {})
+        names = in_hash_order(queues)
+        brokers = [
+            self._copy(self._brokers[name])
+            for name in in_copy_order(names)
+            if name in self._brokers
+        ]
+        if not brokers:
+            return None
+        route = TopicRouteData(
+            queue_datas=[queues[name] for name in names],
+            broker_datas=brokers,
+            topic_queue_mapping_by_broker=self._mappings.get(topic),
+        )
+        for broker in brokers:
+            for address in broker.broker_addrs.values():
+                live = self._live.get(BrokerKey(broker.cluster or "", address))
+                if live is not None and live.filter_servers:
+                    route.filter_server_table[address] = list(live.filter_servers)
+        return route
+
+    def _take_topics(self, new: Registration, is_first: bool) -> None:
+        table = new.topics.topic_config_table
+        mappings = new.topics.topic_queue_mapping_info_map or {}
+        if self._config.delete_topic_with_broker_registration and not mappings:
+            missing = [
+                topic
+                for topic, queues in self._topics.items()
+                if new.broker_name in queues and topic not in table
+            ]
+            self._remove_queues(missing, {new.broker_name})
+        known = self.data_version(*new.key)
+        is_changed = is_first or known != new.topics.data_version
+        read_only = new.broker_id != MASTER_ID and bool(new.acting_master)
+        for topic, config in table.items():
+            if is_changed or new.broker_name not in self._topics.get(topic, {}):
+                self._put_queues(topic, _queues_of(new.broker_name, config, read_only))
+        if is_changed:
+            for topic, info in mappings.items():
+                self._mappings.setdefault(topic, {})[info.bname or new.broker_name] = info
+
+    def _put_queues(self, topic: str, queues: QueueData) -> None:
+        brokers = self._topics.setdefault(topic, {})
+        self._queue_entries += queues.broker_name not in brokers
+        brokers[queues.broker_name] = queues
+
+    def _remove_queues(self, topics: list[str], broker_names: set[str]) -> None:
+        for topic in topics:
+            queues = self._topics.get(topic, {})
+            for name in broker_names & queues.keys():
+                del queues[name]
+                self._queue_entries -= 1
+                self._mappings.get(topic, {}).pop(name, None)
+            if not queues:
+                self._topics.pop(topic, None)
+                self._mappings.pop(topic, None)
+
+    def _set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
+        changed = 0
+        for queues in self._topics.values():
+            if broker_name in queues:
+                queues[broker_name].perm = change(queues[broker_name].perm)
+                changed += 1
+        return changed
+
+    @staticmethod
+    def _copy(broker: BrokerData) -> BrokerData:
+        """A copy, with its ids in order, that a reader of the route may change."""
+        return BrokerData(
+            cluster=broker.cluster,
+            broker_name=broker.broker_name,
+            broker_addrs=dict(sorted(broker.broker_addrs.items())),
+            zone_name=broker.zone_name,
+            enable_acting_master=broker.enable_acting_master,
+        )
+
+    # What there is ---------------------------------------------------------------------------
+
+    @property
+    def live_brokers(self) -> Iterator[LiveBroker]:
+        return iter(self._live.values())
+
+    def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters."""
+        names = in_hash_order(self._brokers, _BROKER_PLACES)
+        return ClusterInfo(
+            broker_addr_table={name: self._copy(self._brokers[name]) for name in names},
+            cluster_addr_table={
+                cluster: in_hash_order(sorted(names)) for cluster, names in self._clusters.items()
+            },
+        )
+
+    def members(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
+        """The brokers of one name; none where nobody has it."""
+        group = self._brokers.get(broker_name)
+        return BrokerMemberGroup(
+            cluster=cluster,
+            broker_name=broker_name,
+            broker_addrs={} if group is None else self._copy(group).broker_addrs,
+        )
+
+    def topics(self, matches: Callable[[QueueData], bool] = lambda queues: True) -> TopicList:
+        """The sorted topics whose queues on (any) one of their brokers are as asked for."""
+        return TopicList(
+            topic_list=sorted(
+                topic
+                for topic, queues in self._topics.items()
+                if matches(next(iter(queues.values())))
+            )
+        )
+
+    def topics_of_cluster(self, cluster: str) -> TopicList:
+        """The sorted topics that brokers of a cluster have."""
+        names = self._clusters.get(cluster, set())
+        return TopicList(
+            topic_list=sorted(
+                topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)
+            )
+        )
+
+    def system_topics(self) -> TopicList:
+        """The names of clusters and brokers, which are topics too, and one broker to ask."""
+        names = set(self._clusters).union(*self._clusters.values())
+        groups = (self._brokers[name] for name in in_hash_order(self._brokers, _BROKER_PLACES))
+        first = next(groups, None)
+        address = None if first is None else first.broker_addrs[min(first.broker_addrs)]
+        return TopicList(topic_list=sorted(names), broker_addr=address)
+
+
+def is_unit(queues: QueueData) -> bool:
+    """Whether the topic belongs to a unit."""
+    return bool(queues.topic_sys_flag & UNIT_FLAG)
+
+
+def has_unit_subscription(queues: QueueData) -> bool:
+    """Whether a group of a unit subscribes to the topic."""
+    return bool(queues.topic_sys_flag & UNIT_SUBSCRIPTION_FLAG)
+
+
+def _queues_of(broker_name: str, config: TopicConfig, read_only: bool) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm & ~PERM_WRITE if read_only else config.perm,
+        topic_sys_flag=config.topic_sys_flag,
+    )
