@@ -261,7 +261,7 @@ def versions() -> Iterator[Step]:
     yield step(
         "unchanged version: topics are not rewritten",
         Code.REGISTER_BROKER,
-        registration([topic("TopicTest", queues=1), topic("Sneaked")]),
+        registration([topic("TopicTest", queues=1), topic("Unit", queues=1)]),
         **broker("broker-a"),
     )
     yield route("the unchanged topic", "TopicTest")
@@ -269,7 +269,13 @@ def versions() -> Iterator[Step]:
 
 @since_5
 def members() -> Iterator[Step]:
-    yield route("a topic that sneaked in", "Sneaked")
+    yield step(
+        "unchanged version, but a topic that is new",
+        Code.REGISTER_BROKER,
+        registration([topic("TopicTest"), topic("Sneaked")]),
+        **broker("broker-a"),
+    )
+    yield route("the topic that sneaked in", "Sneaked")
     yield step(
         "members of nobody",
         Code.GET_BROKER_MEMBER_GROUP,
