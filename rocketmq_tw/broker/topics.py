@@ -159,6 +159,10 @@ class TopicTable:
         self._persist()
         return True
 
+    def touch(self) -> None:
+        """Makes a new version of the same topics, for name servers that have to look again."""
+        self._next_version()
+
     def replace_all(self, table: TopicConfigTable) -> None:
         """Takes over a master's table and its version."""
         self._topics = dict(table.topic_config_table)

@@ -1,0 +1,108 @@
+"""The configuration as the admin protocol sees it: 25 changes by allow-list, 26 shows.
+
+A change holds until the broker stops; the file that it started from is never written.
+"""
+
+from __future__ import annotations
+
+import javaproperties
+import msgspec
+
+from rocketmq_tw.config.base import Config
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: What may be changed while the broker runs: keys that are looked at on each use, and that name
+#: no path, no address, no command and no identity.
+CHANGEABLE = frozenset(
+    {
+        "autoCreateSubscriptionGroup",
+        "autoCreateTopicEnable",
+        "brokerPermission",
+        "channelExpiredTimeout",
+        "clearRetryTopicWhenDeleteTopic",
+        "compressedRegister",
+        "consumerFallbehindThreshold",
+        "consumerOffsetUpdateVersionStep",
+        "disableConsumeIfConsumerReadSlowly",
+        "enableMixedMessageType",
+        "forceRegister",
+        "longPollingEnable",
+        "notifyConsumerIdsChangedEnable",
+        "registerBrokerTimeoutMills",
+        "rejectPullConsumerEnable",
+        "rejectTransactionMessage",
+        "shortPollingTimeMills",
+        "slaveReadEnable",
+        "startAcceptSendRequestTimeStamp",
+        "traceOn",
+        "validateSystemTopicWhenUpdateTopic",
+        "cleanFileForciblyEnable",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "fileReservedTime",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+    }
+)
+_SECRETS = ("password", "secret", "token", "credential")
+
+
+class LiveConfig:
+    """The configurations of one broker, together."""
+
+    def __init__(self, *configs: Config) -> None:
+        self._configs = configs
+
+    def update(self, body: bytes) -> list[str]:
+        """Makes the changes of a .properties text, all or none; returns the keys.
+
+        Raises `RequestError` that names the key which cannot be changed, or not so.
+        """
+        try:
+            wanted = javaproperties.loads(body.decode())
+        except ValueError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the body is no .properties text: {error}"
+            ) from error
+        changes = [self._change(key, text) for key, text in wanted.items()]
+        for config, attribute, value in changes:
+            setattr(config, attribute, value)
+        return list(wanted)
+
+    def text(self) -> str:
+        """All keys as .properties; never a secret."""
+        values = {}
+        for config in self._configs:
+            for attribute, key in zip(
+                config.__struct_fields__, config.__struct_encode_fields__, strict=True
+            ):
+                if not any(secret in key.lower() for secret in _SECRETS):
+                    values[key] = _text(getattr(config, attribute))
+        return javaproperties.dumps(values, timestamp=False, sort_keys=True)
+
+    def _change(self, key: str, text: str) -> tuple[Config, str, object]:
+        if key in CHANGEABLE:
+            for config in self._configs:
+                for field in msgspec.structs.fields(config):
+                    if field.encode_name == key:
+                        return config, field.name, _value(key, text, field.type)
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            f"{key} cannot be changed while the broker runs: change its file and restart it",
+        )
+
+
+def _value(key: str, text: str, kind: object) -> object:
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, f"{key}={text}: {error}") from error
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,61 @@
+"""Consumer groups are made, changed, removed and listed: 200, 201, 207, 225, 352."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.groups import GroupTable
+from rocketmq_tw.broker.offsets import OffsetTable
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.groups import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+)
+
+
+class GroupRequests:
+    def __init__(self, groups: GroupTable, offsets: OffsetTable) -> None:
+        self._groups = groups
+        self._offsets = offsets
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_list,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get,
+        }
+
+    def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        self._groups.update(decode_body(SubscriptionGroupConfig, request.body))
+        return request.response()
+
+    def update_list(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """All of the groups or none."""
+        configs = decode_body(SubscriptionGroupList, request.body).group_config_list
+        if configs:
+            self._groups.update(*configs)
+        return request.response()
+
+    def delete(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(DeleteSubscriptionGroupRequestHeader)
+        self._groups.delete(header.group_name)
+        if header.clean_offset or header.remove_offset:
+            self._offsets.remove_group(header.group_name)
+        return request.response()
+
+    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._groups.table()))
+
+    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        name = request.header(GetSubscriptionGroupConfigRequestHeader).group
+        config = self._groups.get(name)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
+            )
+        return request.response(body=encode_body(config))

@@ -1,0 +1,37 @@
+"""Orderly consumers lock the queues that they consume: 41, 42."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.locks import RebalanceLock
+from rocketmq_tw.message import names
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.locks import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+
+class LockRequests:
+    def __init__(self, locks: RebalanceLock) -> None:
+        self._locks = locks
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+        }
+
+    def lock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        body = decode_body(LockBatchRequestBody, request.body)
+        names.check_group(body.consumer_group)
+        locked = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
+        return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=locked)))
+
+    def unlock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        body = decode_body(UnlockBatchRequestBody, request.body)
+        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        return request.response()

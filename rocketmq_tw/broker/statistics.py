@@ -1,0 +1,81 @@
+"""How many messages come and go, and how fast, over 10 seconds, a minute and ten."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+#: Seconds over which stock shows rates.
+WINDOWS = (10, 60, 600)
+SAMPLE_SECONDS = 10
+
+
+class Rate:
+    """A count, and how it grew; sampled every `SAMPLE_SECONDS`."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._samples: deque[int] = deque([0], maxlen=WINDOWS[-1] // SAMPLE_SECONDS + 1)
+
+    def sample(self) -> None:
+        self._samples.append(self.total)
+
+    def per_second(self, window: int) -> float:
+        """The growth over the last `window` seconds, or since the start."""
+        steps = min(window // SAMPLE_SECONDS, len(self._samples) - 1)
+        if steps == 0:
+            return 0.0
+        return (self._samples[-1] - self._samples[-1 - steps]) / (steps * SAMPLE_SECONDS)
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.per_second(window):.2f}" for window in WINDOWS)
+
+
+class Day:
+    """A total as it was at the last midnights."""
+
+    def __init__(self) -> None:
+        self.yesterday = 0
+        self.today = 0
+
+    def turn(self, total: int) -> None:
+        self.yesterday, self.today = self.today, total
+
+
+class Statistics:
+    """Counts of the whole broker; times are milliseconds of `now_ms`."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.boot_timestamp = now_ms()
+        self.sent = Rate()
+        self.pulled = Rate()
+        self.sent_by_day = Day()
+        self.pulled_by_day = Day()
+        self._date = self._today()
+
+    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
+        """A message became readable: the store's arrival listener."""
+        self.sent.total += 1
+
+    def sample(self) -> None:
+        """To be called every `SAMPLE_SECONDS`."""
+        self.sent.sample()
+        self.pulled.sample()
+        date = self._today()
+        if date != self._date:
+            self._date = date
+            self.sent_by_day.turn(self.sent.total)
+            self.pulled_by_day.turn(self.pulled.total)
+
+    def uptime(self) -> str:
+        """As stock words it."""
+        seconds = max(0, self._now_ms() - self.boot_timestamp) // 1000
+        days, rest = divmod(seconds, 86_400)
+        hours, rest = divmod(rest, 3_600)
+        minutes, seconds = divmod(rest, 60)
+        return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+    def _today(self) -> int:
+        return datetime.fromtimestamp(self._now_ms() / 1000).toordinal()
