@@ -67,12 +67,15 @@ def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
 
 
 def encode_topic_line(config: TopicConfig) -> str:
-    """`config` as six words, the last the attributes in JSON (None: five, as 4.9.7 has)."""
+    """`config` as words; where there are attributes, a sixth holds them in JSON.
+
+    Stock 5.x writes six words always; 4.9.7 reads no topic but one of exactly five.
+    """
     line = (
         f"{config.topic_name} {config.read_queue_nums} {config.write_queue_nums}"
         f" {config.perm} {config.topic_filter_type}"
     )
-    if config.attributes is None:
+    if not config.attributes:
         return line
     return f"{line} {fastjson.dumps(config.attributes).decode()}"
 
@@ -90,7 +93,6 @@ def decode_topic_line(line: str) -> TopicConfig:
             write_queue_nums=int(write_queues),
             perm=int(perm),
             topic_filter_type=filter_type,
-            attributes=None,
         )
     except ValueError as error:
         raise BodyError(f"a number of the registered topic {name:.80} is none: {error}") from error

@@ -11,6 +11,7 @@ from rocketmq_tw.wire.bodies.registration import (
     decode_registration,
     decode_topic_line,
     encode_registration,
+    encode_topic_line,
 )
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
 from rocketmq_tw.wire.errors import BodyError
@@ -22,7 +23,7 @@ def body(mappings: dict[str, TopicQueueMappingInfo] | None) -> RegisterBrokerBod
             data_version=DataVersion(counter=3, timestamp=5),
             topic_config_table={
                 "t": TopicConfig(topic_name="t", attributes={"+a": "b"}),
-                "old": TopicConfig(topic_name="old", perm=4, attributes=None),
+                "old": TopicConfig(topic_name="old", perm=4),
             },
             topic_queue_mapping_info_map=mappings,
         ),
@@ -77,6 +78,13 @@ def test_what_inflates_without_bound_is_refused(monkeypatch):
 def test_broken_topic_line(line):
     with pytest.raises(BodyError, match="registered topic"):
         decode_topic_line(line)
+
+
+def test_topic_without_attributes_has_the_five_words_that_old_name_servers_read():
+    config = TopicConfig(topic_name="t", read_queue_nums=1, write_queue_nums=2)
+    assert encode_topic_line(config) == "t 1 2 6 SINGLE_TAG"
+    assert decode_topic_line("t 1 2 6 SINGLE_TAG") == config
+    assert decode_topic_line("t 1 2 6 SINGLE_TAG {}") == config
 
 
 def test_attributes_that_cannot_be_read_are_left_empty():
