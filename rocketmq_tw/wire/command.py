@@ -31,6 +31,10 @@ VERSION_5_3_3 = 479
 VERSION_4_9_7 = 407
 
 
+#: Stock's largest header has about 20 fields; past this many one is refused, for its memory.
+MAX_FIELDS = 65_536
+
+
 class SerializeType(IntEnum):
     """The first byte of the mixed header length."""
 
@@ -201,6 +205,7 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def _decode_json(frame: Frame) -> RemotingCommand:
+    fastjson.check_values(frame.header, MAX_FIELDS)
     try:
         header = _json_header.decode(frame.header)
     except fastjson.STRICT_ERRORS:
@@ -289,7 +294,7 @@ def _decode_binary(frame: Frame) -> RemotingCommand:
 
 def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
     short_at, int_at = _SHORT.unpack_from, _INT.unpack_from
-    fields = {}
+    fields: dict[str, str] = {}
     while position < end:
         name_start = position + 2
         name_end = name_start + short_at(data, position)[0]
@@ -297,6 +302,8 @@ def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
         position = value_start + int_at(data, name_end)[0]
         if not name_start <= name_end < value_start <= position <= end:
             raise WireError(f"a field's length does not fit the fields that end at byte {end}")
+        if len(fields) >= MAX_FIELDS:
+            raise WireError(f"a header of more than {MAX_FIELDS} fields")
         fields[data[name_start:name_end].decode()] = data[value_start:position].decode()
     return fields
 

@@ -7,6 +7,7 @@ the wire; its maps are dicts.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,17 +31,12 @@ def decode_body(body_type: type[B], data: bytes) -> B:
 
     Raises `BodyError`, which names the field.
     """
-    if b"$ref" not in data:
-        try:
-            decoder = _decoders.get(body_type)
-            if decoder is None:
-                decoder = _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
-            body: B = decoder.decode(data)
-            return body
-        except fastjson.STRICT_ERRORS:
-            # A dialect, a null or a mistake: the slow way tells which.
-            pass
     try:
+        fastjson.check_values(data)
+        if b"$ref" not in data:
+            # A dialect, a null or a mistake: the slow way below tells which.
+            with suppress(*fastjson.STRICT_ERRORS):
+                return _decode_strictly(body_type, data)
         value = fastjson.loads(data)
     except WireError as error:
         raise BodyError(f"the body is no {_name(body_type)}: {error}") from error
@@ -63,6 +59,14 @@ def convert_body(body_type: type[B], value: Any) -> B:
 def encode_body(body: object, *, standard_json: bool = False) -> bytes:
     """The body's bytes in fastjson's layout, or in strict JSON for a client that asks for it."""
     return fastjson.dumps(body, standard=standard_json)
+
+
+def _decode_strictly(body_type: type[B], data: bytes) -> B:
+    decoder = _decoders.get(body_type)
+    if decoder is None:
+        decoder = _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
+    body: B = decoder.decode(data)
+    return body
 
 
 def _name(body_type: type) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import (
+    MAX_FIELDS,
     LanguageCode,
     RemotingCommand,
     SerializeType,
@@ -122,3 +123,12 @@ def test_field_name_beyond_its_length_is_not_written():
     )
     with pytest.raises(WireError, match="field name"):
         encode_command(command)
+
+
+@pytest.mark.parametrize("serialization", list(SerializeType))
+def test_more_fields_than_any_header_has_are_refused(serialization):
+    fields = {str(number): "" for number in range(MAX_FIELDS + 2)}
+    command = RemotingCommand(1, ext_fields=fields, serialization=serialization)
+    (frame,) = FrameDecoder().feed(encode_command(command))
+    with pytest.raises(WireError, match="more than 65536"):
+        decode_command(frame)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData
 from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue
 from rocketmq_tw.wire.errors import BodyError, WireError
 
@@ -107,6 +108,13 @@ def test_references_that_multiply_are_refused():
         levels[f"a{level}"] = [{"$ref": f"$.a{level - 1}"}] * 10
     with pytest.raises(WireError, match="stand for too much"):
         fastjson.loads(json.dumps(levels).encode())
+
+
+@pytest.mark.parametrize("item", [b"[],", b"{},", b"0,", b'"",'])
+def test_more_values_than_any_body_has_are_refused_before_they_are_made(item):
+    data = b'{"producerDataSet":[' + item * 1_500_001 + b"]}"
+    with pytest.raises(BodyError, match="more than 1500000 values"):
+        decode_body(HeartbeatData, data)
 
 
 def test_escapes_of_stock(dialect):
