@@ -1,151 +1,28 @@
 """What the broker asks of the rooms below and beside it."""
 
-from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import NamedTuple, Protocol
-
 from twisted.internet.defer import Deferred
-from zope.interface import Attribute, Interface
+from zope.interface import Interface
 
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.store.interface import (
+    Appended,
+    Arrival,
+    GetStatus,
+    IMessageStore,
+    QueueRead,
+    RecordMatch,
+    TagMatch,
+)
 
-
-class Appended(NamedTuple):
-    """Where messages went; `end_offset` is the log's end behind the last of them."""
-
-    physical_offset: int
-    end_offset: int
-    queue_offset: int
-    store_timestamp: int
-    #: Offset message ids in upper-case hex, one for each message of a batch.
-    message_ids: tuple[str, ...]
-
-
-class GetStatus(Enum):
-    """Why a read of a queue returned what it did; stock's GetMessageStatus."""
-
-    FOUND = "found"
-    NO_MATCHED_MESSAGE = "no_matched_message"
-    MESSAGE_WAS_REMOVING = "message_was_removing"
-    OFFSET_FOUND_NULL = "offset_found_null"
-    OFFSET_OVERFLOW_BADLY = "offset_overflow_badly"
-    OFFSET_OVERFLOW_ONE = "offset_overflow_one"
-    OFFSET_TOO_SMALL = "offset_too_small"
-    NO_MATCHED_LOGIC_QUEUE = "no_matched_logic_queue"
-    NO_MESSAGE_IN_QUEUE = "no_message_in_queue"
-
-
-class QueueRead(NamedTuple):
-    """What a read of a queue found: whole records, as they are in the log, joined in `data`."""
-
-    status: GetStatus
-    data: bytes
-    messages: int
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    suggest_slave: bool = False
-
-
-#: (tag hash code of the consume queue) -> may it match?  None: every message matches.
-TagMatch = Callable[[int], bool]
-#: (the whole record's bytes) -> does it match?  Asked only where the tag hash may match.
-RecordMatch = Callable[[bytes], bool]
-
-
-class Arrival(Protocol):
-    """Called once for each message that became readable in its queue."""
-
-    def __call__(
-        self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int
-    ) -> None: ...
-
-
-class IMessageStore(Interface):
-    """Synchronous and pure; the broker's `commit` module adds the reactor (when to write, when to
-    fsync in a thread, whom to answer). Appends are buffered until `write_pending`; a reader sees
-    a message only after `dispatch`."""
-
-    end_offset: int = Attribute("The log's end, with what is still buffered.")
-    flushed_offset: int = Attribute("Up to here the log is on stable storage.")
-    min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
-
-    def load() -> None:
-        """Takes the lock, reads the checkpoint, recovers; raises `StoreError` that says why."""
-
-    def append(message: StoredMessage, *, multi: Sequence[StoredMessage] = ()) -> Appended:
-        """Appends one record (or the records of one batch: same topic and queue, consecutive
-        queue offsets). Fills store time, offsets and CRC. Raises `StoreError` where it cannot
-        (too large, disk full, not writable)."""
-
-    def append_raw(offset: int, data: bytes) -> None:
-        """A replica's append: log bytes as they are at exactly the end; raises `StoreError`."""
-
-    def write_pending() -> int:
-        """Writes all buffered appends with as few system calls as there are files touched;
-        returns the end offset written."""
-
-    def fsync() -> int:
-        """Makes all written durable (callable from a thread); returns the offset reached."""
-
-    def dispatch() -> int:
-        """Puts what is written and not dispatched yet into consume queues and index, and calls
-        the arrival callbacks; returns the number of messages."""
-
-    def read_queue(
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int,
-        max_bytes: int,
-        tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
-    ) -> QueueRead:
-        """Whole records from a queue offset on; at least one where one is there."""
-
-    def read_log(offset: int, size: int) -> bytes:
-        """Raw log bytes for replication; never past the end of a file."""
-
-    def message_at(physical_offset: int) -> StoredMessage | None:
-        """The record that starts at an offset; None where none does."""
-
-    def record_at(physical_offset: int) -> bytes | None:
-        """The same record's bytes."""
-
-    def max_queue_offset(topic: str, queue_id: int) -> int:
-        """The offset that the next message of the queue gets; 0 where there is no queue."""
-
-    def min_queue_offset(topic: str, queue_id: int) -> int:
-        """The oldest offset still readable; 0 where there is no queue."""
-
-    def offset_by_time(topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
-        """The first offset stored at or after `timestamp`; `upper`: the last one at or before."""
-
-    def store_time(topic: str, queue_id: int, offset: int) -> int:
-        """Store time of the message at a queue offset; -1 where there is none."""
-
-    def earliest_store_time(topic: str, queue_id: int) -> int:
-        """Store time of the queue's oldest message; -1 where there is none."""
-
-    def queues() -> dict[str, set[int]]:
-        """Topics with the queue ids that have files."""
-
-    def query_by_key(
-        topic: str, key: str, max_count: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
-        """Physical offsets, and the index's last update time and physical offset."""
-
-    def remove_topic(topic: str) -> None:
-        """Removes the topic's consume queues."""
-
-    def clean(now_ms: int) -> int:
-        """Retention by age and disk ratio; returns the number of files removed."""
-
-    def on_arrival(callback: Arrival) -> None:
-        """Adds a listener to dispatch."""
-
-    def close() -> None:
-        """Writes, flushes, checkpoints and, where dispatch is complete, removes `abort`."""
+__all__ = [
+    "Appended",
+    "Arrival",
+    "GetStatus",
+    "IMessageStore",
+    "IReplicator",
+    "QueueRead",
+    "RecordMatch",
+    "TagMatch",
+]
 
 
 class IReplicator(Interface):

@@ -58,8 +58,8 @@ class IFiles(Interface):
     def list(path: str) -> list[str]:
         """The sorted names in a directory; empty where there is none."""
 
-    def make_dirs(path: str) -> None:
-        """The directory and its parents; made durable in their parents."""
+    def make_dirs(path: str, *, durable: bool = True) -> None:
+        """The directory and its parents; `durable`: made so in their parents."""
 
     def remove(path: str) -> None:
         """Removes a file; raises FileNotFoundError."""

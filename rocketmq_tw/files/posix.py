@@ -1,0 +1,147 @@
+"""The operating system's own files: `IFiles` on plain system calls.
+
+Nothing is ever mapped into memory: mapped pages would count as the broker's resident memory, and
+an I/O error in one would be a signal instead of an exception.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from zope.interface import implementer
+
+from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
+
+_MAX_VECTORS = min(os.sysconf("SC_IOV_MAX"), 1024)
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+@implementer(IFile)
+class PosixFile:
+    """One descriptor; all access is by position, so one object serves several threads."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._fd = descriptor
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._fd, size - got, offset + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        written = os.pwrite(self._fd, data, offset)
+        total = len(data)
+        while written < total:
+            step = os.pwrite(self._fd, memoryview(data)[written:], offset + written)
+            if step == 0:
+                raise OSError(errno.EIO, "the system wrote nothing")
+            written += step
+
+    def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], offset: int) -> None:
+        for start in range(0, len(buffers), _MAX_VECTORS):
+            group = buffers[start : start + _MAX_VECTORS]
+            total = sum(map(len, group))
+            written = os.pwritev(self._fd, group, offset)
+            if written < total:
+                self.pwrite(b"".join(group)[written:], offset + written)
+            offset += total
+
+    def fsync(self) -> None:
+        # fdatasync also writes what is needed to find the data again: the size and the blocks.
+        _sync_data(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        descriptor, self._fd = self._fd, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@implementer(IFiles)
+class PosixFiles:
+    """The real file system."""
+
+    def open(self, path: str, *, create: bool = False) -> PosixFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return PosixFile(os.open(path, flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as source:
+            return source.read()
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def make_dirs(self, path: str, *, durable: bool = True) -> None:
+        missing = []
+        current = os.path.abspath(path)
+        while not os.path.isdir(current):
+            missing.append(current)
+            current = os.path.dirname(current)
+        for directory in reversed(missing):
+            try:
+                os.mkdir(directory, 0o755)
+            except FileExistsError:
+                if not os.path.isdir(directory):
+                    raise
+            if durable:
+                self.sync_dir(os.path.dirname(directory))
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def usage(self, path: str) -> DiskUsage:
+        total, used, _free = shutil.disk_usage(path)
+        return DiskUsage(total, used)
+
+    def lock(self, path: str) -> PosixFile:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Record locks keep a Java process out but are shared inside one process; flock keeps
+            # out a second lock in this process too.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(error.errno, "locked by another process", path) from error
+            raise
+        return PosixFile(descriptor)

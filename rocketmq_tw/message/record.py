@@ -1,0 +1,330 @@
+"""The stored record: what a commit log, a pull response and a replica's stream are made of.
+
+Format: docs/formats/commitlog.md. `RECORD` declares it; the hot path packs the fixed part with one
+`struct.Struct` for each combination of address families, which a test checks against `RECORD`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import zlib
+from functools import lru_cache
+from typing import NamedTuple
+
+import construct as c
+
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
+
+MAGIC_V1 = -626843481
+#: The topic's length takes two bytes; for topics of more than 127 bytes.
+MAGIC_V2 = -626843477
+#: The rest of a commit-log file holds no record.
+BLANK_MAGIC = -875286124
+
+#: Size and magic of the blank that fills a file's tail.
+BLANK_SIZE = 8
+#: A record's size where body, topic and properties are empty and both hosts IPv4.
+MIN_RECORD_SIZE = 91
+MAX_V1_TOPIC_LENGTH = 127
+MAX_PROPERTIES_LENGTH = 32767
+#: `__CRC32#` 0x01, ten digits, 0x02.
+CRC_PROPERTY_LENGTH = 20
+
+_V6_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
+
+
+def _fixed(born: int, store: int) -> struct.Struct:
+    return struct.Struct(f">iiiiiqqiq{born}siq{store}siiqi")
+
+
+#: By the two address bits of `sys_flag`: size .. body length.
+_FIXED = {
+    0: _fixed(4, 4),
+    BORN_HOST_V6: _fixed(16, 4),
+    STORE_HOST_V6: _fixed(4, 16),
+    _V6_FLAGS: _fixed(16, 16),
+}
+_SYS_FLAG = struct.Struct(">i")
+_SYS_FLAG_AT = 36
+_SHORT = struct.Struct(">h")
+_pack_v4 = _FIXED[0].pack
+_crc32 = zlib.crc32
+
+SIZE_AND_MAGIC = struct.Struct(">ii")
+
+
+def _host_of(flag: int) -> c.Construct:
+    return c.Struct(
+        "ip" / c.Bytes(lambda this: 16 if this._.sys_flag & flag else 4),
+        "port" / c.Int32sb,
+    )
+
+
+#: The declaration of a record.
+RECORD = c.Struct(
+    "size" / c.Int32sb,
+    "magic" / c.OneOf(c.Int32sb, (MAGIC_V1, MAGIC_V2)),
+    "body_crc" / c.Int32sb,
+    "queue_id" / c.Int32sb,
+    "flag" / c.Int32sb,
+    "queue_offset" / c.Int64sb,
+    "physical_offset" / c.Int64sb,
+    "sys_flag" / c.Int32sb,
+    "born_timestamp" / c.Int64sb,
+    "born_host" / _host_of(BORN_HOST_V6),
+    "store_timestamp" / c.Int64sb,
+    "store_host" / _host_of(STORE_HOST_V6),
+    "reconsume_times" / c.Int32sb,
+    "prepared_transaction_offset" / c.Int64sb,
+    "body" / c.Prefixed(c.Int32sb, c.GreedyBytes),
+    "topic"
+    / c.IfThenElse(
+        lambda this: this.magic == MAGIC_V2,
+        c.Prefixed(c.Int16sb, c.GreedyBytes),
+        c.Prefixed(c.Int8sb, c.GreedyBytes),
+    ),
+    "properties" / c.Prefixed(c.Int16sb, c.GreedyBytes),
+)
+
+
+class RecordError(ValueError):
+    """Bytes that are no record, or a message that cannot become one."""
+
+
+class RecordHead(NamedTuple):
+    """What dispatch and recovery need of a record."""
+
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    store_timestamp: int
+    properties: bytes
+
+
+@lru_cache(maxsize=4096)
+def host_bytes(ip: str) -> bytes:
+    """The 4 or 16 bytes of an address; raises `RecordError` for what is no address."""
+    try:
+        return ipaddress.ip_address(ip).packed
+    except ValueError as error:
+        raise RecordError(f"{ip!r} is no IP address") from error
+
+
+@lru_cache(maxsize=4096)
+def host_text(packed: bytes) -> str:
+    """The text of 4 or 16 bytes."""
+    return str(ipaddress.ip_address(packed))
+
+
+@lru_cache(maxsize=1024)
+def _topic_part(topic: str) -> tuple[int, bytes]:
+    """The magic that a topic asks for, and its bytes with their length."""
+    encoded = topic.encode()
+    if len(encoded) <= MAX_V1_TOPIC_LENGTH:
+        return MAGIC_V1, bytes((len(encoded),)) + encoded
+    if len(encoded) > 0x7FFF:
+        raise RecordError(f"the topic has {len(encoded)} bytes: use at most 127")
+    return MAGIC_V2, _SHORT.pack(len(encoded)) + encoded
+
+
+def body_crc(body: bytes) -> int:
+    """CRC-32 as stock keeps it, without its highest bit."""
+    return _crc32(body) & 0x7FFFFFFF
+
+
+def record_size(message: StoredMessage, *, crc_property: bool = False) -> int:
+    """The size of the message's record in bytes; raises `RecordError` as `encode_record` does."""
+    _, topic = _topic_part(message.topic)
+    extra = _crc_room(message.properties) if crc_property else 0
+    return (
+        90
+        + (12 if ":" in message.born_host[0] else 0)
+        + (12 if ":" in message.store_host[0] else 0)
+        + len(message.body)
+        + len(topic)
+        + len(message.properties)
+        + extra
+    )
+
+
+def encode_record(message: StoredMessage, *, crc_property: bool = False) -> bytes:
+    """The record of `message`, with its body's CRC; raises `RecordError` if it has none.
+
+    The address bits of `sys_flag` follow the hosts. `crc_property` appends stock 5.x's property
+    over the whole record (`enabledAppendPropCRC`).
+    """
+    body = message.body
+    properties = message.properties
+    magic, topic = _topic_part(message.topic)
+    if crc_property:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        properties_length = len(properties) + CRC_PROPERTY_LENGTH
+    else:
+        properties_length = len(properties)
+    if properties_length > MAX_PROPERTIES_LENGTH:
+        raise RecordError(
+            f"the properties have {properties_length} bytes: use at most {MAX_PROPERTIES_LENGTH}"
+        )
+    born_ip, born_port = message.born_host
+    store_ip, store_port = message.store_host
+    born, store = host_bytes(born_ip), host_bytes(store_ip)
+    sys_flag = message.sys_flag & ~_V6_FLAGS
+    if len(born) == 4 and len(store) == 4:
+        pack, fixed = _pack_v4, 88
+    else:
+        sys_flag |= (BORN_HOST_V6 if len(born) == 16 else 0) | (
+            STORE_HOST_V6 if len(store) == 16 else 0
+        )
+        layout = _FIXED[sys_flag & _V6_FLAGS]
+        pack, fixed = layout.pack, layout.size
+    body_length = len(body)
+    try:
+        head = pack(
+            fixed + body_length + len(topic) + 2 + properties_length,
+            magic,
+            _crc32(body) & 0x7FFFFFFF,
+            message.queue_id,
+            message.flag,
+            message.queue_offset,
+            message.physical_offset,
+            sys_flag,
+            message.born_timestamp,
+            born,
+            born_port,
+            message.store_timestamp,
+            store,
+            store_port,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            body_length,
+        )
+    except struct.error as error:
+        raise RecordError(f"a number of the message is out of its range: {error}") from error
+    record = b"".join((head, body, topic, _SHORT.pack(properties_length), properties))
+    return record + _crc_property(record) if crc_property else record
+
+
+def _crc_room(properties: bytes) -> int:
+    return CRC_PROPERTY_LENGTH + (1 if properties and properties[-1] != 2 else 0)
+
+
+def _crc_property(record: bytes) -> bytes:
+    digits = f"{_crc32(record) & 0x7FFFFFFF:010d}"[::-1]
+    return b"__CRC32#\x01" + digits.encode() + b"\x02"
+
+
+def parse_head(
+    data: bytes | bytearray | memoryview, position: int = 0, *, check_body: bool = True
+) -> RecordHead | None:
+    """The record at `position`; None where there is none or it is damaged.
+
+    Verified: lengths, magic and, with `check_body`, the body's CRC.
+    """
+    available = len(data) - position
+    if available < MIN_RECORD_SIZE:
+        return None
+    (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_AT)
+    layout = _FIXED[sys_flag & _V6_FLAGS]
+    if available < layout.size:
+        return None
+    fields = layout.unpack_from(data, position)
+    size, magic, crc, queue_id, _flag, queue_offset, physical_offset = fields[:7]
+    body_length = fields[16]
+    if size > available or body_length < 0 or (magic != MAGIC_V1 and magic != MAGIC_V2):
+        return None
+    at = position + layout.size + body_length
+    end = position + size
+    if at + 3 > end:
+        return None
+    if magic == MAGIC_V1:
+        topic_length = data[at]
+        at += 1
+    else:
+        topic_length = _SHORT.unpack_from(data, at)[0]
+        at += 2
+    properties_at = at + topic_length
+    if topic_length < 0 or topic_length > 0x7FFF or properties_at + 2 > end:
+        return None
+    (properties_length,) = _SHORT.unpack_from(data, properties_at)
+    if properties_length < 0 or properties_at + 2 + properties_length != end:
+        return None
+    body_at = position + layout.size
+    if (
+        check_body
+        and body_length
+        and _crc32(data[body_at : body_at + body_length]) & 0x7FFFFFFF != crc
+    ):
+        return None
+    try:
+        topic = str(bytes(data[at:properties_at]), "utf-8")
+    except UnicodeDecodeError:
+        return None
+    properties = bytes(data[properties_at + 2 : end])
+    return RecordHead(
+        size, topic, queue_id, queue_offset, physical_offset, sys_flag, fields[11], properties
+    )
+
+
+def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool:
+    """Whether `data` is exactly one record that says it stands at `physical_offset`, its body
+    matching its CRC."""
+    if len(data) < MIN_RECORD_SIZE:
+        return False
+    (sys_flag,) = _SYS_FLAG.unpack_from(data, _SYS_FLAG_AT)
+    layout = _FIXED[sys_flag & _V6_FLAGS]
+    if len(data) < layout.size:
+        return False
+    fields: tuple[int, ...] = layout.unpack_from(data, 0)
+    body_end = layout.size + fields[16]
+    return (
+        fields[0] == len(data)
+        and (fields[1] == MAGIC_V1 or fields[1] == MAGIC_V2)
+        and fields[6] == physical_offset
+        and layout.size <= body_end <= len(data)
+        and _crc32(data[layout.size : body_end]) & 0x7FFFFFFF == fields[2]
+    )
+
+
+def decode_record(data: bytes | bytearray | memoryview, position: int = 0) -> StoredMessage:
+    """The message of the record at `position`; raises `RecordError` where it is damaged."""
+    head = parse_head(data, position)
+    if head is None:
+        raise RecordError(f"no sound record at byte {position}")
+    layout = _FIXED[head.sys_flag & _V6_FLAGS]
+    fields = layout.unpack_from(data, position)
+    body_at = position + layout.size
+    return StoredMessage(
+        topic=head.topic,
+        queue_id=head.queue_id,
+        body=bytes(data[body_at : body_at + fields[16]]),
+        properties=head.properties,
+        flag=fields[4],
+        sys_flag=head.sys_flag,
+        born_timestamp=fields[8],
+        born_host=(host_text(fields[9]), fields[10]),
+        store_timestamp=head.store_timestamp,
+        store_host=(host_text(fields[12]), fields[13]),
+        reconsume_times=fields[14],
+        prepared_transaction_offset=fields[15],
+        queue_offset=head.queue_offset,
+        physical_offset=head.physical_offset,
+        store_size=head.size,
+        body_crc=fields[2],
+    )
+
+
+def decode_records(data: bytes | bytearray | memoryview) -> list[StoredMessage]:
+    """All records that stand one after the other in `data`, as a pull response carries them."""
+    messages = []
+    position = 0
+    while position < len(data):
+        message = decode_record(data, position)
+        messages.append(message)
+        position += message.store_size
+    return messages

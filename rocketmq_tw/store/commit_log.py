@@ -1,0 +1,199 @@
+"""The commit log: every record of every topic, one after the other (docs/formats/commitlog.md).
+
+Appends are buffered and written with one system call for each file touched. Reading and writing
+are for one thread; `fsync` may run in another meanwhile, but not while `truncate_to` runs.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.message.record import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
+from rocketmq_tw.store.errors import NotWritableError, StoreError
+from rocketmq_tw.store.segments import HandlePool, Segments
+
+_HANDLES = 64
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+Bytes = bytes | bytearray | memoryview
+
+
+class CommitLog:
+    """`end_offset` counts what is buffered, `written_offset` what the system has,
+    `flushed_offset` what is on stable storage."""
+
+    def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
+        self._files = files
+        self._pool = HandlePool(files, _HANDLES)
+        self.segments = Segments(self._pool, directory, file_size)
+        self.file_size = file_size
+        self.end_offset = 0
+        self.written_offset = 0
+        self.flushed_offset = 0
+        #: Why nothing can be written any more; empty while all is well.
+        self.failure = ""
+        #: Buffers to write, and the offset each run of them starts at.
+        self._runs: list[tuple[int, list[Bytes]]] = []
+        #: Files that are written and may not be synced; the only ones `fsync` touches.
+        self._unsynced: dict[int, IFile] = {}
+
+    @property
+    def min_offset(self) -> int:
+        """Where the oldest file starts."""
+        return self.segments.starts[0] if self.segments.starts else self.end_offset
+
+    def load(self) -> None:
+        """Lists the files; `start_writing` must follow once recovery knows the end."""
+        self._files.make_dirs(self.segments.directory)
+        self.segments.load("mappedFileSizeCommitLog")
+
+    def start_writing(self, end_offset: int) -> None:
+        """The log ends here, behind its last sound record."""
+        self._runs.clear()
+        self._unsynced.clear()
+        self.end_offset = self.written_offset = self.flushed_offset = end_offset
+
+    def reserve(self, size: int) -> int:
+        """The offset at which the next `size` bytes go; a blank closes a file without room."""
+        offset = self.end_offset
+        room = self.file_size - offset % self.file_size
+        if size + BLANK_SIZE > room:
+            if size + BLANK_SIZE > self.file_size:
+                raise StoreError(
+                    f"{size} bytes do not fit in a commit-log file: raise mappedFileSizeCommitLog"
+                )
+            self.push(SIZE_AND_MAGIC.pack(room, BLANK_MAGIC))
+            self.end_offset = offset = offset + room
+        return offset
+
+    def push(self, data: Bytes) -> None:
+        """Buffers bytes at the end; they must not cross the file's end."""
+        offset = self.end_offset
+        if self._runs and offset % self.file_size:
+            self._runs[-1][1].append(data)
+        else:
+            self._runs.append((offset, [data]))
+        self.end_offset = offset + len(data)
+
+    def push_raw(self, data: Bytes) -> None:
+        """Buffers a replica's bytes, which may cross the ends of files."""
+        view = memoryview(data)
+        while view:
+            room = self.file_size - self.end_offset % self.file_size
+            self.push(bytes(view[:room]))
+            view = view[room:]
+
+    def write(self) -> int:
+        """Writes what is buffered; returns the offset written.
+
+        Where that fails, everything buffered is dropped and cut off the files again, so that none
+        of it is there later; without room that is all, any other error ends all writing.
+        """
+        if self.failure:
+            raise NotWritableError(self.failure)
+        runs = self._runs
+        if not runs:
+            return self.written_offset
+        self._runs = []
+        try:
+            for offset, buffers in runs:
+                file, start = self._writable(offset)
+                if len(buffers) == 1:
+                    file.pwrite(buffers[0], offset - start)
+                else:
+                    file.pwritev(buffers, offset - start)
+        except OSError as error:
+            self._drop_after(error)
+            raise NotWritableError(f"the commit log cannot be written: {error}") from error
+        self.written_offset = self.end_offset
+        return self.written_offset
+
+    def fsync(self) -> int:
+        """Makes what is written durable; returns the offset reached.
+
+        After a failure the system may have dropped the pages and marked them clean, so a second
+        try would prove nothing: the log stays not writable until the store is opened again.
+        """
+        if self.failure:
+            raise NotWritableError(self.failure)
+        target = self.written_offset
+        first = self.flushed_offset - self.flushed_offset % self.file_size
+        try:
+            for start in range(first, target, self.file_size):
+                file = self._unsynced.get(start)
+                if file is not None:
+                    file.fsync()
+        except OSError as error:
+            self.failure = (
+                f"fsync of the commit log failed ({error}): data behind offset "
+                f"{self.flushed_offset} may be lost; check the disk and restart"
+            )
+            raise NotWritableError(self.failure) from error
+        self.flushed_offset = max(self.flushed_offset, target)
+        return self.flushed_offset
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Up to `size` written bytes, not past the end of a file; empty where there are none."""
+        size = min(size, self.written_offset - offset)
+        if size <= 0 or offset < 0:
+            return b""
+        return self.segments.pread(size, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops everything at and behind `offset`; durable when it returns."""
+        self._runs.clear()
+        self._forget_unsynced(offset - offset % self.file_size)
+        self.segments.cut(offset, durable=True)
+        self.end_offset = self.written_offset = offset
+        self.flushed_offset = min(self.flushed_offset, offset)
+
+    def start_at(self, offset: int) -> None:
+        """Lets an empty log begin elsewhere: where its master's oldest file starts."""
+        if self.segments.starts or self.end_offset != self.written_offset:
+            raise StoreError("only an empty commit log can begin at another offset")
+        if offset % self.file_size:
+            raise StoreError(
+                f"a commit log cannot begin at {offset}, inside a file of {self.file_size} bytes"
+            )
+        self.start_writing(offset)
+
+    def remove_first(self) -> None:
+        """Removes the oldest file; the caller leaves the last one alone."""
+        self.segments.remove_first()
+
+    def close(self) -> None:
+        """Closes all files; what is still buffered is gone."""
+        self._forget_unsynced(0)
+        self._pool.close()
+
+    def _writable(self, offset: int) -> tuple[IFile, int]:
+        start = offset - offset % self.file_size
+        file = self._unsynced.get(start)
+        if file is None:
+            if not self.segments.has(start):
+                self.segments.add(start, durable=True)
+            # A handle of its own: the pool may close its one while another thread syncs.
+            file = self._files.open(self.segments.path(start))
+            self._close_synced()
+            self._unsynced[start] = file
+        return file, start
+
+    def _close_synced(self) -> None:
+        for start in [s for s in self._unsynced if s + self.file_size <= self.flushed_offset]:
+            self._unsynced.pop(start).close()
+
+    def _forget_unsynced(self, first: int) -> None:
+        for start in [s for s in self._unsynced if s >= first]:
+            self._unsynced.pop(start).close()
+
+    def _drop_after(self, error: OSError) -> None:
+        self.end_offset = self.written_offset
+        try:
+            # Only files that hold nothing written: another thread may be syncing the others.
+            self._forget_unsynced(self.written_offset)
+            self.segments.cut(self.written_offset, durable=False)
+        except OSError as second:
+            self.failure = f"a failed write ({error}) could not be cut off again: {second}"
+            return
+        if error.errno not in _NO_ROOM:
+            self.failure = f"a write to the commit log failed: {error}; check the disk and restart"

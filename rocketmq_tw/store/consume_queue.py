@@ -1,0 +1,187 @@
+"""A consume queue: where in the log each message of one queue stands.
+
+Units of 20 bytes, numbered by the queue offset: log offset (8), size (4), tag hash code (8).
+Format: docs/formats/consumequeue.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rocketmq_tw.store.segments import HandlePool, Segments
+
+UNIT = struct.Struct(">qiq")
+UNIT_SIZE = 20
+_FILLER_SIZE = 0x7FFFFFFF
+#: Stands in front of a queue's first message.
+FILLER = UNIT.pack(0, _FILLER_SIZE, 0)
+
+
+class Unit(NamedTuple):
+    """One unit."""
+
+    position: int
+    size: int
+    tags_code: int
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether it stands for no message."""
+        return self.size == _FILLER_SIZE
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is anything but the zeros of a file's unwritten rest."""
+        return self.position >= 0 and self.size > 0
+
+
+class ConsumeQueue:
+    """Offsets count units. `max_offset` is what readers see, `next_offset` what the next message
+    gets: messages between them are in the log but not dispatched yet."""
+
+    def __init__(
+        self, pool: HandlePool, directory: str, topic: str, queue_id: int, file_size: int
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.segments = Segments(pool, directory, file_size)
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        #: The log's end as far as this queue knows it; -1 while it is empty.
+        self.max_physical = -1
+        self._units_per_file = file_size // UNIT_SIZE
+        self._pending: list[bytes] = []
+
+    def put(self, queue_offset: int, position: int, size: int, tags_code: int) -> bool:
+        """Buffers a unit; False where the queue has that offset already."""
+        expected = self.max_offset + len(self._pending)
+        if queue_offset != expected:
+            if queue_offset < expected:
+                return False
+            if expected == self._first_offset():
+                self._begin(queue_offset)
+            else:
+                # Messages were lost. Their fillers keep the positions in ascending order.
+                lost = UNIT.pack(max(self.max_physical, 0), _FILLER_SIZE, 0)
+                self._pending.extend([lost] * (queue_offset - expected))
+        self._pending.append(UNIT.pack(position, size, tags_code))
+        self.max_physical = position + size
+        return True
+
+    def write_pending(self) -> list[str]:
+        """Writes the buffered units, which readers see from now on; returns the paths touched."""
+        units = self._pending
+        touched = []
+        index = 0
+        per_file = self._units_per_file
+        while index < len(units):
+            offset = self.max_offset
+            count = min(per_file - offset % per_file, len(units) - index)
+            start = (offset - offset % per_file) * UNIT_SIZE
+            if not self.segments.has(start):
+                self.segments.add(start, durable=False)
+            part = units[index : index + count]
+            data = part[0] if count == 1 else b"".join(part)
+            self.segments.file(start).pwrite(data, offset * UNIT_SIZE - start)
+            touched.append(self.segments.path(start))
+            index += count
+            self.max_offset = offset + count
+        self._pending = []
+        self.next_offset = max(self.next_offset, self.max_offset)
+        return touched
+
+    def drop_pending(self) -> None:
+        """Forgets what is buffered: a write failed and dispatch will bring it again."""
+        self._pending = []
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Up to `count` units from `offset`, not past the end of their file."""
+        count = min(count, self.max_offset - offset)
+        if count <= 0 or offset < 0:
+            return b""
+        return self.segments.pread(count * UNIT_SIZE, offset * UNIT_SIZE)
+
+    def unit(self, offset: int) -> Unit | None:
+        """The unit at `offset`; None where none is readable."""
+        if not self.min_offset <= offset < self.max_offset:
+            return None
+        data = self.read(offset, 1)
+        return Unit._make(UNIT.unpack(data)) if len(data) == UNIT_SIZE else None
+
+    def load(self) -> bool:
+        """Lists the files and finds the end; returns whether a file had to be repaired."""
+        repaired = self.segments.load("mappedFileSizeConsumeQueue", repair=True)
+        self.cut_where(lambda unit: unit.is_written)
+        return repaired
+
+    def cut_where(self, keep: Callable[[Unit], bool]) -> None:
+        """Ends the queue at the first unit that `keep` refuses; what it keeps is a prefix."""
+        first = self._first_offset()
+        end = self.segments.end // UNIT_SIZE
+        self.max_offset = end
+        low, high = first, end
+        while low < high:
+            middle = (low + high) // 2
+            data = self.read(middle, 1)
+            if len(data) == UNIT_SIZE and keep(Unit._make(UNIT.unpack(data))):
+                low = middle + 1
+            else:
+                high = middle
+        self._end_at(low)
+
+    def cut_at(self, offset: int) -> None:
+        """Ends the queue at a queue offset."""
+        self._end_at(max(offset, self._first_offset()))
+
+    def _end_at(self, end: int) -> None:
+        """Zeros what is behind, so that it never counts as written again."""
+        self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True)
+        self.max_offset = self.next_offset = end
+        self._pending = []
+        self.max_physical = -1
+        last = self.max_offset - 1
+        if self.max_offset > self._first_offset():
+            unit = Unit._make(UNIT.unpack(self.read(last, 1)))
+            if not unit.is_filler:
+                self.max_physical = unit.position + unit.size
+        self.min_offset = min(max(self.min_offset, self._first_offset()), self.max_offset)
+
+    def correct_min_offset(self, min_physical: int) -> None:
+        """Moves `min_offset` to the first unit whose message the log still has."""
+        low, high = max(self.min_offset, self._first_offset()), self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            position, size, _ = UNIT.unpack(self.read(middle, 1))
+            if position < min_physical or (position == 0 and size == _FILLER_SIZE):
+                low = middle + 1
+            else:
+                high = middle
+        self.min_offset = low
+
+    def remove_before(self, min_physical: int) -> int:
+        """Removes files whose messages are all gone from the log, but never the last, which
+        knows the queue's end; returns their number."""
+        removed = 0
+        while len(self.segments.starts) > 1:
+            last = self.segments.starts[1] // UNIT_SIZE - 1
+            position, _, _ = UNIT.unpack(self.read(last, 1))
+            if position >= min_physical:
+                break
+            self.segments.remove_first()
+            removed += 1
+        self.correct_min_offset(min_physical)
+        return removed
+
+    def _first_offset(self) -> int:
+        return self.segments.starts[0] // UNIT_SIZE if self.segments.starts else 0
+
+    def _begin(self, offset: int) -> None:
+        """An empty queue begins at any offset; its file is filled up to there as stock does."""
+        first = offset - offset % self._units_per_file
+        self.segments.clear()
+        self.max_offset = first
+        self.min_offset = offset
+        self._pending.extend([FILLER] * (offset - first))

@@ -1,0 +1,638 @@
+"""The message store: one face for the log, the queues and the index of a broker."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from zope.interface import implementer
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import (
+    RecordError,
+    decode_record,
+    encode_record,
+    host_bytes,
+    record_size,
+)
+from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketmq_tw.store import time_search
+from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue
+from rocketmq_tw.store.dispatch import Dispatch, Dispatcher, parse_delay_levels
+from rocketmq_tw.store.errors import (
+    DamagedStoreError,
+    IllegalMessageError,
+    NotWritableError,
+    StoreError,
+)
+from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import (
+    Appended,
+    Arrival,
+    IMessageStore,
+    QueueRead,
+    RecordMatch,
+    TagMatch,
+)
+from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.store.queue_reader import QueueReader
+from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.recovery import Recovery, RecoveryReport
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.store.scan import LogScan
+
+#: What a record may have beside its body.
+_RECORD_ROOM = 64 * 1024
+#: A clock that was set back by less than this does not show in store times.
+_CLOCK_SLACK_MS = 1_000
+_PREPARED_OR_ROLLBACK = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+@lru_cache(maxsize=64)
+def _message_id_prefix(host: tuple[str, int]) -> str:
+    return (host_bytes(host[0]) + host[1].to_bytes(4, "big")).hex().upper()
+
+
+@implementer(IMessageStore)
+class MessageStore:
+    """See `IMessageStore`. `clock` gives milliseconds since 1970; `memory_bytes` is the machine's
+    memory, from which stock reckons what is still cached.
+
+    With `SYNC_FLUSH`, `dispatch` stops at what is flushed: a consumer must not commit an offset
+    that a power loss would give to another message. `dispatch_limit` lowers it further (a
+    controller's confirmed offset).
+    """
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        files: IFiles,
+        clock: Callable[[], int],
+        *,
+        memory_bytes: int = 8 << 30,
+    ) -> None:
+        if config.mapped_file_size_consume_queue % UNIT_SIZE:
+            raise StoreError(
+                f"mappedFileSizeConsumeQueue = {config.mapped_file_size_consume_queue} is no "
+                f"multiple of {UNIT_SIZE}"
+            )
+        try:
+            self.delay_levels = parse_delay_levels(config.message_delay_level)
+        except ValueError as error:
+            raise StoreError(str(error)) from error
+        self.config = config
+        self.paths = StorePaths(config)
+        self.dispatch_limit: int | None = None
+        self.report: RecoveryReport | None = None
+        self._files = files
+        self._clock = clock
+        self._log = CommitLog(files, self.paths.commit_log, config.mapped_file_size_commit_log)
+        self._queues = QueueTable(
+            files, self.paths.consume_queue, config.mapped_file_size_consume_queue
+        )
+        self._index: MessageIndex | None = None
+        if config.message_index_enable:
+            self._index = MessageIndex(
+                files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
+            )
+        self._dispatcher = Dispatcher(self.delay_levels, index=self._index is not None)
+        self._reader = QueueReader(config, self._log, memory_bytes)
+        self._checkpoint = Checkpoint()
+        self._lock: IFile | None = None
+        self._refusal = "the store is not loaded"
+        self._disk_full = False
+        self._queue_sync_failed = False
+        self._arrivals: list[Arrival] = []
+        #: Behind the last record dispatched.
+        self._dispatched = 0
+        self._last_timestamp = 0
+        self._last_dispatched_timestamp = 0
+        #: Queues that an append not yet written moved on, and their next offset before it.
+        self._moved: list[tuple[ConsumeQueue, int]] = []
+        #: Behind a replica's last bytes; until they are dispatched next offsets are not known.
+        self._raw_end = 0
+        #: Appended records that wait for dispatch; while `_from_log`, the log is read instead.
+        self._waiting: deque[Dispatch] = deque()
+        self._from_log = False
+
+    # Life
+
+    def load(self) -> None:
+        """Locks, recovers, and leaves `abort` behind until `close`; see `IMessageStore`."""
+        files, paths = self._files, self.paths
+        files.make_dirs(paths.root)
+        try:
+            self._lock = files.lock(paths.lock)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{paths.root} is in use by another broker: stop it, or set storePathRootDir"
+            ) from error
+        self._lock.pwrite(b"lock", 0)
+        try:
+            self._recover()
+        except BaseException:
+            self._release()
+            raise
+        self._refusal = ""
+
+    def _recover(self) -> None:
+        files, paths = self._files, self.paths
+        clean = not files.exists(paths.abort)
+        self._checkpoint = read_checkpoint(files, paths.checkpoint)
+        self._log.load()
+        repaired = self._queues.load()
+        if self._index:
+            self._index.load(self._log.segments.end, clean=clean)
+        self.report = Recovery(
+            self._log,
+            self._queues,
+            self._index,
+            self._dispatcher,
+            self._checkpoint,
+            check_body=self.config.check_crc_on_recover,
+        ).run(clean=clean, queues_repaired=repaired)
+        self._dispatched = self._log.end_offset
+        self._last_timestamp = self._last_dispatched_timestamp = max(
+            self.report.last_timestamp, self._checkpoint.physic_msg_timestamp
+        )
+        abort = files.open(paths.abort, create=True)
+        abort.truncate(0)
+        abort.pwrite(str(os.getpid()).encode(), 0)
+        abort.fsync()
+        abort.close()
+        files.sync_dir(paths.root)
+
+    def close(self) -> None:
+        """Writes, flushes, dispatches, checkpoints; removes `abort` only where all of it held."""
+        if self._lock is None:
+            return
+        was_open = not self._refusal
+        self._refusal = "the store is closed"
+        try:
+            if was_open and not self._log.failure:
+                self.write_pending()
+                self.fsync()
+                self.dispatch()
+                self.checkpoint()
+                if self._dispatched == self._log.end_offset and not self._queue_sync_failed:
+                    self._files.remove(self.paths.abort)
+                    self._files.sync_dir(self.paths.root)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._log.close()
+        self._queues.close()
+        if self._index:
+            self._index.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._log.flushed_offset
+
+    @property
+    def dispatched_offset(self) -> int:
+        """Up to here messages are in their queues."""
+        return self._dispatched
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing can be stored now; empty while it can."""
+        if self._refusal or self._log.failure:
+            return self._refusal or self._log.failure
+        if self._disk_full:
+            return (
+                "the disk is nearly full: free some, lower fileReservedTime or raise "
+                "diskSpaceWarningLevelRatio"
+            )
+        return ""
+
+    # Append
+
+    def append(self, message: StoredMessage, *, multi: Sequence[StoredMessage] = ()) -> Appended:
+        """See `IMessageStore`."""
+        if self._refusal or self._log.failure or self._disk_full:
+            raise NotWritableError(self.refusal)
+        if self._dispatched < self._raw_end:
+            raise NotWritableError("replicated messages are not dispatched yet: try again")
+        messages = multi or (message,)
+        log, crc_property = self._log, self.config.enabled_append_prop_crc
+        total = 0
+        try:
+            for each in messages:
+                size = record_size(each, crc_property=crc_property)
+                self._check_size(each, size)
+                total += size
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            now = self._store_time()
+            in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
+            offset = first = log.reserve(total)
+            queue_offset = queue.next_offset if in_queue else 0
+            records = []
+            for each in messages:
+                each.store_timestamp = now
+                each.physical_offset = offset
+                each.queue_offset = queue_offset
+                record = encode_record(each, crc_property=crc_property)
+                each.store_size = len(record)
+                records.append(record)
+                offset += len(record)
+                if in_queue:
+                    queue_offset += 1
+        except RecordError as error:
+            raise IllegalMessageError(str(error)) from error
+        waiting = self._waiting
+        dispatch = self._dispatcher.dispatch
+        for each, record in zip(messages, records, strict=True):
+            log.push(record)
+            if not self._from_log:
+                waiting.append(
+                    dispatch(
+                        each.topic,
+                        each.queue_id,
+                        each.queue_offset,
+                        each.physical_offset,
+                        len(record),
+                        each.sys_flag,
+                        now,
+                        each.properties,
+                    )
+                )
+        if in_queue:
+            self._moved.append((queue, queue.next_offset))
+            queue.next_offset = queue_offset
+        self._last_timestamp = now
+        prefix = _message_id_prefix(message.store_host)
+        return Appended(
+            first,
+            log.end_offset,
+            messages[0].queue_offset,
+            now,
+            tuple([f"{prefix}{each.physical_offset:016X}" for each in messages]),
+        )
+
+    def _check_size(self, message: StoredMessage, size: int) -> None:
+        most = self.config.max_message_size
+        if len(message.body) > most or size > most + _RECORD_ROOM:
+            raise IllegalMessageError(
+                f"the message has {len(message.body)} bytes of body, {size} in all: "
+                f"maxMessageSize allows {most}"
+            )
+
+    def _store_time(self) -> int:
+        now = self._clock()
+        if 0 < self._last_timestamp - now < _CLOCK_SLACK_MS:
+            return self._last_timestamp
+        return now
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """See `IMessageStore`. An empty log begins where its first bytes belong, if a file can
+        start there."""
+        if self._refusal or self._log.failure or self._disk_full:
+            raise NotWritableError(self.refusal)
+        log = self._log
+        if offset != log.end_offset:
+            if log.segments.starts or log.end_offset != log.written_offset:
+                raise StoreError(f"the log ends at {log.end_offset}: bytes for {offset} do not fit")
+            log.start_at(offset)
+            self._dispatched = offset
+        log.push_raw(data)
+        self._raw_end = log.end_offset
+        self._waiting.clear()
+        self._from_log = True
+
+    def write_pending(self) -> int:
+        """See `IMessageStore`; where it raises, none of what was buffered is in the store."""
+        log = self._log
+        try:
+            written = log.write()
+        except StoreError:
+            self._take_back(log.written_offset)
+            raise
+        self._moved.clear()
+        return written
+
+    def _take_back(self, end: int) -> None:
+        """The log lost what was buffered behind `end`: so do the queues' next offsets."""
+        for queue, offset in reversed(self._moved):
+            queue.next_offset = offset
+        self._moved.clear()
+        self._raw_end = min(self._raw_end, end)
+        waiting = self._waiting
+        while waiting and waiting[-1].physical_offset >= end:
+            waiting.pop()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the log at and behind `offset`, which must be where a record starts, and what
+        queues and index say of it; durable when it returns. Not while `fsync` runs."""
+        log = self._log
+        if not log.min_offset <= offset <= log.end_offset:
+            raise StoreError(
+                f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
+            )
+        if offset < self._checkpoint.safe_offset:
+            # Before the log shrinks: a checkpoint must never claim more than there is.
+            self._checkpoint.safe_offset = -1
+            write_checkpoint(self._files, self.paths.checkpoint, self._checkpoint)
+        self._waiting.clear()
+        self._moved.clear()
+        log.truncate_to(offset)
+        for queue in self._queues:
+            if queue.max_physical > offset:
+                queue.cut_where(lambda unit: unit.is_written and unit.position < offset)
+            queue.next_offset = queue.max_offset
+        if self._index:
+            self._index.cut(offset)
+        self._dispatched = min(self._dispatched, offset)
+        self._raw_end = min(self._raw_end, offset)
+        self._from_log = self._dispatched < log.end_offset
+
+    def fsync(self) -> int:
+        """See `IMessageStore`; one call at a time."""
+        return self._log.fsync()
+
+    # Dispatch
+
+    def dispatch(self) -> int:
+        """See `IMessageStore` and the class about how far it goes."""
+        limit = self._log.written_offset
+        if self.config.flush_disk_type == "SYNC_FLUSH":
+            limit = min(limit, self._log.flushed_offset)
+        if self.dispatch_limit is not None:
+            limit = min(limit, self.dispatch_limit)
+        if self._dispatched >= limit:
+            return 0
+        if self._from_log:
+            entries, reached = self._entries_from_log(limit)
+        else:
+            entries, reached = self._entries_waiting(limit)
+        queues, index = self._queues, self._index
+        arrived: list[Dispatch] = []
+        try:
+            for entry in entries:
+                if entry.in_queue:
+                    queue = queues.find_or_create(entry.topic, entry.queue_id)
+                    if queues.put(
+                        queue,
+                        entry.queue_offset,
+                        entry.physical_offset,
+                        entry.size,
+                        entry.tags_code,
+                    ):
+                        arrived.append(entry)
+                if index is not None and entry.keys:
+                    index.add(entry.topic, entry.keys, entry.physical_offset, entry.store_timestamp)
+            queues.write_pending()
+        except OSError as error:
+            # What is not in its queue yet comes from the log again, next time.
+            self._from_log = True
+            self._waiting.clear()
+            raise NotWritableError(f"queues or index cannot be written: {error}") from error
+        self._dispatched = reached
+        if entries:
+            self._last_dispatched_timestamp = entries[-1].store_timestamp
+        self._from_log = self._from_log and reached < self._log.end_offset
+        for callback in self._arrivals:
+            for entry in arrived:
+                callback(entry.topic, entry.queue_id, entry.queue_offset + 1, entry.tags_code)
+        return len(entries)
+
+    def _entries_waiting(self, limit: int) -> tuple[list[Dispatch], int]:
+        """What waits up to `limit`, and the offset behind it."""
+        waiting = self._waiting
+        entries = []
+        reached = self._dispatched
+        while waiting:
+            end = waiting[0].physical_offset + waiting[0].size
+            if end > limit:
+                break
+            reached = end
+            entries.append(waiting.popleft())
+        return entries, reached
+
+    def _entries_from_log(self, limit: int) -> tuple[list[Dispatch], int]:
+        """The same, read from the log."""
+        scan = LogScan(self._log.segments, self._dispatched, limit, check_body=False)
+        entries = [
+            self._dispatcher.dispatch(
+                head.topic,
+                head.queue_id,
+                head.queue_offset,
+                head.physical_offset,
+                head.size,
+                head.sys_flag,
+                head.store_timestamp,
+                head.properties,
+            )
+            for head in scan
+        ]
+        if scan.damaged and not entries:
+            raise DamagedStoreError(f"the log has no sound record at {scan.position}")
+        return entries, scan.position
+
+    def on_arrival(self, callback: Arrival) -> None:
+        """See `IMessageStore`."""
+        self._arrivals.append(callback)
+
+    # Read
+
+    def read_queue(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_match: TagMatch | None = None,
+        record_match: RecordMatch | None = None,
+    ) -> QueueRead:
+        """See `IMessageStore`."""
+        queue = self._readable(topic, queue_id)
+        return self._reader.read(queue, offset, max_count, max_bytes, tag_match, record_match)
+
+    def _readable(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.find(topic, queue_id)
+
+    def read_log(self, offset: int, size: int) -> bytes:
+        """See `IMessageStore`."""
+        return self._log.read(size, offset)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """See `IMessageStore`."""
+        return time_search.sound_record(self._log, physical_offset)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """See `IMessageStore`."""
+        data = self.record_at(physical_offset)
+        return None if data is None else decode_record(data)
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
+    ) -> int:
+        """See `IMessageStore`; 0 where there is no queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        return time_search.offset_by_time(self._log, queue, timestamp, upper=upper)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else time_search.queue_store_time(self._log, queue, offset)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return -1
+        return time_search.queue_store_time(self._log, queue, queue.min_offset)
+
+    def queues(self) -> dict[str, set[int]]:
+        """See `IMessageStore`."""
+        found: dict[str, set[int]] = {}
+        for queue in self._queues:
+            if queue.segments.starts:
+                found.setdefault(queue.topic, set()).add(queue.queue_id)
+        return found
+
+    def query_by_key(
+        self, topic: str, key: str, max_count: int, begin: int, end: int
+    ) -> tuple[list[int], int, int]:
+        """See `IMessageStore`; hashes collide, so the caller compares the keys."""
+        if self._index is None:
+            return [], 0, 0
+        limit = min(max_count, self.config.max_msgs_num_batch)
+        return self._index.query(topic, key, limit, begin, end)
+
+    @property
+    def damaged_records(self) -> int:
+        """Records that reads left out because their bytes are not what was stored."""
+        return self._reader.damaged
+
+    # Housekeeping
+
+    def remove_topic(self, topic: str) -> None:
+        """See `IMessageStore`."""
+        self._waiting = deque(entry for entry in self._waiting if entry.topic != topic)
+        self._queues.remove_topic(topic)
+        if self._checkpoint.safe_offset >= 0:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Syncs log, queues and index, and writes the checkpoint; blocks."""
+        run = self.prepare_checkpoint()
+        if run is not None:
+            run()
+
+    def prepare_checkpoint(self) -> Callable[[], None] | None:
+        """The same in two parts: what is returned may run in another thread; None where nothing
+        changed. To be called every `flushConsumeQueueThoroughInterval` or more often: what lies
+        behind the last checkpoint is read again after a crash."""
+        if self._queue_sync_failed or self._log.failure:
+            return None
+        queues, index = self._queues, self._index
+        paths = set(queues.dirty)
+        dirs = set(queues.fresh_dirs)
+        checkpoint = Checkpoint(
+            physic_msg_timestamp=self._last_dispatched_timestamp,
+            logics_msg_timestamp=self._last_dispatched_timestamp,
+            master_flushed_offset=self._checkpoint.master_flushed_offset,
+            confirm_phy_offset=self._dispatched,
+            safe_offset=self._dispatched,
+            queues=len(queues),
+            units=queues.units,
+        )
+        if index is not None:
+            index.write_pending()
+            paths |= index.dirty
+            index.dirty = set()
+            checkpoint.index_msg_timestamp = index.end_timestamp
+            dirs.add(self.paths.index)
+        if not paths and checkpoint == self._checkpoint:
+            return None
+        queues.dirty, queues.fresh_dirs = set(), set()
+
+        def run() -> None:
+            try:
+                self._log.fsync()
+                for path in sorted(paths):
+                    self._sync(path)
+                for directory in sorted(dirs):
+                    if self._files.exists(directory):
+                        self._files.sync_dir(directory)
+            except OSError as error:
+                # Never again a checkpoint that claims these files: the next start rebuilds them.
+                self._queue_sync_failed = True
+                raise StoreError(f"queues or index cannot be synced: {error}") from error
+            write_checkpoint(self._files, self.paths.checkpoint, checkpoint)
+            self._checkpoint = checkpoint
+
+        return run
+
+    def _sync(self, path: str) -> None:
+        try:
+            file = self._files.open(path)
+        except FileNotFoundError:
+            # Removed with its topic or by retention since it was written.
+            return
+        try:
+            file.fsync()
+        finally:
+            file.close()
+
+    def clean(self, now_ms: int) -> int:
+        """See `IMessageStore`."""
+        pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
+        self._disk_full = pressure is Pressure.FULL
+        log = self._log
+        done = min(log.flushed_offset, self._dispatched)
+        starts = log.segments.starts
+        times = []
+        for _start, following in pairwise(starts):
+            if following > done:
+                break
+            moment = time_search.log_store_time(log, following)
+            if moment < 0:
+                break
+            times.append(moment)
+            if len(times) == self.config.delete_file_batch_max:
+                break
+        count = files_to_remove(self.config, times, pressure, now_ms)
+        if not count:
+            return 0
+        for _ in range(count):
+            log.remove_first()
+        removed = count
+        for queue in self._queues:
+            removed += queue.remove_before(log.min_offset)
+        if self._index:
+            removed += self._index.remove_before(log.min_offset)
+        return removed

@@ -1,0 +1,25 @@
+"""Where a store keeps what; stock's layout."""
+
+from __future__ import annotations
+
+import os
+
+from rocketmq_tw.config.store import MessageStoreConfig
+
+
+class StorePaths:
+    """The paths below a store's root."""
+
+    def __init__(self, config: MessageStoreConfig) -> None:
+        self.root = _expand(config.store_path_root_dir)
+        self.commit_log = _expand(config.store_path_commit_log) or f"{self.root}/commitlog"
+        self.consume_queue = f"{self.root}/consumequeue"
+        self.index = f"{self.root}/index"
+        self.config = f"{self.root}/config"
+        self.checkpoint = f"{self.root}/checkpoint"
+        self.abort = f"{self.root}/abort"
+        self.lock = f"{self.root}/lock"
+
+
+def _expand(path: str) -> str:
+    return path.replace("${user.home}", os.path.expanduser("~")).rstrip("/")

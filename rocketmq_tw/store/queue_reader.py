@@ -1,0 +1,250 @@
+"""Reading a queue: which units, how many, and their records from the log."""
+
+from __future__ import annotations
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.record import is_sound
+from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+from rocketmq_tw.store.interface import GetStatus, QueueRead, RecordMatch, TagMatch
+
+_FILLER_SIZE = 0x7FFFFFFF
+_MAX_PULL_SIZE = 128 << 20
+_MIN_PULL_SIZE = 100
+#: Bytes between two records that are worth reading to save a system call.
+_GAP = 8192
+#: Bytes read ahead for a filter that looks into records.
+_AHEAD = 65536
+
+
+class _Window:
+    """One span of the log in memory, so that neighbours need no read of their own."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._data = memoryview(b"")
+        self._at = 0
+
+    def record(self, position: int, size: int, ahead: int) -> memoryview:
+        at = position - self._at
+        if at < 0 or at + size > len(self._data):
+            self._data = memoryview(self._log.read(max(size, ahead), position))
+            self._at = position
+            at = 0
+        return self._data[at : at + size]
+
+
+class _Limits:
+    """How much one read may take, as stock counts it."""
+
+    def __init__(
+        self, config: MessageStoreConfig, max_count: int, max_bytes: int, memory_bytes: int
+    ) -> None:
+        self._max_count = max_count
+        self._max_bytes = min(max(max_bytes, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
+        self._memory = (
+            config.max_transfer_bytes_on_message_in_memory,
+            config.max_transfer_count_on_message_in_memory,
+        )
+        self._disk = (
+            config.max_transfer_bytes_on_message_in_disk,
+            config.max_transfer_count_on_message_in_disk,
+        )
+        self.in_memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
+
+    def is_full(self, taken: int, count: int, size: int, in_memory: bool) -> bool:
+        """Whether a record of `size` is one too many."""
+        if not count:
+            return False
+        if count >= self._max_count or taken + size > self._max_bytes:
+            return True
+        most_bytes, most_count = self._memory if in_memory else self._disk
+        return taken + size > most_bytes or count >= most_count
+
+
+class QueueReader:
+    """Reads queues with stock's limits, statuses and next offsets; `damaged` counts records that
+    were left out because their bytes are not what was stored."""
+
+    def __init__(self, config: MessageStoreConfig, log: CommitLog, memory_bytes: int) -> None:
+        self._config = config
+        self._log = log
+        self._memory_bytes = memory_bytes
+        self.damaged = 0
+
+    def read(
+        self,
+        queue: ConsumeQueue | None,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_match: TagMatch | None,
+        record_match: RecordMatch | None,
+    ) -> QueueRead:
+        """Whole records from `offset` on; see `IMessageStore.read_queue`."""
+        if queue is None:
+            return self._nothing(GetStatus.NO_MATCHED_LOGIC_QUEUE, offset, 0, 0, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if high == 0:
+            return self._nothing(GetStatus.NO_MESSAGE_IN_QUEUE, offset, 0, low, high)
+        if offset < low:
+            return self._nothing(GetStatus.OFFSET_TOO_SMALL, offset, low, low, high)
+        if offset == high:
+            return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
+        if offset > high:
+            return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
+        return _Pass(self, queue, offset, max_count, max_bytes, tag_match, record_match).run()
+
+    def _nothing(
+        self, status: GetStatus, offset: int, corrected: int, low: int, high: int
+    ) -> QueueRead:
+        return QueueRead(status, b"", 0, self._corrected(offset, corrected), low, high)
+
+    def _corrected(self, offset: int, corrected: int) -> int:
+        """A slave does not correct offsets: its queue may just be behind its master's."""
+        config = self._config
+        if config.broker_role == "SLAVE" and not config.offset_check_in_slave:
+            return offset
+        return corrected
+
+
+class _Pass:
+    """One read of one queue."""
+
+    def __init__(
+        self,
+        reader: QueueReader,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_match: TagMatch | None,
+        record_match: RecordMatch | None,
+    ) -> None:
+        self._reader = reader
+        self._log = reader._log
+        self._config = reader._config
+        self._queue = queue
+        self._offset = offset
+        self._tag_match = tag_match
+        self._record_match = record_match
+        self._limits = _Limits(self._config, max_count, max_bytes, reader._memory_bytes)
+        #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
+        self._scan_units = max(self._config.max_filter_message_size // UNIT_SIZE, max_count)
+        self._window = _Window(self._log)
+        self._found: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._status = GetStatus.NO_MATCHED_MESSAGE
+        self._next = offset
+        self._last_position = 0
+
+    def run(self) -> QueueRead:
+        queue, offset = self._queue, self._offset
+        files = 0
+        while (
+            not self._found
+            and self._next < queue.max_offset
+            and files < self._config.travel_cq_file_num_when_get_message
+        ):
+            files += 1
+            left = self._scan_units - (self._next - offset)
+            if left <= 0:
+                break
+            units = queue.read(self._next, left)
+            if not units:
+                self._status = GetStatus.OFFSET_FOUND_NULL
+                per_file = queue.segments.file_size // UNIT_SIZE
+                self._next = self._reader._corrected(
+                    self._next, self._next - self._next % per_file + per_file
+                )
+                break
+            if not self._take(units):
+                break
+        data = self._collect()
+        status = self._status
+        if self._found:
+            status = GetStatus.FOUND
+        behind = self._log.end_offset - self._last_position
+        return QueueRead(
+            status,
+            data,
+            len(self._found),
+            self._next,
+            queue.min_offset,
+            queue.max_offset,
+            behind > self._limits.in_memory_bytes,
+        )
+
+    def _take(self, units: bytes) -> bool:
+        """Goes through units; False where the read is full."""
+        log, limits = self._log, self._limits
+        tag_match, record_match = self._tag_match, self._record_match
+        found = self._found
+        end, memory = log.end_offset, limits.in_memory_bytes
+        min_physical = log.min_offset
+        for position, size, tags_code in UNIT.iter_unpack(units):
+            if limits.is_full(self._bytes, len(found), size, end - position <= memory):
+                return False
+            self._last_position = position
+            self._next += 1
+            if tag_match is not None and not tag_match(tags_code):
+                if not found:
+                    self._status = GetStatus.NO_MATCHED_MESSAGE
+                continue
+            if position < min_physical or size == _FILLER_SIZE:
+                if not found:
+                    self._status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
+            if record_match is not None:
+                record = bytes(self._window.record(position, size, _AHEAD))
+                if not self._is_sound(record, position):
+                    continue
+                if not record_match(record):
+                    if not found:
+                        self._status = GetStatus.NO_MATCHED_MESSAGE
+                    continue
+            found.append((position, size))
+            self._bytes += size
+        return True
+
+    def _collect(self) -> bytes:
+        """The records found, joined; damaged ones are taken out of `_found`."""
+        spans: list[tuple[int, int]] = []
+        file_size = self._log.file_size
+        for position, size in self._found:
+            if spans:
+                start, end = spans[-1]
+                if 0 <= position - end <= _GAP and start // file_size == position // file_size:
+                    spans[-1] = (start, position + size)
+                    continue
+            spans.append((position, position + size))
+        sound: list[tuple[int, int]] = []
+        parts: list[bytes | memoryview] = []
+        index = 0
+        for start, end in spans:
+            data = self._log.read(end - start, start)
+            view = memoryview(data)
+            whole = 0
+            first = len(parts)
+            while index < len(self._found) and self._found[index][0] < end:
+                position, size = self._found[index]
+                index += 1
+                record = view[position - start : position - start + size]
+                if self._is_sound(record, position):
+                    sound.append((position, size))
+                    parts.append(record)
+                    whole += size
+            if whole == len(data):
+                # Nothing between them: one piece, without a copy for each record.
+                parts[first:] = [data]
+        self._found = sound
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def _is_sound(self, record: bytes | memoryview, position: int) -> bool:
+        """Whether it may be served: no wrong byte is."""
+        if not self._config.check_crc_on_read or is_sound(record, position):
+            return True
+        self._reader.damaged += 1
+        if not self._found:
+            self._status = GetStatus.MESSAGE_WAS_REMOVING
+        return False

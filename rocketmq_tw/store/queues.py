@@ -1,0 +1,135 @@
+"""All consume queues of a store, by topic and queue id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.errors import IllegalMessageError
+from rocketmq_tw.store.segments import HandlePool
+
+#: Fewer than the usual limit of 1024 descriptors leaves for sockets.
+_HANDLES = 256
+_MAX_QUEUE_ID = 0x7FFFFFFF
+
+
+class QueueTable:
+    """`dirty` has the paths written since the last checkpoint, `fresh_dirs` the directories whose
+    names changed since then."""
+
+    def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._file_size = file_size
+        self._pool = HandlePool(files, _HANDLES)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._waiting: dict[tuple[str, int], ConsumeQueue] = {}
+        self.dirty: set[str] = set()
+        self.fresh_dirs: set[str] = set()
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def load(self) -> bool:
+        """Opens every queue that has a directory; returns whether a file had to be repaired."""
+        self._files.make_dirs(self._directory)
+        repaired = False
+        for topic in self._files.list(self._directory):
+            if not is_legal(topic):
+                continue
+            for name in self._files.list(f"{self._directory}/{topic}"):
+                if name.isascii() and name.isdigit() and str(int(name)) == name:
+                    queue = self._new(topic, int(name))
+                    repaired |= queue.load()
+                    self._queues[topic, queue.queue_id] = queue
+        return repaired
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue; None where it never had a message."""
+        return self._queues.get((topic, queue_id))
+
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; raises `IllegalMessageError` for what cannot name one."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            if not is_legal(topic) or len(topic) > 255:
+                raise IllegalMessageError(
+                    f"the topic {topic!r} cannot be stored: use at most 127 of %, |, a-z, A-Z, "
+                    "0-9, _ and -"
+                )
+            if not 0 <= queue_id <= _MAX_QUEUE_ID:
+                raise IllegalMessageError(f"the queue id {queue_id} is out of range")
+            queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
+        return queue
+
+    def put(
+        self, queue: ConsumeQueue, queue_offset: int, position: int, size: int, tags_code: int
+    ) -> bool:
+        """Buffers a unit until `write_pending`."""
+        self._waiting[queue.topic, queue.queue_id] = queue
+        return queue.put(queue_offset, position, size, tags_code)
+
+    def write_pending(self) -> None:
+        """Writes the buffered units, one write for each queue; where one fails, what is not
+        written is forgotten and raises `OSError`."""
+        waiting, self._waiting = self._waiting, {}
+        try:
+            for queue in waiting.values():
+                if not queue.segments.starts:
+                    self._make_directory(queue)
+                files_before = len(queue.segments.starts)
+                self.dirty.update(queue.write_pending())
+                if len(queue.segments.starts) != files_before:
+                    self.fresh_dirs.add(queue.segments.directory)
+        except OSError:
+            for queue in waiting.values():
+                queue.drop_pending()
+            raise
+
+    def remove_topic(self, topic: str) -> None:
+        """Removes the topic's queues and their files."""
+        if not is_legal(topic):
+            return
+        for key in [key for key in self._queues if key[0] == topic]:
+            del self._queues[key]
+        directory = f"{self._directory}/{topic}"
+        self._pool.forget_below(directory)
+        self.dirty = {path for path in self.dirty if not path.startswith(directory + "/")}
+        self.fresh_dirs = {d for d in self.fresh_dirs if not d.startswith(directory)}
+        self._files.remove_tree(directory)
+        self.fresh_dirs.add(self._directory)
+
+    def clear(self) -> None:
+        """Removes all queues: there is no log that they could point into."""
+        for topic in {queue.topic for queue in self}:
+            self.remove_topic(topic)
+
+    @property
+    def max_physical(self) -> int:
+        """The log's end as far as any queue knows it; -1 without messages."""
+        return max((queue.max_physical for queue in self._queues.values()), default=-1)
+
+    @property
+    def units(self) -> int:
+        """The sum of all max offsets."""
+        return sum(queue.max_offset for queue in self._queues.values())
+
+    def close(self) -> None:
+        """Closes all files."""
+        self._pool.close()
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        directory = f"{self._directory}/{topic}/{queue_id}"
+        return ConsumeQueue(self._pool, directory, topic, queue_id, self._file_size)
+
+    def _make_directory(self, queue: ConsumeQueue) -> None:
+        # A lost directory is built again from the log, so its name need not be durable at once.
+        self._files.make_dirs(queue.segments.directory, durable=False)
+        self.fresh_dirs.add(self._directory)
+        self.fresh_dirs.add(f"{self._directory}/{queue.topic}")
+        self.fresh_dirs.add(queue.segments.directory)

@@ -1,0 +1,211 @@
+"""What a start does with the files that it finds.
+
+The log is the truth: it is read from a point in front of which everything is known to be synced,
+cut at the first thing that is no record, and queues and index are built again behind that point.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rocketmq_tw.message.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC, parse_head
+from rocketmq_tw.store.checkpoint import Checkpoint
+from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.store.consume_queue import Unit
+from rocketmq_tw.store.dispatch import Dispatcher
+from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
+from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.scan import LogScan
+
+_BATCH = 4096
+
+
+class RecoveryReport(msgspec.Struct, kw_only=True):
+    """What was found; for the log of whoever opened the store."""
+
+    clean: bool
+    start_offset: int = 0
+    end_offset: int = 0
+    records: int = 0
+    last_timestamp: int = 0
+    notes: list[str] = msgspec.field(default_factory=list)
+
+
+class Recovery:
+    """One start; `run` leaves log, queues and index agreeing."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: MessageIndex | None,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        *,
+        check_body: bool,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._check_body = check_body
+
+    def run(self, *, clean: bool, queues_repaired: bool) -> RecoveryReport:
+        """`clean`: the last stop was one; `queues_repaired`: queue files were not what they
+        should be. Raises `DamagedStoreError` where going on could lose what was safe."""
+        report = RecoveryReport(clean=clean)
+        if not self._log.segments.starts:
+            if len(self._queues):
+                report.notes.append("there is no commit log: removed the queues that pointed to it")
+            self._queues.clear()
+            if self._index:
+                self._index.cut(0)
+            self._log.start_writing(0)
+            return report
+        try:
+            start = self._choose_start(clean, queues_repaired, report)
+            self._scan(start, report)
+        except OSError as error:
+            raise DamagedStoreError(
+                f"the commit log cannot be read ({error}): it was left as it is; check the disk"
+            ) from error
+        self._settle(start, report)
+        return report
+
+    def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
+        log, queues, checkpoint = self._log, self._queues, self._checkpoint
+        safe = checkpoint.safe_offset
+        if repaired or not len(queues):
+            report.notes.append("queue files are missing or damaged: built them all again")
+            start = log.min_offset
+        elif log.min_offset <= safe <= log.segments.end and self._starts_record(safe):
+            start = safe
+            self._cut_queues(start)
+            if len(queues) < checkpoint.queues or queues.units < checkpoint.units:
+                report.notes.append("queues have fewer messages than they had: built them again")
+                start = log.min_offset
+        elif clean:
+            start = max(log.segments.start_of(max(queues.max_physical, 0)), log.min_offset)
+            start = min(start, log.segments.starts[-1])
+        else:
+            start = self._file_by_time(checkpoint.min_timestamp)
+        if start != safe and (repaired or not clean or start == log.min_offset):
+            self._cut_queues(start)
+        return self._index_start(start, trusted=start == safe)
+
+    def _index_start(self, start: int, *, trusted: bool) -> int:
+        """Keys wait in memory for company, so the index may be behind the queues; one that was
+        removed is built again."""
+        index, log = self._index, self._log
+        if index is None or (
+            trusted and index.end_timestamp >= self._checkpoint.index_msg_timestamp
+        ):
+            return start
+        if index.end_offset >= log.min_offset:
+            return min(start, index.end_offset)
+        return log.min_offset if self._checkpoint.index_msg_timestamp else start
+
+    def _starts_record(self, offset: int) -> bool:
+        """Whether a record, a blank or the end stands at an offset."""
+        if offset == self._log.segments.end:
+            return True
+        data = self._log.segments.pread(SIZE_AND_MAGIC.size, offset)
+        if len(data) < SIZE_AND_MAGIC.size:
+            return False
+        size, magic = SIZE_AND_MAGIC.unpack(data)
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            return True
+        head = parse_head(self._log.segments.pread(max(size, 0), offset), check_body=False)
+        return head is None or head.physical_offset == offset
+
+    def _file_by_time(self, timestamp: int) -> int:
+        """The last file that begins with a message stored at or before a time."""
+        segments = self._log.segments
+        for start in reversed(segments.starts):
+            for head in LogScan(segments, start, start + segments.file_size, check_body=False):
+                if 0 < head.store_timestamp <= timestamp:
+                    return start
+                break
+        return segments.starts[0]
+
+    def _cut_queues(self, start: int) -> None:
+        def is_before(unit: Unit) -> bool:
+            return unit.is_written and unit.position < start
+
+        for queue in self._queues:
+            if queue.max_physical > start or queue.max_physical < 0:
+                queue.cut_where(is_before)
+
+    def _scan(self, start: int, report: RecoveryReport) -> None:
+        scan = LogScan(
+            self._log.segments, start, self._log.segments.end, check_body=self._check_body
+        )
+        for head in scan:
+            report.records += 1
+            report.last_timestamp = head.store_timestamp
+            entry = self._dispatcher.dispatch(
+                head.topic,
+                head.queue_id,
+                head.queue_offset,
+                head.physical_offset,
+                head.size,
+                head.sys_flag,
+                head.store_timestamp,
+                head.properties,
+            )
+            if entry.in_queue:
+                try:
+                    queue = self._queues.find_or_create(head.topic, head.queue_id)
+                except IllegalMessageError as error:
+                    report.notes.append(f"record at {head.physical_offset}: {error}")
+                    continue
+                self._queues.put(
+                    queue, head.queue_offset, head.physical_offset, head.size, entry.tags_code
+                )
+            if self._index and entry.keys:
+                self._index.add(head.topic, entry.keys, head.physical_offset, head.store_timestamp)
+            if report.records % _BATCH == 0:
+                self._queues.write_pending()
+        if scan.damaged:
+            self._refuse_to_lose(scan.position)
+        self._queues.write_pending()
+        if self._index:
+            self._index.write_pending()
+        report.start_offset = start
+        report.end_offset = scan.position
+
+    def _refuse_to_lose(self, position: int) -> None:
+        """A torn tail has nothing safe behind it; damage in the middle has."""
+        segments = self._log.segments
+        safe = max(self._checkpoint.safe_offset, 0)
+        later = [start for start in segments.starts if start > position]
+        for start in later:
+            for head in LogScan(segments, start, start + segments.file_size, check_body=False):
+                if 0 < head.store_timestamp <= self._checkpoint.min_timestamp:
+                    safe = max(safe, head.physical_offset)
+                break
+        if position < safe:
+            raise DamagedStoreError(
+                f"the commit log is damaged at offset {position}, in front of {safe} up to where "
+                "it was safe: nothing was changed; restore the file from a replica"
+            )
+
+    def _settle(self, start: int, report: RecoveryReport) -> None:
+        log, end = self._log, report.end_offset
+        if not report.clean or end != self._checkpoint.safe_offset:
+            if any(log.segments.pread(4096, end)):
+                report.notes.append(f"cut the commit log at {end}, behind its last whole record")
+            # Also where zeros follow: older bytes may stand behind them.
+            log.segments.cut(end, durable=True, keep_first=True)
+        for first in log.segments.starts:
+            if first + log.file_size > start:
+                log.segments.file(first).fsync()
+        for queue in self._queues:
+            if queue.max_physical > end:
+                queue.cut_where(lambda unit: unit.is_written and unit.position < end)
+            queue.correct_min_offset(log.min_offset)
+        if self._index:
+            self._index.cut(end)
+        log.start_writing(end)

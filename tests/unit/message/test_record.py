@@ -1,0 +1,169 @@
+"""The stored record: struct on the hot path against its declaration, both ways, and damage."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import (
+    CRC_PROPERTY_LENGTH,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD,
+    RecordError,
+    body_crc,
+    decode_record,
+    decode_records,
+    encode_record,
+    host_bytes,
+    is_sound,
+    parse_head,
+    record_size,
+)
+from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
+
+V4, V6 = ("10.1.2.3", 10911), ("2001:db8::1", 65535)
+
+hosts = st.tuples(
+    st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), st.integers(0, 65535)
+)
+longs, ints = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
+messages = st.builds(
+    StoredMessage,
+    topic=st.text(st.characters(codec="utf-8"), max_size=300),
+    queue_id=ints,
+    body=st.binary(max_size=300),
+    properties=st.binary(max_size=200),
+    flag=ints,
+    sys_flag=st.integers(0, 2**12).map(lambda f: f & ~(BORN_HOST_V6 | STORE_HOST_V6)),
+    born_timestamp=longs,
+    born_host=hosts,
+    store_timestamp=longs,
+    store_host=hosts,
+    reconsume_times=ints,
+    prepared_transaction_offset=longs,
+    queue_offset=longs,
+    physical_offset=longs,
+)
+
+
+@given(messages)
+def test_struct_agrees_with_the_declaration(message: StoredMessage) -> None:
+    data = encode_record(message)
+    declared = RECORD.parse(data)
+    assert declared.size == len(data) == record_size(message)
+    assert declared.topic == message.topic.encode()
+    assert declared.magic == (MAGIC_V1 if len(declared.topic) <= 127 else MAGIC_V2)
+    assert (declared.body, declared.properties) == (message.body, message.properties)
+    assert declared.body_crc == body_crc(message.body)
+    assert declared.born_host.ip == host_bytes(message.born_host[0])
+    assert declared.store_host.port == message.store_host[1]
+    for field in ("queue_id", "flag", "queue_offset", "physical_offset", "born_timestamp"):
+        assert declared[field] == getattr(message, field), field
+    for field in ("store_timestamp", "reconsume_times", "prepared_transaction_offset"):
+        assert declared[field] == getattr(message, field), field
+    assert RECORD.build(declared) == data
+
+
+@given(messages)
+def test_decode_gives_back_what_was_encoded(message: StoredMessage) -> None:
+    data = encode_record(message)
+    decoded = decode_record(b"??" + data, 2)
+    message.store_size = len(data)
+    message.body_crc = body_crc(message.body)
+    message.sys_flag |= BORN_HOST_V6 if ":" in message.born_host[0] else 0
+    message.sys_flag |= STORE_HOST_V6 if ":" in message.store_host[0] else 0
+    assert decoded == message
+    assert is_sound(data, message.physical_offset)
+
+
+def test_a_known_record_byte_for_byte() -> None:
+    message = StoredMessage(
+        topic="T",
+        queue_id=3,
+        body=b"hi",
+        properties=b"TAGS\x01a\x02",
+        born_timestamp=1,
+        born_host=V4,
+        store_timestamp=2,
+        store_host=("127.0.0.1", 10911),
+        queue_offset=7,
+        physical_offset=4096,
+    )
+    assert encode_record(message).hex(" ", -4) == (
+        "00000065 daa320a7 588c4b19 00000003 00000000 00000000 00000007 00000000 00001000 "
+        "00000000 00000000 00000001 0a010203 00002a9f 00000000 00000002 7f000001 00002a9f "
+        "00000000 00000000 00000000 00000002 68690154 00075441 47530161 02"
+    ).replace("588c4b19", f"{body_crc(b'hi'):08x}")
+
+
+@pytest.mark.parametrize("born", [V4, V6])
+@pytest.mark.parametrize("store", [V4, V6])
+def test_addresses_set_their_flags(born: tuple[str, int], store: tuple[str, int]) -> None:
+    message = StoredMessage(topic="T", queue_id=0, body=b"", born_host=born, store_host=store)
+    data = encode_record(message)
+    decoded = decode_record(data)
+    assert (decoded.born_host, decoded.store_host) == (born, store)
+    assert bool(decoded.sys_flag & BORN_HOST_V6) == (born is V6)
+    assert bool(decoded.sys_flag & STORE_HOST_V6) == (store is V6)
+
+
+def test_the_crc_property_covers_the_whole_record() -> None:
+    message = StoredMessage(topic="T", queue_id=0, body=b"body", properties=b"a\x01b")
+    data = encode_record(message, crc_property=True)
+    assert len(data) == record_size(message, crc_property=True)
+    properties = decode_record(data).properties
+    assert properties.startswith(b"a\x01b\x02__CRC32#\x01") and properties.endswith(b"\x02")
+    digits = properties[-11:-1].decode()[::-1]
+    assert int(digits) == body_crc(data[:-CRC_PROPERTY_LENGTH])
+
+
+@given(messages, st.data())
+def test_a_flipped_bit_in_the_body_or_a_length_is_seen(message: StoredMessage, data) -> None:
+    record = bytearray(encode_record(message))
+    start = len(record) - len(message.body) - len(message.topic.encode()) - len(message.properties)
+    fixed = start - 3 - (1 if len(message.topic.encode()) > 127 else 0)
+    where = data.draw(
+        st.sampled_from([0, 1, 2, 3, 4, 5, 6, 7, *range(fixed - 4, fixed + len(message.body))])
+    )
+    record[where] ^= 1 << data.draw(st.integers(0, 7))
+    assert parse_head(record) is None or parse_head(record).size != len(record)
+    assert not is_sound(record, message.physical_offset)
+
+
+@given(messages, st.integers(0, 2000))
+def test_a_cut_record_is_none(message: StoredMessage, length: int) -> None:
+    record = encode_record(message)
+    assert parse_head(record[: min(length, len(record) - 1)]) is None
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_never_raise_anything_else(data: bytes) -> None:
+    parse_head(data)
+    with pytest.raises(RecordError):
+        decode_record(data)
+
+
+def test_records_of_a_pull_response_one_after_the_other() -> None:
+    records = [
+        StoredMessage(topic="T", queue_id=0, body=bytes(n), queue_offset=n) for n in range(5)
+    ]
+    data = b"".join(map(encode_record, records))
+    assert [m.queue_offset for m in decode_records(data)] == [0, 1, 2, 3, 4]
+    with pytest.raises(RecordError):
+        decode_records(data + b"\0")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        StoredMessage(topic="T", queue_id=0, body=b"", properties=bytes(32768)),
+        StoredMessage(topic="T", queue_id=2**31, body=b""),
+        StoredMessage(topic="T", queue_id=0, body=b"", born_host=("no address", 1)),
+        StoredMessage(topic="T" * 40000, queue_id=0, body=b""),
+    ],
+    ids=["properties", "queue id", "host", "topic"],
+)
+def test_what_has_no_record_is_refused_with_the_reason(message: StoredMessage) -> None:
+    with pytest.raises(RecordError, match=r"properties|number|address|topic"):
+        encode_record(message)
