@@ -1,0 +1,341 @@
+"""A blocking client for worker processes: no reactor, no threads, one socket for each address.
+
+It is for one thread at a time, and never travels: workers make their own from the name servers'
+addresses. The codec is the one of the other clients.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from types import TracebackType
+from typing import TypeVar
+
+from rocketmq_tw.client import commands
+from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, check_success
+from rocketmq_tw.client.message import Message, PullResult, SendResult
+from rocketmq_tw.client.preparing import (
+    DEFAULT_TOPIC_QUEUES,
+    Prepared,
+    Preparer,
+    process_unique_ids,
+    send_command,
+)
+from rocketmq_tw.client.routes import (
+    MASTER_ID,
+    address_of,
+    default_topic_route,
+    publish_queues,
+    subscribe_queues,
+)
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.message.tags import TAG_TYPE
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
+from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame
+
+T = TypeVar("T")
+
+ROUTE_SECONDS = 30.0
+_series = count(1 << 16).__next__
+
+
+class ConnectionFailed(ClientError):
+    """No connection, or it broke or fell silent: `address` says where. What was sent may have
+    been carried out."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+
+
+class _Connection:
+    """One socket; closed for good after the first error."""
+
+    def __init__(self, address: str, connect_timeout: float) -> None:
+        self.address = address
+        try:
+            self._socket = socket.create_connection(split_address(address), connect_timeout)
+        except OSError as error:
+            raise ConnectionFailed(address, f"cannot connect: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def request(self, command: RemotingCommand, timeout: float) -> RemotingCommand:
+        deadline = time.monotonic() + timeout
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.sendall(encode_command(command))
+            while True:
+                response = self._receive(deadline)
+                # What else comes is a notice of the broker, which means nothing to us.
+                if response.is_response and response.opaque == command.opaque:
+                    return response
+        except (OSError, WireError) as error:
+            self.close()
+            reason = str(error) or type(error).__name__
+            raise ConnectionFailed(self.address, f"request {command.code}: {reason}") from error
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _receive(self, deadline: float) -> RemotingCommand:
+        length = int.from_bytes(self._read(4, deadline), "big", signed=True)
+        if not 4 <= length <= DEFAULT_FRAME_LIMIT - 4:
+            raise WireError(f"a frame length of {length}")
+        data = self._read(length, deadline)
+        header_end = 4 + int.from_bytes(data[1:4], "big")
+        if header_end > length:
+            raise WireError(f"a header of {header_end - 4} bytes in a frame of {length}")
+        return decode_command(Frame(data[0], data[4:header_end], data[header_end:]))
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        data = bytearray(size)
+        view, position = memoryview(data), 0
+        while position < size:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError("no answer in time")
+            self._socket.settimeout(remaining)
+            received = self._socket.recv_into(view[position:])
+            if not received:
+                raise ConnectionError("the connection was closed")
+            position += received
+        return bytes(data)
+
+
+class BlockingClient:
+    """Reads and writes topics without a reactor.
+
+    Calls fail with `BrokerError` (refused), `NoRouteError` (nobody has the topic) or
+    `ConnectionFailed`. A request that fails on a connection from an earlier call is tried once
+    more on a new one, unless it sends.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str = "DEFAULT_CONSUMER",
+        connect_timeout: float = 3.0,
+        timeout: float = 10.0,
+        send_retries: int = 2,
+    ) -> None:
+        parts = name_servers.split(";") if isinstance(name_servers, str) else name_servers
+        self._name_servers = [part.strip() for part in parts if part.strip()]
+        if not self._name_servers:
+            raise ValueError("no name server is given: name one as host:port, more separated by ;")
+        self.group = group
+        self._connect_timeout = connect_timeout
+        self._timeout = timeout
+        self._send_retries = send_retries
+        self._preparer = Preparer(process_unique_ids(_series()))
+        self._connections: dict[str, _Connection] = {}
+        self._routes: dict[str, tuple[float, TopicRouteData]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._turn = count().__next__
+
+    def __enter__(self) -> "BlockingClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections; the next call would make new ones."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # Routes
+
+    def route(self, topic: str) -> TopicRouteData:
+        """The route of a topic, at most 30 s old; raises `NoRouteError` where it has none."""
+        known = self._routes.get(topic)
+        if known is not None and time.monotonic() - known[0] < ROUTE_SECONDS:
+            return known[1]
+        route = self._ask_names(topic)
+        if route is None:
+            raise NoRouteError(f"no name server knows the topic {topic}")
+        self._routes[topic] = (time.monotonic(), route)
+        for data in route.broker_datas:
+            self._brokers[data.broker_name] = data
+        return route
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues to read of a topic, sorted."""
+        return subscribe_queues(topic, self.route(topic))
+
+    def write_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues to send to; of a topic that is not there those that brokers would make."""
+        try:
+            route = self.route(topic)
+        except NoRouteError:
+            route = default_topic_route(self.route(AUTO_CREATE_TOPIC), DEFAULT_TOPIC_QUEUES)
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise NoRouteError(f"no broker with a master takes messages of {topic}")
+        return queues
+
+    # Reading
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        expression: str = "*",
+        expression_type: str = TAG_TYPE,
+        suspend_seconds: float = 0.0,
+        max_bytes: int | None = None,
+    ) -> PullResult:
+        """Messages from `offset` on; with `suspend_seconds` the broker waits for so long where
+        there is none yet."""
+        command = commands.pull_command(
+            self.group,
+            queue,
+            offset,
+            expression=expression,
+            expression_type=expression_type,
+            max_messages=max_messages,
+            suspend_seconds=suspend_seconds,
+            max_bytes=max_bytes,
+        )
+        return self._ask(
+            queue,
+            command,
+            lambda address, response: commands.read_pull(
+                address, response, queue, expression, expression_type
+            ),
+            self._timeout + suspend_seconds,
+        )
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message of the queue gets."""
+        return self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The oldest offset that is still there."""
+        return self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
+
+    def search_offset(self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False) -> int:
+        """The first offset stored at or after a time in ms; `upper`: the last at or before it."""
+        command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
+        return self._ask(queue, command, commands.read_search_offset)
+
+    def earliest_store_time(self, queue: MessageQueue) -> int:
+        """When the queue's oldest message was stored, in ms."""
+        return self._ask(
+            queue, commands.earliest_store_time_command(queue), commands.read_earliest_store_time
+        )
+
+    def committed_offset(self, queue: MessageQueue, group: str | None = None) -> int | None:
+        """Where a group (ours by default) goes on; None where it has committed nothing."""
+        command = commands.committed_offset_command(group or self.group, queue)
+        return self._ask(queue, command, commands.read_committed_offset)
+
+    def commit_offset(self, queue: MessageQueue, offset: int, group: str | None = None) -> None:
+        """Says that a group (ours by default) goes on at `offset`; returns once it is said."""
+        command = commands.commit_offset_command(group or self.group, queue, offset)
+        self._ask(queue, command, check_success)
+
+    # Writing
+
+    def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        """Sends to `queue`, or to each in turn with further tries on other brokers; returns once
+        it is acknowledged."""
+        return self._send(self._preparer.prepare(message), queue)
+
+    def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Sends messages of one topic in one request; all are stored or none."""
+        return self._send(self._preparer.prepare_batch(messages), queue)
+
+    def _send(self, prepared: Prepared, queue: MessageQueue | None) -> SendResult:
+        avoid: str | None = None
+        tries = 1 if queue is not None else 1 + self._send_retries
+        while True:
+            tries -= 1
+            target = queue or self._next_queue(prepared.topic, avoid)
+            address = self._address(target)
+            command = send_command(prepared, self.group, target, time.time_ns() // 1_000_000)
+            try:
+                response = self._request(address, command, self._timeout, again=False)
+                return commands.read_send(address, response, prepared, target)
+            except (BrokerError, ConnectionFailed) as error:
+                if isinstance(error, BrokerError) and error.code not in commands.RETRY_ELSEWHERE:
+                    raise
+                if tries <= 0:
+                    raise
+                avoid = target.broker_name
+
+    def _next_queue(self, topic: str, avoid: str | None) -> MessageQueue:
+        queues = self.write_queues(topic)
+        for _ in queues:
+            queue = queues[self._turn() % len(queues)]
+            if queue.broker_name != avoid:
+                return queue
+        return queue
+
+    # Connections
+
+    def _ask(
+        self,
+        queue: MessageQueue,
+        command: RemotingCommand,
+        read: Callable[[str, RemotingCommand], T],
+        timeout: float | None = None,
+    ) -> T:
+        address = self._address(queue)
+        return read(address, self._request(address, command, timeout or self._timeout))
+
+    def _address(self, queue: MessageQueue) -> str:
+        address = address_of(self._brokers.values(), queue.broker_name, MASTER_ID)
+        if address is None:
+            self.route(queue.topic)
+            address = address_of(self._brokers.values(), queue.broker_name, MASTER_ID)
+            if address is None:
+                raise NoRouteError(f"no route of {queue.topic} names {queue.broker_name}")
+        return address
+
+    def _request(
+        self, address: str, command: RemotingCommand, timeout: float, *, again: bool = True
+    ) -> RemotingCommand:
+        connection = self._connections.get(address)
+        if connection is not None:
+            try:
+                return connection.request(command, timeout)
+            except ConnectionFailed:
+                del self._connections[address]
+                # Another broker may have the name by now.
+                self._routes.clear()
+                if not again:
+                    raise
+        connection = self._connections[address] = _Connection(address, self._connect_timeout)
+        try:
+            return connection.request(command, timeout)
+        except ConnectionFailed:
+            del self._connections[address]
+            raise
+
+    def _ask_names(self, topic: str) -> TopicRouteData | None:
+        reasons = []
+        for address in list(self._name_servers):
+            try:
+                response = self._request(address, commands.route_command(topic), self._timeout)
+                return commands.read_route(address, response)
+            except ConnectionFailed as error:
+                reasons.append(str(error))
+                # The ones that answer come first from now on.
+                self._name_servers.remove(address)
+                self._name_servers.append(address)
+        raise NoRouteError("no name server answers: " + "; ".join(reasons))

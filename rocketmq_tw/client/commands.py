@@ -1,0 +1,243 @@
+"""Requests about a queue and what their answers say; used by all clients, blocking or not."""
+
+from rocketmq_tw.client.decoding import decode_messages
+from rocketmq_tw.client.errors import BrokerError, check_success
+from rocketmq_tw.client.message import PullResult, PullStatus, SendResult, SendStatus
+from rocketmq_tw.client.preparing import Prepared
+from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
+from rocketmq_tw.wire.headers.offsets import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
+
+#: Codes after which the same message may be accepted by another broker.
+RETRY_ELSEWHERE = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+_SEND_STATUS: dict[int, SendStatus] = {status.value: status for status in SendStatus}
+_PULL_STATUS: dict[int, PullStatus] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+def route_command(topic: str) -> RemotingCommand:
+    """105: the route of a topic."""
+    header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+    return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+
+
+def read_route(address: str, response: RemotingCommand) -> TopicRouteData | None:
+    """The route; None where the name server does not know the topic."""
+    if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    return decode_body(TopicRouteData, check_success(address, response).body)
+
+
+def read_send(
+    address: str, response: RemotingCommand, prepared: Prepared, queue: MessageQueue
+) -> SendResult:
+    """Where the message went; raises `BrokerError` where it was refused."""
+    status = _SEND_STATUS.get(response.code)
+    if status is None:
+        raise BrokerError(address, response.code, response.remark)
+    header = response.header(SendMessageResponseHeader)
+    if header.queue_id != queue.queue_id:
+        queue = MessageQueue(
+            topic=queue.topic, broker_name=queue.broker_name, queue_id=header.queue_id
+        )
+    return SendResult(
+        status,
+        prepared.message_id,
+        header.msg_id,
+        queue,
+        header.queue_offset,
+        header.transaction_id,
+    )
+
+
+def pull_command(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    *,
+    expression: str | None = "*",
+    expression_type: str = TAG_TYPE,
+    max_messages: int = 32,
+    commit_offset: int | None = None,
+    suspend_seconds: float = 0.0,
+    sub_version: int = 0,
+    max_bytes: int | None = None,
+) -> RemotingCommand:
+    """11. With `expression` None the broker takes the subscription of the heartbeat; with
+    `suspend_seconds` it holds an empty answer for so long; `commit_offset` is stored on the way.
+    """
+    flags = 0 if expression is None else PULL_SUBSCRIPTION
+    if suspend_seconds > 0:
+        flags |= PULL_SUSPEND
+    if commit_offset is not None:
+        flags |= PULL_COMMIT_OFFSET
+    header = PullMessageRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=max_messages,
+        sys_flag=flags,
+        commit_offset=commit_offset or 0,
+        suspend_timeout_millis=int(suspend_seconds * 1000),
+        sub_version=sub_version,
+        subscription=expression,
+        expression_type=expression_type,
+        max_msg_bytes=max_bytes,
+        bname=queue.broker_name,
+    )
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+
+
+def read_pull(
+    address: str,
+    response: RemotingCommand,
+    queue: MessageQueue,
+    expression: str | None = None,
+    expression_type: str = TAG_TYPE,
+) -> PullResult:
+    """What was pulled, less the messages whose tag only had the hash code of one asked for.
+
+    Raises `BrokerError` for any other answer, `BodyError` for a damaged record.
+    """
+    status = _PULL_STATUS.get(response.code)
+    if status is None:
+        raise BrokerError(address, response.code, response.remark)
+    header = response.header(PullMessageResponseHeader)
+    messages = []
+    if status is PullStatus.FOUND:
+        messages = decode_messages(response.body, queue)
+        if expression_type == TAG_TYPE and expression not in (None, "", "*"):
+            wanted = parse_tag_expression(expression)
+            messages = [message for message in messages if wanted.matches(message.tags)]
+    return PullResult(
+        status,
+        messages,
+        header.next_begin_offset,
+        header.min_offset,
+        header.max_offset,
+        header.suggest_which_broker_id,
+    )
+
+
+def max_offset_command(queue: MessageQueue) -> RemotingCommand:
+    """30: the offset that the next message gets."""
+    header = GetMaxOffsetRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
+    )
+    return RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
+
+
+def read_max_offset(address: str, response: RemotingCommand) -> int:
+    return check_success(address, response).header(GetMaxOffsetResponseHeader).offset
+
+
+def min_offset_command(queue: MessageQueue) -> RemotingCommand:
+    """31: the oldest offset that is still there."""
+    header = GetMinOffsetRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
+    )
+    return RemotingCommand.request(RequestCode.GET_MIN_OFFSET, header)
+
+
+def read_min_offset(address: str, response: RemotingCommand) -> int:
+    return check_success(address, response).header(GetMinOffsetResponseHeader).offset
+
+
+def search_offset_command(
+    queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
+) -> RemotingCommand:
+    """29: the first offset stored at or after a time; `upper`: the last one at or before it."""
+    header = SearchOffsetRequestHeader(
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        timestamp=timestamp_ms,
+        boundary_type="UPPER" if upper else "LOWER",
+        bname=queue.broker_name,
+    )
+    return RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+
+def read_search_offset(address: str, response: RemotingCommand) -> int:
+    return check_success(address, response).header(SearchOffsetResponseHeader).offset
+
+
+def earliest_store_time_command(queue: MessageQueue) -> RemotingCommand:
+    """32: when the oldest message was stored."""
+    header = GetEarliestMsgStoretimeRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
+    )
+    return RemotingCommand.request(RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+
+
+def read_earliest_store_time(address: str, response: RemotingCommand) -> int:
+    header = check_success(address, response).header(GetEarliestMsgStoretimeResponseHeader)
+    return header.timestamp
+
+
+def committed_offset_command(group: str, queue: MessageQueue) -> RemotingCommand:
+    """14: the offset that a group committed."""
+    header = QueryConsumerOffsetRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        bname=queue.broker_name,
+    )
+    return RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+
+
+def read_committed_offset(address: str, response: RemotingCommand) -> int | None:
+    """The offset; None where the group has none for the queue."""
+    if response.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    return check_success(address, response).header(QueryConsumerOffsetResponseHeader).offset
+
+
+def commit_offset_command(
+    group: str, queue: MessageQueue, offset: int, *, oneway: bool = False
+) -> RemotingCommand:
+    """15: the group goes on at `offset`."""
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_offset=offset,
+        bname=queue.broker_name,
+    )
+    return RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=oneway)

@@ -1,0 +1,116 @@
+"""The brokers' locks of queues: an ordered group never has a queue read by two members."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from rocketmq_tw.client.errors import ClientError, check_success
+from rocketmq_tw.client.queue_worker import OrderlyWorker
+from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session, logged
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.locks import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.clients import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader
+
+RENEW_SECONDS = 20.0
+#: We count on a lock for so long after it was granted; brokers hold it for 60 s.
+TRUST_SECONDS = 30.0
+
+
+class QueueLocks:
+    """Takes, renews and gives back the locks of one consumer."""
+
+    log = Logger()
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = group
+        self._until: dict[MessageQueue, float] = {}
+        self._workers: Callable[[], Mapping[MessageQueue, OrderlyWorker]] = dict
+        self._renew = LoopingCall(self._renew_logged)
+        self._renew.clock = session.reactor
+
+    def start(self, workers: Callable[[], Mapping[MessageQueue, OrderlyWorker]]) -> None:
+        """Renews the locks of `workers()` from here on."""
+        self._workers = workers
+        self._renew.start(RENEW_SECONDS, now=False)
+
+    def stop(self) -> None:
+        if self._renew.running:
+            self._renew.stop()
+
+    def until(self, queue: MessageQueue) -> float:
+        """The reactor's time until which the lock is ours for certain; 0 without one."""
+        return self._until.get(queue, 0.0)
+
+    async def acquire(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Locks as many of `queues` as brokers allow; returns those that are ours now."""
+        granted: list[MessageQueue] = []
+        for broker_name, of_broker in _by_broker(queues).items():
+            asked_at = self._session.reactor.seconds()
+            try:
+                ours = await self._lock(broker_name, of_broker)
+            except (ClientError, RemotingError) as error:
+                self.log.warn("locking: {error}", error=error)
+                continue
+            for queue in of_broker:
+                if queue in ours:
+                    self._until[queue] = asked_at + TRUST_SECONDS
+                    granted.append(queue)
+                else:
+                    self._until.pop(queue, None)
+        return granted
+
+    async def release(self, queues: Iterable[MessageQueue]) -> None:
+        """Gives the locks back."""
+        for broker_name, of_broker in _by_broker(queues).items():
+            for queue in of_broker:
+                self._until.pop(queue, None)
+            body = UnlockBatchRequestBody(
+                consumer_group=self._group, client_id=self._session.client_id, mq_set=of_broker
+            )
+            command = RemotingCommand.request(
+                RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader(), encode_body(body)
+            )
+            try:
+                address = self._session.broker_address(broker_name)
+                await self._session.ask(address, command, check_success, REQUEST_TIMEOUT)
+            except (ClientError, RemotingError) as error:
+                self.log.warn("unlocking: {error}", error=error)
+
+    async def _lock(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        body = LockBatchRequestBody(
+            consumer_group=self._group, client_id=self._session.client_id, mq_set=queues
+        )
+        command = RemotingCommand.request(
+            RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), encode_body(body)
+        )
+        address = self._session.broker_address(broker_name)
+        response = await self._session.remoting.request(address, command, REQUEST_TIMEOUT)
+        answer = decode_body(LockBatchResponseBody, check_success(address, response).body)
+        return set(answer.lock_ok_mq_set)
+
+    def _renew_logged(self) -> Deferred[None]:
+        return logged(self.log, "renewing locks", self._renew_all())
+
+    async def _renew_all(self) -> None:
+        await self.acquire(list(self._workers()))
+        for queue, worker in self._workers().items():
+            worker.locked_until = self.until(queue)
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    sorted_by: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        sorted_by[queue.broker_name].append(queue)
+    return sorted_by

@@ -1,0 +1,143 @@
+"""Name servers, some of which may be down, and the routes that they give."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from rocketmq_tw.client.commands import read_route, route_command
+from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Seconds between two looks at the routes in use.
+ROUTE_INTERVAL = 30.0
+REQUEST_TIMEOUT = 3.0
+
+
+def parse_name_servers(text: str | Sequence[str]) -> list[str]:
+    """The addresses of `host:port;host:port` (or of a list); raises `ValueError` for none."""
+    parts = text.split(";") if isinstance(text, str) else text
+    addresses = [part.strip() for part in parts if part.strip()]
+    if not addresses:
+        raise ValueError("no name server is given: name one as host:port, more separated by ;")
+    return addresses
+
+
+class NameServers:
+    """Asks one name server, and the next where that one does not answer."""
+
+    def __init__(self, remoting: IRemotingClient, addresses: str | Sequence[str]) -> None:
+        self.addresses = parse_name_servers(addresses)
+        self._remoting = remoting
+        self._current = 0
+
+    def ask(self, make: Callable[[], RemotingCommand]) -> Deferred[tuple[str, RemotingCommand]]:
+        """The address that answered and its answer; fails with `NoRouteError` that lists why
+        none did. `make` gives the request, anew for each try."""
+        return Deferred.fromCoroutine(self._ask(make))
+
+    def route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        """The route of a topic; None where it has none."""
+        return Deferred.fromCoroutine(self._route(topic))
+
+    async def _ask(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
+        reasons = []
+        for step in range(len(self.addresses)):
+            index = (self._current + step) % len(self.addresses)
+            address = self.addresses[index]
+            try:
+                response = await self._remoting.request(address, make(), REQUEST_TIMEOUT)
+            except RemotingError as error:
+                reasons.append(str(error))
+            else:
+                self._current = index
+                return address, response
+        raise NoRouteError("no name server answers: " + "; ".join(reasons))
+
+    async def _route(self, topic: str) -> TopicRouteData | None:
+        address, response = await self.ask(lambda: route_command(topic))
+        return read_route(address, response)
+
+
+class Routes:
+    """The routes in use, asked for once and looked at again every 30 seconds."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, names: NameServers) -> None:
+        self._names = names
+        self._routes: dict[str, TopicRouteData] = {}
+        #: Topics that nobody knew when asked; they may come to be.
+        self._missing: set[str] = set()
+        self._asking: dict[str, list[Deferred[TopicRouteData | None]]] = {}
+        self._on_change: list[Callable[[str, TopicRouteData], None]] = []
+        self._refresh = LoopingCall(self.refresh_all)
+        self._refresh.clock = reactor
+
+    def start(self) -> None:
+        if not self._refresh.running:
+            self._refresh.start(ROUTE_INTERVAL, now=False)
+
+    def stop(self) -> None:
+        if self._refresh.running:
+            self._refresh.stop()
+
+    def on_change(self, callback: Callable[[str, TopicRouteData], None]) -> None:
+        """Calls `callback(topic, route)` whenever a route came that differs from the one before."""
+        self._on_change.append(callback)
+
+    def known(self) -> dict[str, TopicRouteData]:
+        return self._routes
+
+    def get(self, topic: str) -> Deferred[TopicRouteData | None]:
+        """The route, from memory where it is there."""
+        route = self._routes.get(topic)
+        if route is not None:
+            found: Deferred[TopicRouteData | None] = Deferred()
+            found.callback(route)
+            return found
+        return self.refresh(topic)
+
+    def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
+        """The route as a name server has it now; those who ask at once share the request."""
+        caller: Deferred[TopicRouteData | None] = Deferred()
+        waiting = self._asking.get(topic)
+        if waiting is not None:
+            waiting.append(caller)
+            return caller
+        self._asking[topic] = [caller]
+        self._names.route(topic).addBoth(self._answered, topic)
+        return caller
+
+    def put(self, topic: str, route: TopicRouteData) -> None:
+        """Takes a route that came another way."""
+        if self._routes.get(topic) != route:
+            self._routes[topic] = route
+            for callback in self._on_change:
+                callback(topic, route)
+
+    async def refresh_all_now(self) -> None:
+        for topic in [*self._routes, *self._missing]:
+            try:
+                await self.refresh(topic)
+            except (NoRouteError, BrokerError) as error:
+                # What is known stays in use: brokers may well be there.
+                self.log.warn("the route of {topic}: {error}", topic=topic, error=error)
+
+    def refresh_all(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.refresh_all_now())
+
+    def _answered(self, result: Any, topic: str) -> None:
+        waiting = self._asking.pop(topic)
+        if isinstance(result, TopicRouteData):
+            self._missing.discard(topic)
+            self.put(topic, result)
+        elif result is None and topic not in self._routes:
+            self._missing.add(topic)
+        for caller in waiting:
+            caller.callback(result)

@@ -1,0 +1,173 @@
+"""From messages to the requests that send them: properties, unique ids, compression, batches."""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
+from rocketmq_tw.message.ids import UniqueIds
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_topic
+from rocketmq_tw.message.properties import (
+    DELAY,
+    KEY_SEPARATOR,
+    KEYS,
+    MAX_PROPERTIES_LENGTH,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    SHARDING_KEY,
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    join_properties,
+)
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
+
+#: As in stock's producer.
+COMPRESS_OVER = 4096
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+DEFAULT_TOPIC_QUEUES = 4
+
+
+class Prepared(NamedTuple):
+    """Ready to be sent to any queue; `message_id` are the unique ids, joined by commas."""
+
+    topic: str
+    body: bytes
+    properties: str
+    sys_flag: int
+    flag: int
+    message_id: str
+    batch: bool
+
+
+class Preparer:
+    """Turns messages into what is sent; one for each client, since it makes the unique ids."""
+
+    def __init__(self, ids: UniqueIds, *, compress_over: int = COMPRESS_OVER) -> None:
+        self._ids = ids
+        self._compress_over = compress_over
+
+    def prepare(self, message: Message) -> Prepared:
+        """One message. Raises `ValueError` or `RequestError` that says what is wrong with it."""
+        _check(message.topic, message.body)
+        properties, message_id = self._properties(message)
+        body, sys_flag = message.body, 0
+        if len(body) >= self._compress_over:
+            body = compress(body, CompressionType.ZLIB)
+            sys_flag = compression_flag(CompressionType.ZLIB)
+        return Prepared(
+            message.topic, body, _text(properties), sys_flag, message.flag, message_id, False
+        )
+
+    def prepare_batch(self, messages: Sequence[Message]) -> Prepared:
+        """Several messages of one topic in one request."""
+        if not messages:
+            raise ValueError("a batch needs at least one message")
+        topic = messages[0].topic
+        parts, ids = [], []
+        for message in messages:
+            if message.topic != topic:
+                raise ValueError(f"a batch has one topic: {topic} and {message.topic} are two")
+            if message.delay_level:
+                raise ValueError("messages of a batch cannot be delayed: send them one by one")
+            properties, message_id = self._properties(message)
+            ids.append(message_id)
+            parts.append(BatchedMessage(message.flag, message.body, _text(properties).encode()))
+        body = encode_batch(parts)
+        _check(topic, body)
+        wait = "true" if messages[0].wait_store else "false"
+        text = _text({WAIT: wait, UNIQ_KEY: self._ids.next()})
+        return Prepared(topic, body, text, 0, 0, ",".join(ids), True)
+
+    def _properties(self, message: Message) -> tuple[dict[str, str], str]:
+        properties = dict(message.properties)
+        keys = message.keys
+        if keys:
+            properties[KEYS] = keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)
+        if message.tags:
+            properties[TAGS] = message.tags
+        if message.delay_level:
+            properties[DELAY] = str(message.delay_level)
+        if message.sharding_key:
+            properties[SHARDING_KEY] = message.sharding_key
+        properties[WAIT] = "true" if message.wait_store else "false"
+        message_id = properties.get(UNIQ_KEY)
+        if message_id is None:
+            message_id = properties[UNIQ_KEY] = self._ids.next()
+        return properties, message_id
+
+
+def send_command(
+    prepared: Prepared,
+    group: str,
+    queue: MessageQueue,
+    born_timestamp: int,
+    *,
+    oneway: bool = False,
+) -> RemotingCommand:
+    """The request (310 or 320) that sends to `queue`."""
+    header = SendMessageRequestHeaderV2(
+        producer_group=group,
+        topic=prepared.topic,
+        default_topic=AUTO_CREATE_TOPIC,
+        default_topic_queue_nums=DEFAULT_TOPIC_QUEUES,
+        queue_id=queue.queue_id,
+        sys_flag=prepared.sys_flag,
+        born_timestamp=born_timestamp,
+        flag=prepared.flag,
+        properties=prepared.properties,
+        reconsume_times=0,
+        batch=prepared.batch,
+        broker_name=queue.broker_name,
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE if prepared.batch else RequestCode.SEND_MESSAGE_V2
+    return RemotingCommand.request(code, header, prepared.body, oneway=oneway)
+
+
+def process_unique_ids(series: int) -> UniqueIds:
+    """Unique ids of this process; `series` tells its clients apart."""
+    return UniqueIds(
+        ip_address(local_ip()).packed, os.getpid(), series, lambda: time.time_ns() // 1_000_000
+    )
+
+
+def local_ip() -> str:
+    """An address of this machine that others may know it by; loopback where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: it only asks the system which address it would send from.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def _check(topic: str, body: bytes) -> None:
+    check_topic(topic)
+    if len(body) > MAX_MESSAGE_SIZE:
+        raise ValueError(f"a body of {len(body)} bytes: at most {MAX_MESSAGE_SIZE} are taken")
+
+
+def _check_property(name: str, value: str) -> None:
+    if not name or not value:
+        raise ValueError(f"the property {name!r} with the value {value!r}: neither may be empty")
+    for separator in (NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR):
+        if separator in name or separator in value:
+            raise ValueError(f"the property {name!r} has the byte {ord(separator)}, a separator")
+
+
+def _text(properties: dict[str, str]) -> str:
+    for name, value in properties.items():
+        _check_property(name, value)
+    text = join_properties(properties).decode()
+    if len(text.encode()) > MAX_PROPERTIES_LENGTH:
+        raise ValueError(f"properties of more than {MAX_PROPERTIES_LENGTH} bytes")
+    return text

@@ -1,0 +1,223 @@
+"""The producer: picks a queue, sends, and tries another broker where one does not take it."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
+from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.message import Message, SendResult
+from rocketmq_tw.client.preparing import (
+    COMPRESS_OVER,
+    DEFAULT_TOPIC_QUEUES,
+    Prepared,
+    Preparer,
+    process_unique_ids,
+    send_command,
+)
+from rocketmq_tw.client.routes import default_topic_route, publish_queues
+from rocketmq_tw.client.session import Session
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.net.errors import RemotingError, RequestTimeout
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+
+#: Chooses the queue of a message among the topic's: `selector(queues, message)`.
+Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+
+SEND_TIMEOUT = 3.0
+#: Further tries after the first one, as in stock.
+SEND_RETRIES = 2
+
+
+class Producer:
+    """Sends messages of any topic for one producer group.
+
+    Every method returns a Deferred and may be awaited in `async def`. A send fires with a
+    `SendResult` once the broker acknowledged; it fails with `BrokerError`, `NoRouteError`, or the
+    error of the connection: `RequestTimeout` and `ConnectionLost` leave open whether the message
+    was stored. A message that is illegal raises at once, from the call itself.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        name_servers: str | Sequence[str],
+        group: str,
+        *,
+        session: Session | None = None,
+        send_timeout: float = SEND_TIMEOUT,
+        retries: int = SEND_RETRIES,
+        compress_over: int = COMPRESS_OVER,
+    ) -> None:
+        check_group(group)
+        self.group = group
+        self.session = session or Session(reactor, name_servers)
+        self._send_timeout = send_timeout
+        self._retries = retries
+        self._preparer = Preparer(
+            process_unique_ids(self.session.series), compress_over=compress_over
+        )
+        self._turn = count().__next__
+        self._queues: dict[str, list[MessageQueue]] = {}
+        self.session.routes.on_change(self._forget_queues)
+
+    def start(self) -> Deferred[None]:
+        """Joins the group; from here on brokers hear of it every 30 seconds."""
+        self.session.start()
+        self.session.add_producer(self.group)
+        return self.session.heartbeat()
+
+    def stop(self) -> Deferred[None]:
+        """Leaves the group and closes the connections, unless others share the session."""
+        return Deferred.fromCoroutine(self._stop())
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout: float | None = None,
+    ) -> Deferred[SendResult]:
+        """Sends to `queue`, to the one that `selector` chooses, or to each in turn.
+
+        Only in the last case another broker is tried where one fails. `timeout` bounds all tries
+        together.
+        """
+        prepared = self._preparer.prepare(message)
+        return Deferred.fromCoroutine(self._send(prepared, message, queue, selector, timeout))
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> Deferred[SendResult]:
+        """Sends several messages of one topic in one request; all are stored or none."""
+        prepared = self._preparer.prepare_batch(messages)
+        return Deferred.fromCoroutine(self._send(prepared, messages[0], queue, None, timeout))
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> Deferred[None]:
+        """Sends without an acknowledgement; fires once it is handed to the connection."""
+        prepared = self._preparer.prepare(message)
+        return Deferred.fromCoroutine(self._send_oneway(prepared, message, queue, selector))
+
+    def queues(self, topic: str) -> Deferred[list[MessageQueue]]:
+        """The queues that messages of `topic` go to."""
+        return Deferred.fromCoroutine(self._queues_of(topic))
+
+    def _forget_queues(self, topic: str, _: TopicRouteData) -> None:
+        self._queues.pop(topic, None)
+
+    async def _stop(self) -> None:
+        await self.session.remove_producer(self.group)
+        await self.session.stop()
+
+    async def _send(
+        self,
+        prepared: Prepared,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        timeout: float | None,
+    ) -> SendResult:
+        seconds = self.session.reactor.seconds
+        limit = self._send_timeout if timeout is None else timeout
+        deadline = seconds() + limit
+        chosen = await self._choose(message, queue, selector)
+        tries = 1 if queue is not None or selector is not None else 1 + self._retries
+        while True:
+            tries -= 1
+            target = chosen or self._next_queue(prepared.topic, None)
+            try:
+                return await self._send_to(target, prepared, deadline - seconds())
+            except (RemotingError, BrokerError) as error:
+                if isinstance(error, BrokerError) and error.code not in RETRY_ELSEWHERE:
+                    raise
+                if tries <= 0 or seconds() >= deadline:
+                    raise
+                self.log.info("sending again: {error}", error=error)
+                chosen = self._next_queue(prepared.topic, target.broker_name)
+
+    async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
+        address = self.session.broker_address(queue.broker_name)
+        if timeout <= 0:
+            raise RequestTimeout(address, 0, self._send_timeout)
+        command = send_command(prepared, self.group, queue, self.session.now_ms())
+        response = await self.session.remoting.request(address, command, timeout)
+        return read_send(address, response, prepared, queue)
+
+    async def _send_oneway(
+        self,
+        prepared: Prepared,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+    ) -> None:
+        target = await self._choose(message, queue, selector)
+        command = send_command(prepared, self.group, target, self.session.now_ms(), oneway=True)
+        await self.session.remoting.send_oneway(
+            self.session.broker_address(target.broker_name), command
+        )
+
+    async def _choose(
+        self, message: Message, queue: MessageQueue | None, selector: Selector | None
+    ) -> MessageQueue:
+        queues = self._queues.get(message.topic) or await self._queues_of(message.topic)
+        if queue is not None:
+            return queue
+        if selector is not None:
+            return selector(queues, message)
+        return self._next_queue(message.topic, None)
+
+    def _next_queue(self, topic: str, avoid: str | None) -> MessageQueue:
+        """The next queue in turn, of another broker than `avoid` where there is one."""
+        queues = self._queues.get(topic)
+        if not queues:
+            raise NoRouteError(f"no broker takes messages of {topic} any more")
+        for _ in queues:
+            queue = queues[self._turn() % len(queues)]
+            if queue.broker_name != avoid:
+                return queue
+        return queue
+
+    async def _queues_of(self, topic: str) -> list[MessageQueue]:
+        route = await self.session.routes.get(topic)
+        if route is None:
+            # The broker will create the topic as it has the default one.
+            route = await self.session.routes.get(AUTO_CREATE_TOPIC)
+            if route is None:
+                raise NoRouteError(
+                    f"the topic {topic} is not there and brokers do not create it: create it first"
+                )
+            route = default_topic_route(route, DEFAULT_TOPIC_QUEUES)
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise NoRouteError(f"no broker with a master takes messages of {topic}")
+        self._queues[topic] = queues
+        return queues
+
+
+def by_key(key: str | int) -> Selector:
+    """A selector for ordered messages: the same key goes to the same queue, as long as the
+    topic has the same queues."""
+    number = key if isinstance(key, int) else java_hash_code(key)
+
+    def select(queues: Sequence[MessageQueue], _: Message) -> MessageQueue:
+        return queues[abs(number) % len(queues)]
+
+    return select

@@ -1,0 +1,177 @@
+"""The pull consumer: the application chooses queues and offsets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.client import commands
+from rocketmq_tw.client.message import PullResult
+from rocketmq_tw.client.routes import MASTER_ID, subscribe_queues
+from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session
+from rocketmq_tw.message.names import check_group
+from rocketmq_tw.message.tags import TAG_TYPE
+from rocketmq_tw.wire.bodies.heartbeat import ConsumerData
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+
+#: Above the time for which a broker holds an empty pull.
+_HOLD_MARGIN = 10.0
+
+
+class QueueReader:
+    """Requests about single queues; what pull and push consumers are made of."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self.session = session
+        self.group = group
+        #: Queue -> broker id that the last pull was told to go on at.
+        self._read_from: dict[MessageQueue, int] = {}
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        return subscribe_queues(topic, await self.session.route(topic))
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = "*",
+        expression_type: str = TAG_TYPE,
+        max_messages: int = 32,
+        suspend_seconds: float = 0.0,
+        sub_version: int = 0,
+        commit_offset: int | None = None,
+        timeout: float | None = None,
+    ) -> PullResult:
+        broker_id = self._read_from.get(queue, MASTER_ID)
+        address = self.session.broker_address(queue.broker_name, broker_id)
+        # Only a master keeps offsets.
+        command = commands.pull_command(
+            self.group,
+            queue,
+            offset,
+            expression=expression,
+            expression_type=expression_type,
+            max_messages=max_messages,
+            commit_offset=commit_offset if broker_id == MASTER_ID else None,
+            suspend_seconds=suspend_seconds,
+            sub_version=sub_version,
+        )
+        limit = timeout or REQUEST_TIMEOUT + (suspend_seconds and suspend_seconds + _HOLD_MARGIN)
+        response = await self.session.remoting.request(address, command, limit)
+        result = commands.read_pull(address, response, queue, expression, expression_type)
+        self._read_from[queue] = result.suggested_broker_id
+        return result
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return await self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
+
+    async def search_offset(
+        self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
+    ) -> int:
+        command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
+        return await self._ask(queue, command, commands.read_search_offset)
+
+    async def committed_offset(self, queue: MessageQueue) -> int | None:
+        command = commands.committed_offset_command(self.group, queue)
+        return await self._ask(queue, command, commands.read_committed_offset)
+
+    async def commit_offset(self, queue: MessageQueue, offset: int) -> None:
+        command = commands.commit_offset_command(self.group, queue, offset)
+        await self._ask(queue, command, commands.check_success)
+
+    async def _ask(self, queue: MessageQueue, command: Any, read: Any) -> Any:
+        address = self.session.broker_address(queue.broker_name)
+        return await self.session.ask(address, command, read)
+
+
+class PullConsumer:
+    """Reads queues at offsets of the application's choice. Every method returns a Deferred."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        name_servers: str | Sequence[str],
+        group: str,
+        *,
+        session: Session | None = None,
+    ) -> None:
+        check_group(group)
+        self.group = group
+        self.session = session or Session(reactor, name_servers)
+        self._reader = QueueReader(self.session, group)
+
+    def start(self) -> Deferred[None]:
+        """Joins the group, as brokers show it; it takes no queues from others of the group."""
+        self.session.start()
+        self.session.add_consumer(self.group, self._describe)
+        return self.session.heartbeat()
+
+    def stop(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._stop())
+
+    def queues(self, topic: str) -> Deferred[list[MessageQueue]]:
+        """The queues to read of a topic; fails with `NoRouteError` where there is no such topic."""
+        return Deferred.fromCoroutine(self._reader.queues(topic))
+
+    def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = "*",
+        expression_type: str = TAG_TYPE,
+        max_messages: int = 32,
+        suspend_seconds: float = 0.0,
+        timeout: float | None = None,
+    ) -> Deferred[PullResult]:
+        """Messages from `offset` on. With `suspend_seconds` the broker holds the answer for so
+        long where there is none yet."""
+        return Deferred.fromCoroutine(
+            self._reader.pull(
+                queue,
+                offset,
+                expression=expression,
+                expression_type=expression_type,
+                max_messages=max_messages,
+                suspend_seconds=suspend_seconds,
+                timeout=timeout,
+            )
+        )
+
+    def max_offset(self, queue: MessageQueue) -> Deferred[int]:
+        """The offset that the next message of the queue gets."""
+        return Deferred.fromCoroutine(self._reader.max_offset(queue))
+
+    def min_offset(self, queue: MessageQueue) -> Deferred[int]:
+        """The oldest offset that is still there."""
+        return Deferred.fromCoroutine(self._reader.min_offset(queue))
+
+    def search_offset(
+        self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
+    ) -> Deferred[int]:
+        """The first offset stored at or after a time in ms; `upper`: the last at or before it."""
+        return Deferred.fromCoroutine(self._reader.search_offset(queue, timestamp_ms, upper=upper))
+
+    def committed_offset(self, queue: MessageQueue) -> Deferred[int | None]:
+        """Where the group goes on; None where it has committed nothing."""
+        return Deferred.fromCoroutine(self._reader.committed_offset(queue))
+
+    def commit_offset(self, queue: MessageQueue, offset: int) -> Deferred[None]:
+        """Says that the group goes on at `offset`."""
+        return Deferred.fromCoroutine(self._reader.commit_offset(queue, offset))
+
+    async def _stop(self) -> None:
+        await self.session.remove_consumer(self.group)
+        await self.session.stop()
+
+    def _describe(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_ACTIVELY",
+            message_model="CLUSTERING",
+            consume_from_where="CONSUME_FROM_LAST_OFFSET",
+        )

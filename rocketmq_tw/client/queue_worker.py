@@ -1,0 +1,243 @@
+"""Reads one queue for a push consumer: pulls ahead, hands messages to the listener, keeps count.
+
+A worker lives from the rebalance that gives its queue to this consumer to the one that takes it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, maybeDeferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rocketmq_tw.client.errors import BrokerError, ClientError
+from rocketmq_tw.client.message import PullStatus, ReceivedMessage
+from rocketmq_tw.client.process_queue import ProcessQueue
+from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.session import logged
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.errors import BodyError
+
+#: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
+Listener = Callable[[ReceivedMessage], Any]
+#: Gives a message back to the broker for a later try; raises where that failed.
+SendBack = Callable[[ReceivedMessage], Awaitable[None]]
+
+HOLD_SECONDS = 15.0
+RETRY_PULL_SECONDS = 3.0
+#: Between two tries of an ordered message, and before a message that could not be given back.
+SUSPEND_SECONDS = 1.0
+LOCAL_RETRY_SECONDS = 5.0
+_FULL_SECONDS = 0.05
+
+
+class QueueWorker:
+    """Base: the pull loop. Subclasses say how what was pulled is consumed."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reader: QueueReader,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        offset: int,
+        listener: Listener,
+        send_back: SendBack,
+        *,
+        batch_size: int = 32,
+        commit_while_pulling: bool = True,
+    ) -> None:
+        self.queue = queue
+        self.messages = ProcessQueue(offset)
+        self.stopped = False
+        self._reader = reader
+        self._reactor = reader.session.reactor
+        self._subscription = subscription
+        self._listener = listener
+        self._send_back = send_back
+        self._batch_size = batch_size
+        self._commit = commit_while_pulling
+        self._pause: Deferred[Any] | None = None
+        self._running: Deferred[None] | None = None
+        self._busy = 0
+        self._when_idle: Deferred[None] | None = None
+
+    def start(self) -> None:
+        self._running = logged(self.log, f"reading {self.queue}", self._run())
+
+    def stop(self) -> None:
+        """Pulls no more and starts no message; what the listener has goes on."""
+        self.stopped = True
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def idle(self) -> Deferred[None]:
+        """Fires when the listener has no message of this queue."""
+        idle: Deferred[None] = Deferred()
+        if self._busy:
+            self._when_idle = idle
+        else:
+            idle.callback(None)
+        return idle
+
+    async def _run(self) -> None:
+        while not self.stopped:
+            try:
+                await self._pull()
+            except CancelledError:
+                return
+            except (RemotingError, ClientError, BodyError) as error:
+                self.log.warn("pulling {queue}: {error}", queue=self.queue, error=error)
+                if isinstance(error, RemotingError | BrokerError):
+                    self._reader.session.suspect(error.address)
+                await self._sleep(RETRY_PULL_SECONDS)
+
+    async def _pull(self) -> None:
+        while self.messages.full and not self.stopped:
+            await self._sleep(_FULL_SECONDS)
+        commit = self.messages.commit_offset if self._commit else 0
+        self._pause = Deferred.fromCoroutine(
+            self._reader.pull(
+                self.queue,
+                self.messages.next_offset,
+                expression=self._subscription.sub_string or "*",
+                expression_type=self._subscription.expression_type,
+                sub_version=self._subscription.sub_version,
+                max_messages=self._batch_size,
+                suspend_seconds=HOLD_SECONDS,
+                commit_offset=commit if commit > 0 else None,
+            )
+        )
+        try:
+            result = await self._pause
+        finally:
+            self._pause = None
+        if self.stopped:
+            return
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            self.log.warn(
+                "{queue} has no offset {offset}; going on at {next}",
+                queue=self.queue,
+                offset=self.messages.next_offset,
+                next=result.next_offset,
+            )
+        self.messages.add(result.messages, result.next_offset)
+        if result.messages:
+            self.took(result.messages)
+
+    def took(self, messages: list[ReceivedMessage]) -> None:
+        """Consumes what was pulled."""
+        raise NotImplementedError
+
+    async def listen(self, message: ReceivedMessage) -> bool:
+        """Gives the message to the listener; whether it is done with."""
+        self._busy += 1
+        try:
+            result = await maybeDeferred(self._listener, message)
+            del result
+            return True
+        except Exception:
+            self.log.failure(
+                "the listener failed on {id} of {queue}",
+                id=message.message_id,
+                queue=self.queue,
+            )
+            return False
+        finally:
+            self._busy -= 1
+            if not self._busy and self._when_idle is not None:
+                idle, self._when_idle = self._when_idle, None
+                idle.callback(None)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._pause = deferLater(self._reactor, seconds)
+        try:
+            await self._pause
+        except CancelledError:
+            if not self.stopped:
+                raise
+        finally:
+            self._pause = None
+
+
+class ConcurrentWorker(QueueWorker):
+    """Messages are consumed beside each other, as many as `slots` of the consumer allow. One that
+    fails is given back to the broker, which brings it again later through the retry topic."""
+
+    def __init__(self, *args: Any, slots: DeferredSemaphore, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._slots = slots
+
+    def took(self, messages: list[ReceivedMessage]) -> None:
+        for message in messages:
+            logged(self.log, f"consuming {self.queue}", self._consume(message))
+
+    async def _consume(self, message: ReceivedMessage) -> None:
+        await self._slots.acquire()
+        try:
+            while not self.stopped:
+                if await self.listen(message) or await self._give_back(message):
+                    self.messages.done(message)
+                    return
+                await deferLater(self._reactor, LOCAL_RETRY_SECONDS)
+        finally:
+            self._slots.release()
+
+    async def _give_back(self, message: ReceivedMessage) -> bool:
+        if self.stopped:
+            # Whoever has the queue now gets it from there.
+            return False
+        try:
+            await self._send_back(message)
+        except (RemotingError, ClientError) as error:
+            self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
+            message.reconsume_times += 1
+            return False
+        return True
+
+
+class OrderlyWorker(QueueWorker):
+    """Messages are consumed one after the other, and only while the queue is locked for us. One
+    that fails is tried again until it is done, or given back after `max_reconsume_times`."""
+
+    def __init__(self, *args: Any, max_reconsume_times: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._max_reconsume_times = max_reconsume_times
+        self._consuming = False
+        #: The reactor's time until which the broker's lock is ours for certain.
+        self.locked_until = 0.0
+
+    def took(self, messages: list[ReceivedMessage]) -> None:
+        if not self._consuming:
+            self._consuming = True
+            logged(self.log, f"consuming {self.queue}", self._consume_all())
+
+    async def _consume_all(self) -> None:
+        try:
+            while not self.stopped:
+                message = self.messages.first()
+                if message is None:
+                    return
+                if self._reactor.seconds() >= self.locked_until:
+                    await deferLater(self._reactor, SUSPEND_SECONDS)
+                elif await self.listen(message):
+                    self.messages.done(message)
+                else:
+                    await self._try_again(message)
+        finally:
+            self._consuming = False
+
+    async def _try_again(self, message: ReceivedMessage) -> None:
+        message.reconsume_times += 1
+        if 0 <= self._max_reconsume_times < message.reconsume_times and not self.stopped:
+            try:
+                await self._send_back(message)
+            except (RemotingError, ClientError) as error:
+                self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
+            else:
+                self.messages.done(message)
+                return
+        await deferLater(self._reactor, SUSPEND_SECONDS)

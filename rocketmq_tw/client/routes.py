@@ -1,0 +1,90 @@
+"""What a topic's route says to a producer and to a consumer, as stock's clients read it."""
+
+import random
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+
+PERM_READ = 4
+PERM_WRITE = 2
+MASTER_ID = 0
+
+
+def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """The queues to send to: writable ones of brokers with a master, by broker name and id.
+
+    An order configuration (`broker:count;...`) decides alone where the topic has one.
+    """
+    if route.order_topic_conf:
+        return [
+            MessageQueue(topic=topic, broker_name=name, queue_id=queue_id)
+            for name, count in _order_conf(route.order_topic_conf)
+            for queue_id in range(count)
+        ]
+    with_master = {
+        data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs
+    }
+    return [
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & PERM_WRITE and data.broker_name in with_master
+        for queue_id in range(data.write_queue_nums)
+    ]
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """The queues to read from: all readable ones, in the order that clients divide them by."""
+    return sorted(
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+        for data in route.queue_datas
+        if data.perm & PERM_READ
+        for queue_id in range(data.read_queue_nums)
+    )
+
+
+def default_topic_route(route: TopicRouteData, queues: int) -> TopicRouteData:
+    """The route of a topic that a send will create, made from the default topic's."""
+    return structs.replace(
+        route,
+        queue_datas=[
+            structs.replace(data, read_queue_nums=count, write_queue_nums=count)
+            for data in route.queue_datas
+            for count in [min(queues, data.read_queue_nums)]
+        ],
+    )
+
+
+def address_of(
+    brokers: Iterable[BrokerData],
+    broker_name: str,
+    broker_id: int = MASTER_ID,
+    *,
+    only: bool = False,
+) -> str | None:
+    """The address of a broker; of another one with its name where that one is missing, unless
+    `only`."""
+    for data in brokers:
+        if data.broker_name == broker_name and data.broker_addrs:
+            address = data.broker_addrs.get(broker_id)
+            if address is None and not only:
+                address = data.broker_addrs[min(data.broker_addrs)]
+            return address
+    return None
+
+
+def any_address(route: TopicRouteData) -> str | None:
+    """The address of one of the route's brokers, masters before others."""
+    if not route.broker_datas:
+        return None
+    data = random.choice(route.broker_datas)
+    return address_of([data], data.broker_name)
+
+
+def _order_conf(text: str) -> Iterable[tuple[str, int]]:
+    for entry in text.split(";"):
+        name, _, count = entry.partition(":")
+        if count.strip().isdecimal():
+            yield name, int(count)

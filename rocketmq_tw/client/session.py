@@ -1,0 +1,229 @@
+"""What producers and consumers of one process share: connections, routes, heartbeats, an id."""
+
+import os
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
+from rocketmq_tw.client.names import NameServers, Routes
+from rocketmq_tw.client.preparing import local_ip
+from rocketmq_tw.client.routes import MASTER_ID, address_of
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.clients import HeartbeatRequestHeader, UnregisterClientRequestHeader
+
+HEARTBEAT_INTERVAL = 30.0
+REQUEST_TIMEOUT = 3.0
+
+T = TypeVar("T")
+_series = count(1).__next__
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def logged(log: Logger, what: str, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[None]:
+    """Runs `work`; what it raises goes to the log and nowhere else."""
+
+    def failed(failure: Any) -> None:
+        if failure.check(ClientError, RemotingError):
+            log.warn("{what}: {error}", what=what, error=failure.value)
+        else:
+            log.failure("{what}", failure=failure, what=what)
+
+    return Deferred.fromCoroutine(work).addErrback(failed)
+
+
+class Session:
+    """Shared by the producers and consumers that are given it; each makes its own otherwise.
+
+    `start` and `stop` are counted, so the last user to leave ends the session.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        name_servers: str | Sequence[str],
+        *,
+        remoting: IRemotingClient | None = None,
+        client_id: str | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.reactor = reactor
+        self.now_ms = now_ms
+        self.series = _series()
+        self.client_id = client_id or f"{local_ip()}@{os.getpid()}#{time.time_ns()}#{self.series}"
+        self.remoting: IRemotingClient = remoting or RemotingClient(reactor)
+        self.names = NameServers(self.remoting, name_servers)
+        self.routes = Routes(reactor, self.names)
+        self.routes.on_change(self._route_changed)
+        self.brokers: dict[str, BrokerData] = {}
+        self._producers: dict[str, int] = {}
+        self._consumers: dict[str, Callable[[], ConsumerData]] = {}
+        self._heartbeat = LoopingCall(self.heartbeat)
+        self._heartbeat.clock = reactor
+        self._greeted: set[str] = set()
+        self._users = 0
+
+    # Life
+
+    def start(self) -> None:
+        """One more user."""
+        self._users += 1
+        self.routes.start()
+        if not self._heartbeat.running:
+            self._heartbeat.start(HEARTBEAT_INTERVAL, now=False)
+
+    def stop(self) -> Deferred[None]:
+        """One user less; after the last one all connections are closed."""
+        self._users -= 1
+        if self._users > 0:
+            return succeed(None)
+        self.routes.stop()
+        if self._heartbeat.running:
+            self._heartbeat.stop()
+        return self.remoting.close()
+
+    # Groups
+
+    def add_producer(self, group: str) -> None:
+        self._producers[group] = self._producers.get(group, 0) + 1
+
+    def add_consumer(self, group: str, describe: Callable[[], ConsumerData]) -> None:
+        """`describe` gives what the heartbeat says of the group. One consumer of a group may
+        stand in a session, since brokers know consumers by client id."""
+        if group in self._consumers:
+            raise ValueError(f"the session has a consumer of {group} already: give it its own")
+        self._consumers[group] = describe
+
+    async def remove_producer(self, group: str) -> None:
+        self._producers[group] -= 1
+        if not self._producers[group]:
+            del self._producers[group]
+            await self._unregister(producer_group=group)
+
+    async def remove_consumer(self, group: str) -> None:
+        if self._consumers.pop(group, None) is not None:
+            await self._unregister(consumer_group=group)
+
+    # Requests
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """The route of a topic; raises `NoRouteError` where it has none."""
+        route = await self.routes.get(topic)
+        if route is None:
+            raise NoRouteError(f"no name server knows the topic {topic}")
+        return route
+
+    def broker_address(
+        self, broker_name: str, broker_id: int = MASTER_ID, *, only: bool = False
+    ) -> str:
+        """The address of a broker that stands in a route; raises `NoRouteError`."""
+        address = address_of(self.brokers.values(), broker_name, broker_id, only=only)
+        if address is None:
+            raise NoRouteError(f"no route names broker {broker_id} of {broker_name}")
+        return address
+
+    async def ask(
+        self,
+        address: str,
+        command: RemotingCommand,
+        read: Callable[[str, RemotingCommand], T],
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> T:
+        """What `read` makes of the answer."""
+        return read(address, await self.remoting.request(address, command, timeout))
+
+    # Heartbeats
+
+    def heartbeat(self) -> Deferred[None]:
+        """Tells every broker in use who we are; fires when all have answered or failed."""
+        return logged(self.log, "heartbeats", self._greet_all())
+
+    def heartbeat_missed(self) -> Deferred[None]:
+        """The same for those brokers only that the last heartbeat did not reach."""
+        return logged(self.log, "heartbeats", self._greet_all(missed_only=True))
+
+    def suspect(self, address: str) -> None:
+        """A request to a broker failed: it may have been started anew and not know us."""
+        self._greeted.discard(address)
+
+    def heartbeat_body(self) -> bytes:
+        return encode_body(
+            HeartbeatData(
+                client_id=self.client_id,
+                producer_data_set=[ProducerData(group_name=group) for group in self._producers],
+                consumer_data_set=[describe() for describe in self._consumers.values()],
+            )
+        )
+
+    async def _greet_all(self, missed_only: bool = False) -> None:
+        if not self._producers and not self._consumers:
+            return
+        body = self.heartbeat_body()
+        greetings = [
+            Deferred.fromCoroutine(self._greet(address, body))
+            for address in self._addresses()
+            if not (missed_only and address in self._greeted)
+        ]
+        for greeting in greetings:
+            await greeting
+
+    def _addresses(self) -> list[str]:
+        """Where heartbeats go: slaves hear of consumers only, as in stock."""
+        return [
+            address
+            for data in self.brokers.values()
+            for broker_id, address in data.broker_addrs.items()
+            if broker_id == MASTER_ID or self._consumers
+        ]
+
+    async def _greet(self, address: str, body: bytes) -> None:
+        command = RemotingCommand.request(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), body)
+        try:
+            response = await self.remoting.request(address, command, REQUEST_TIMEOUT)
+            if response.code != 0:
+                raise BrokerError(address, response.code, response.remark)
+        except (RemotingError, BrokerError) as error:
+            self._greeted.discard(address)
+            self.log.warn("heartbeat: {error}", error=error)
+        else:
+            self._greeted.add(address)
+
+    async def _unregister(
+        self, *, producer_group: str | None = None, consumer_group: str | None = None
+    ) -> None:
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        for address in list(self._greeted):
+            command = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header)
+            try:
+                await self.remoting.request(address, command, REQUEST_TIMEOUT)
+            except RemotingError as error:
+                self.log.info("unregistering: {error}", error=error)
+
+    def _route_changed(self, topic: str, route: TopicRouteData) -> None:
+        new = False
+        for data in route.broker_datas:
+            if self.brokers.get(data.broker_name) != data:
+                self.brokers[data.broker_name] = data
+                new = True
+        if new and self._users:
+            self.heartbeat()
