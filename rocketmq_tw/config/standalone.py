@@ -1,0 +1,10 @@
+"""What a name server and a broker in one process have beside their own keys."""
+
+from rocketmq_tw.config.base import Config
+
+
+class StandaloneConfig(Config):
+    """`listenPort` is the broker's there."""
+
+    #: 0: a port of the kernel's choice.
+    namesrv_listen_port: int = 9876

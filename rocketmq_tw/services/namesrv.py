@@ -1,0 +1,75 @@
+"""`twistd rmq-namesrv`: a name server."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from twisted.application import service
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+
+from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.namesrv.kv_config import KvConfigError
+from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.options import ServerOptions
+
+
+class Options(ServerOptions):
+    """What `twistd rmq-namesrv` takes."""
+
+    synopsis = "[-c namesrv.properties] [-o key=value]... [-p]"
+    types = (NamesrvConfig, NettyServerConfig, TlsConfig)
+    own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "9876"}
+
+    def settings(self) -> list[Setting]:
+        settings = super().settings()
+        if self["config"] is not None:
+            # As in stock, changes over the wire are kept in the file that the server started from.
+            settings.insert(0, Setting("configStorePath", self["config"], "-c"))
+        return settings
+
+
+class NamesrvService(service.Service):
+    """Listens from `startService` to `stopService`; `address` is where."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+        self.setName("rmq-namesrv")
+        self.address = ""
+        self._net = loaded[NettyServerConfig]
+        self._tls = loaded[TlsConfig]
+        self._reactor = reactor
+        self._name_server = NameServer(
+            reactor, PosixFiles(), loaded[NamesrvConfig], other_configs=(self._net, self._tls)
+        )
+
+    def startService(self) -> None:
+        try:
+            tls = ServerTls(self._tls)
+            port = self._name_server.start(RemotingServer(self._reactor, self._net, tls=tls))
+        except (CannotListenError, KvConfigError, TlsConfigError) as error:
+            refuse_to_start(self._reactor, error)
+            return
+        super().startService()
+        self.address = join_address(self._net.bind_address, port)
+        self.log.info("name server: listening on {address}", address=self.address)
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        return self._name_server.stop()
+
+
+def makeService(options: Options) -> NamesrvService:
+    """The service that `options` describe."""
+    from twisted.internet import reactor
+
+    return NamesrvService(reactor, options.loaded)

@@ -1,0 +1,95 @@
+"""The command line that all servers share."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from twisted.logger import Logger
+from twisted.python import usage
+
+from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.load import Loaded, load
+from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
+
+
+class ServerOptions(usage.Options):
+    """Options of one server; `loaded` has its typed configurations once they are parsed.
+
+    A mistake ends the program with one line that names its place. Later wins: stock's defaults,
+    the server's own, the environment, the file, -o, -n.
+    """
+
+    log = Logger()
+
+    #: The typed configurations that the server reads.
+    types: ClassVar[Sequence[type[Config]]]
+    #: Where the server departs from the defaults of `types`.
+    own_defaults: ClassVar[Mapping[str, str]] = {}
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["config", "c", None, "Read this .properties file; stock's keys."],
+    ]
+    optFlags: ClassVar[list[list[str]]] = [
+        ["print", "p", "Print the effective configuration as a .properties file, and exit."],
+    ]
+    loaded: Loaded
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        super().__init__()
+        self._environ = environ
+        self._single: list[Setting] = []
+
+    def opt_set(self, text: str) -> None:
+        """KEY=VALUE: Set one key, over the file; may be given several times."""
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise usage.UsageError(f"-o {text}: give key=value")
+        self._single.append(Setting(key.strip(), value, "-o"))
+
+    opt_o = opt_set
+
+    def postOptions(self) -> None:
+        try:
+            self.loaded = load(self.types, self.settings(), self._environ.get("HOME", "."))
+        except ConfigError as error:
+            raise SystemExit(str(error)) from error
+        if self["print"]:
+            sys.stdout.write(self.loaded.properties())
+            raise SystemExit(0)
+        for notice in self.loaded.notices:
+            if notice.is_warning:
+                self.log.warn("{text}", text=notice.text)
+            else:
+                self.log.info("{text}", text=notice.text)
+
+    def settings(self) -> list[Setting]:
+        """All settings, the weakest first; raises `ConfigError`."""
+        settings = [Setting(key, value, "default") for key, value in self.own_defaults.items()]
+        if self["config"] is not None:
+            settings += read_properties(_read(self["config"]), self["config"])
+        return settings + self._single
+
+
+class NamesrvAddressOptions(ServerOptions):
+    """The same with the addresses of name servers."""
+
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["namesrv", "n", None, "Name servers as host:port, several with ';' between them."],
+    ]
+
+    def settings(self) -> list[Setting]:
+        settings = super().settings()
+        if self._environ.get("NAMESRV_ADDR"):
+            settings.insert(0, Setting("namesrvAddr", self._environ["NAMESRV_ADDR"], "NAMESRV_ADDR"))
+        if self["namesrv"] is not None:
+            settings.append(Setting("namesrvAddr", self["namesrv"], "-n"))
+        return settings
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="latin-1") as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}: give the path of a file with -c") from error
