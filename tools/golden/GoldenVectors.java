@@ -49,7 +49,7 @@ public final class GoldenVectors {
         "remoting.protocol.header.namesrv", "remoting.protocol.heartbeat",
         "remoting.protocol.route", "remoting.protocol.subscription", "remoting.protocol.admin",
         "common", "common.message", "common.admin", "common.subscription",
-        "common.protocol.body", "common.protocol.header", "common.protocol.header.namesrv",
+        "common.protocol", "common.protocol.body", "common.protocol.header", "common.protocol.header.namesrv",
         "common.protocol.heartbeat", "common.protocol.route", "store.schedule", "broker.schedule",
     };
 
@@ -59,6 +59,8 @@ public final class GoldenVectors {
         GoldenVectors vectors = new GoldenVectors();
         Map<String, Object> document = new LinkedHashMap<>();
         document.put("stock", args[0]);
+        document.put("codes", entry("RequestCode", codes("RequestCode"),
+            "ResponseCode", codes("ResponseCode")));
         document.put("bodies", vectors.bodies(args[1].split(",")));
         document.put("registrations", vectors.registrations());
         document.put("dialect", vectors.dialect());
@@ -69,6 +71,14 @@ public final class GoldenVectors {
         out.println(JSON.toJSONString(document, SerializerFeature.PrettyFormat,
             SerializerFeature.DisableCircularReferenceDetect,
             SerializerFeature.WriteMapNullValue));
+    }
+
+    private static Map<String, Object> codes(String name) throws Exception {
+        Map<String, Object> codes = new TreeMap<>();
+        for (Field field : find(name).getFields()) {
+            codes.put(field.getName(), field.get(null));
+        }
+        return codes;
     }
 
     // Bodies
@@ -175,12 +185,14 @@ public final class GoldenVectors {
         fields.put("i", "KEYS\u0001k1 k2\u0002TAGS\u0001\ud83d\ude00\u0002");
         fields.put("empty", "");
         fields.put("quoted", "\"back\\slash\"\n\t");
+        HashMap<String, String> answer = new HashMap<>();
+        answer.put("msgId", "7F00000100002A9F0000000000000000");
+        answer.put("queueId", "0");
         byte[] body = "body \u00e9".getBytes(StandardCharsets.UTF_8);
         for (SerializeType form : SerializeType.values()) {
             cases.add(command("request", form, 310, 7, 0, null, fields, body));
             cases.add(command("oneway", form, 15, 8, 2, null, fields, null));
-            cases.add(command("response", form, 0, 9, 1, null, new HashMap<>(
-                Map.of("msgId", "7F00000100002A9F0000000000000000", "queueId", "0")), null));
+            cases.add(command("response", form, 0, 9, 1, null, answer, null));
             cases.add(command("remark", form, 17, 10, 1,
                 "no such topic: \u4e3b\u9898 \"x\"\n", null, body));
             cases.add(command("bare", form, 34, Integer.MAX_VALUE, 0, null, null, null));

@@ -5,7 +5,8 @@
 
 needs a JDK (17 or later) on the path; the directory holds rocketmq-broker of that version and all
 that it depends on (`mvn dependency:copy-dependencies`). `GoldenVectors.java` beside this file does
-the work; this compiles it against the jars and runs it.
+the work; this compiles it against the jars and runs it. Two runs differ only in the order of sets
+whose members Java orders by where they lie in memory.
 """
 
 from __future__ import annotations

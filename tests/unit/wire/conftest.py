@@ -37,6 +37,12 @@ def _name(version: str, case: dict) -> str:
     return f"{version}-{'compressed' if case['compressed'] else 'plain'}"
 
 
+@pytest.fixture(params=VECTORS)
+def golden_codes(request: pytest.FixtureRequest) -> dict[str, dict[str, int]]:
+    """Class of codes -> name -> number, of one stock version."""
+    return VECTORS[request.param]["codes"]
+
+
 @pytest.fixture
 def dialect() -> dict[str, bytes]:
     """Texts that stock 5.3.3 wrote, by what is odd about them."""
