@@ -1,0 +1,132 @@
+"""Clusters of our servers and stock ones; a server's kind is "ours" or a version of stock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from rocketmq_tw.testing.java_client import JavaClients
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.testing.servers import OurBroker, OurNameServer
+from rocketmq_tw.testing.stock import StockBroker, StockNameServer
+from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+OURS = "ours"
+
+
+def make_name_server(kind: str, home: Path) -> NameServerProcess:
+    return OurNameServer(home) if kind == OURS else StockNameServer(kind, home)
+
+
+def make_broker(
+    kind: str,
+    name: str,
+    home: Path,
+    name_servers: list[NameServerProcess],
+    *,
+    store: Path | None = None,
+    settings: dict[str, str] | None = None,
+) -> BrokerProcess:
+    if kind == OURS:
+        return OurBroker(name, home, name_servers, store=store, settings=settings)
+    return StockBroker(kind, name, home, name_servers, store=store, settings=settings)
+
+
+@dataclass
+class Cluster:
+    """Name servers, and brokers that register with all of them."""
+
+    name_servers: list[NameServerProcess]
+    brokers: list[BrokerProcess]
+
+    @classmethod
+    def of(
+        cls,
+        home: Path,
+        *,
+        name_servers: list[str],
+        brokers: list[str],
+        settings: dict[str, str] | None = None,
+    ) -> Cluster:
+        """A cluster, not started, with a server of each kind that is named."""
+        servers = [make_name_server(kind, home / f"namesrv-{kind}") for kind in name_servers]
+        return cls(
+            servers,
+            [
+                make_broker(
+                    kind, f"broker-{kind}", home / f"broker-{kind}", servers, settings=settings
+                )
+                for kind in brokers
+            ],
+        )
+
+    @property
+    def namesrv(self) -> str:
+        """The address of the first name server."""
+        return self.name_servers[0].address
+
+    @property
+    def broker(self) -> BrokerProcess:
+        return self.brokers[0]
+
+    def start(self) -> None:
+        """Starts all name servers at once, then all brokers at once."""
+        for name_server in self.name_servers:
+            name_server.launch()
+        for name_server in self.name_servers:
+            name_server.wait_ready()
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_ready()
+
+    def close(self) -> None:
+        for server in (*self.brokers, *self.name_servers):
+            server.close()
+
+    def create_topic(
+        self,
+        java: JavaClients,
+        topic: str,
+        *,
+        queues: int = 4,
+        brokers: list[BrokerProcess] | None = None,
+    ) -> str:
+        """Creates the topic with stock's admin client; waits for its route everywhere."""
+        chosen = self.brokers if brokers is None else brokers
+        for broker in chosen:
+            java.create_topic(self.namesrv, broker.address, topic, queues)
+        wait_until(
+            lambda: all(self._routes(server, topic, chosen) for server in self.name_servers),
+            f"the route of {topic}",
+        )
+        return topic
+
+    @staticmethod
+    def _routes(server: NameServerProcess, topic: str, brokers: list[BrokerProcess]) -> bool:
+        request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        request.ext_fields["topic"] = topic
+        response = ask(server.address, request)
+        return response.code == ResponseCode.SUCCESS and all(
+            f'"{broker.address}"'.encode() in response.body for broker in brokers
+        )
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

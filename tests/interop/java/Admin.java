@@ -1,0 +1,55 @@
+import com.alibaba.fastjson.JSONObject;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.util.Map;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/** mqadmin as a user would type it, and topics made without its start-up time. */
+final class Admin {
+    private final Clients<DefaultMQAdminExt> admins = new Clients<>();
+
+    void register(Map<String, Driver.Operation> operations) {
+        operations.put("mqadmin", this::mqadmin);
+        operations.put("admin.start", this::start);
+        operations.put("admin.stop", arguments -> {
+            admins.remove(arguments).shutdown();
+            return null;
+        });
+        operations.put("admin.createTopic", this::createTopic);
+    }
+
+    private Object start(JSONObject arguments) throws Exception {
+        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        Clients.configure(admin, arguments);
+        admin.start();
+        admins.add(arguments, admin);
+        return null;
+    }
+
+    private Object createTopic(JSONObject arguments) throws Exception {
+        TopicConfig config = new TopicConfig(arguments.getString("topic"));
+        config.setReadQueueNums(arguments.getIntValue("queues"));
+        config.setWriteQueueNums(arguments.getIntValue("queues"));
+        admins.get(arguments).createAndUpdateTopicConfig(arguments.getString("address"), config);
+        return null;
+    }
+
+    /** What the command printed; mqadmin writes to System.out, so one runs at a time. */
+    private synchronized Object mqadmin(JSONObject arguments) throws Exception {
+        ByteArrayOutputStream captured = new ByteArrayOutputStream();
+        PrintStream output = new PrintStream(captured, true, "UTF-8");
+        PrintStream savedOut = System.out;
+        PrintStream savedError = System.err;
+        System.setOut(output);
+        System.setErr(output);
+        try {
+            MQAdminStartup.main0(arguments.getJSONArray("args").toArray(new String[0]), null);
+        } finally {
+            System.setOut(savedOut);
+            System.setErr(savedError);
+        }
+        return captured.toString("UTF-8");
+    }
+}

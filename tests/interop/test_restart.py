@@ -1,0 +1,81 @@
+"""A broker that goes and comes back: offsets and messages are where they were."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rocketmq_tw.testing.cluster import Cluster
+from rocketmq_tw.testing.java_client import JavaClients
+from rocketmq_tw.testing.processes import BrokerProcess
+from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.fastjson import loads
+
+
+@pytest.fixture(scope="module")
+def restarted(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose broker these tests stop and kill."""
+    home = tmp_path_factory.mktemp("restarted")
+    with Cluster.of(home, name_servers=[servers], brokers=[servers]) as started:
+        yield started
+
+
+def _written_offsets(broker: BrokerProcess, topic: str, group: str) -> dict[str, int]:
+    """The group's offsets by queue id as they are on disk."""
+    path = broker.store / "config" / "consumerOffset.json"
+    if not path.exists():
+        return {}
+    table = loads(path.read_bytes())["offsetTable"]
+    return {str(queue): offset for queue, offset in table.get(f"{topic}@{group}", {}).items()}
+
+
+@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
+def test_messages_and_offsets_survive_the_broker(
+    end: Callable[[BrokerProcess], None], java: JavaClients, restarted: Cluster, names
+) -> None:
+    topic = restarted.create_topic(java, names.topic)
+    group = names.group
+    broker = restarted.broker
+    with java.producer(restarted.namesrv) as producer, java.puller(restarted.namesrv) as puller:
+        first = [f"first-{number}" for number in range(30)]
+        producer.send(*({"topic": topic, "body": body} for body in first))
+        consumer = java.consumer(restarted.namesrv, group, {topic: "*"})
+        consumer.received(30)
+        consumer.stop()
+        # A consumer that stays away keeps its place: a kill may lose only what is not written yet.
+        wait_until(
+            lambda: sum(_written_offsets(broker, topic, group).values()) == 30, "the offsets"
+        )
+        before = [(m["queue"], m["offset"], m["body"]) for m in puller.drain(topic)]
+        assert len(before) == 30
+
+        end(broker)
+        broker.start()
+
+        after = [(m["queue"], m["offset"], m["body"]) for m in puller.drain(topic)]
+        assert sorted(after) == sorted(before)
+        second = [f"second-{number}" for number in range(30)]
+        producer.send(*({"topic": topic, "body": body} for body in second))
+        with java.consumer(restarted.namesrv, group, {topic: "*"}) as again:
+            assert sorted(again.bodies(30)) == sorted(second)
+
+
+def test_running_clients_go_on_after_the_broker_came_back(
+    java: JavaClients, restarted: Cluster, names
+) -> None:
+    topic = restarted.create_topic(java, names.topic)
+    with (
+        java.producer(restarted.namesrv) as producer,
+        java.consumer(restarted.namesrv, names.group, {topic: "*"}) as consumer,
+    ):
+        producer.send({"topic": topic, "body": "before"})
+        consumer.wait_bodies({"before"})
+        restarted.broker.kill()
+        restarted.broker.start()
+        wait_until(
+            lambda: (
+                producer.send({"topic": topic, "body": "after"}, check=False)[0]["status"]
+                == "SEND_OK"
+            ),
+            "a send to the broker that came back",
+        )
+        consumer.wait_bodies({"after"})

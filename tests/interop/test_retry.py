@@ -1,0 +1,91 @@
+"""Consumers that fail: retry topics, the dead-letter queue; and messages with a delay."""
+
+from itertools import pairwise
+
+import pytest
+
+from rocketmq_tw.testing.cluster import Cluster
+from rocketmq_tw.testing.java_client import JavaClients, Producer
+from rocketmq_tw.testing.processes import TEST_SETTINGS
+from rocketmq_tw.testing.wait import wait_until
+
+#: The promise: a delayed message comes within half a second of its time.
+TOLERANCE_MS = 500
+DELAYS_MS = [
+    int(level[:-1]) * (60_000 if level.endswith("m") else 1000)
+    for level in TEST_SETTINGS["messageDelayLevel"].split()
+]
+
+
+def test_a_failed_message_comes_again_and_then_no_more(
+    java: JavaClients, cluster: Cluster, producer: Producer, names
+) -> None:
+    topic = cluster.create_topic(java, names.topic)
+    bodies = ["fails twice", "so does this"]
+    producer.send(*({"topic": topic, "body": body, "keys": "k"} for body in bodies))
+    with java.consumer(cluster.namesrv, names.group, {topic: "*"}, failTimes=2) as consumer:
+        received = consumer.received(6)
+        for body in bodies:
+            attempts = [message for message in received if message["body"] == body]
+            assert [message["reconsumeTimes"] for message in attempts] == [0, 1, 2]
+            assert {message["topic"] for message in attempts} == {topic}
+            assert len({message["msgId"] for message in attempts}) == 1
+            assert {message["keys"] for message in attempts} == {"k"}
+        gaps = [late["received"] - early["received"] for early, late in pairwise(attempts)]
+        for times, gap in enumerate(gaps):
+            # The first retry waits for delay level 3, the next one for level 4.
+            assert 0 <= gap - DELAYS_MS[2 + times] + 100 < TOLERANCE_MS + 100, gaps
+
+
+def test_a_message_that_always_fails_ends_in_the_dead_letter_queue(
+    java: JavaClients, cluster: Cluster, producer: Producer, names
+) -> None:
+    topic = cluster.create_topic(java, names.topic)
+    group = names.group
+    options = {"failTimes": 100, "maxReconsumeTimes": 1}
+    (result,) = producer.send({"topic": topic, "body": "poison", "properties": {"mine": "kept"}})
+    with java.consumer(cluster.namesrv, group, {topic: "*"}, **options) as consumer:
+        consumer.received(2)
+        dead_letters = f"%DLQ%{group}"
+        with java.consumer(cluster.namesrv, names.group, {dead_letters: "*"}) as undertaker:
+            (dead,) = undertaker.received(1)
+        assert dead["body"] == "poison"
+        assert dead["topic"] == dead_letters
+        assert dead["msgId"] == result["msgId"]
+        assert dead["properties"]["mine"] == "kept"
+        assert dead["properties"]["RETRY_TOPIC"] == topic
+        assert len(consumer.received()) == 2
+
+
+def test_delayed_messages_come_at_their_time(
+    java: JavaClients, cluster: Cluster, producer: Producer, names
+) -> None:
+    topic = cluster.create_topic(java, names.topic)
+    levels = (1, 2, 6, 7)
+    with java.consumer(cluster.namesrv, names.group, {topic: "*"}) as consumer:
+        wait_until(lambda: len(consumer.assigned()) >= 4, "the queues")
+        producer.send({"topic": topic, "body": "warm"})
+        consumer.received(1)
+        producer.send(
+            *(
+                {"topic": topic, "body": str(level), "delayLevel": level, "tags": "t"}
+                for level in levels
+            )
+        )
+        received = consumer.received(len(levels), start=1)
+    assert [message["body"] for message in received] == [str(level) for level in levels]
+    for message in received:
+        late = message["received"] - message["born"] - DELAYS_MS[int(message["body"]) - 1]
+        assert 0 <= late <= TOLERANCE_MS, f"level {message['body']} is {late} ms late"
+        assert message["tags"] == "t"
+        assert "REAL_TOPIC" not in message["properties"] or message["topic"] == topic
+
+
+@pytest.mark.parametrize("level", [1])
+def test_a_delayed_message_is_not_seen_before_its_time(
+    level: int, java: JavaClients, cluster: Cluster, producer: Producer, puller, names
+) -> None:
+    topic = cluster.create_topic(java, names.topic)
+    producer.send({"topic": topic, "body": "later", "delayLevel": level})
+    assert puller.drain(topic) == []
+    wait_until(lambda: puller.drain(topic), "the delayed message", limit=5)
