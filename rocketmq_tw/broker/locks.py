@@ -52,6 +52,12 @@ class RebalanceLock:
             return None
         return owner[0]
 
+    def holds_any(self, group: str) -> bool:
+        """Whether some member of the group holds a lock: the group consumes orderly."""
+        now = self._now_ms()
+        held = self._groups.get(group, {})
+        return any(now - since <= self._expires_ms for _, since in held.values())
+
     def forget_expired(self) -> None:
         """Drops locks that nobody renews any more, so that the table does not only grow."""
         now = self._now_ms()

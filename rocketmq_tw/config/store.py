@@ -55,6 +55,8 @@ class MessageStoreConfig(Config):
 
     # role and delay
     broker_role: str = "ASYNC_MASTER"
+    #: 0: the one above the broker's, as stock's start makes it.
+    ha_listen_port: int = 0
     offset_check_in_slave: bool = False
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: int = 10_000

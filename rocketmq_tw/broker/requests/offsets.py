@@ -1,9 +1,10 @@
-"""Consumer offsets: 14 asks, 15 sets, 43 takes all of them to a slave."""
+"""Consumer offsets: 14 asks, 15 sets; 43, and 45 for the delay levels, take all to a slave."""
 
 from __future__ import annotations
 
 from struct import Struct
 
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.offsets import OffsetTable
@@ -29,12 +30,14 @@ class OffsetRequests:
     def __init__(
         self,
         offsets: OffsetTable,
+        delay_offsets: DelayOffsets,
         topics: TopicTable,
         groups: GroupTable,
         store: IMessageStore,
         memory_bytes: int,
     ) -> None:
         self._offsets = offsets
+        self._delay_offsets = delay_offsets
         self._topics = topics
         self._groups = groups
         self._store = store
@@ -45,6 +48,7 @@ class OffsetRequests:
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.all,
+            RequestCode.GET_ALL_DELAY_OFFSET: self.all_delays,
         }
 
     def query(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -89,6 +93,9 @@ class OffsetRequests:
 
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._offsets.table()))
+
+    def all_delays(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._delay_offsets.table()))
 
     def _starts_in_memory(self, topic: str, queue_id: int) -> bool:
         if self._store.min_queue_offset(topic, queue_id) > 0:

@@ -14,6 +14,8 @@ def test_a_queue_is_locked_for_one_client() -> None:
     assert locks.lock("G", ["q1", "q2"], "c2") == ["q2"]
     assert locks.lock("other", ["q1"], "c2") == ["q1"]
     assert locks.owner("G", "q1") == "c1"
+    assert locks.holds_any("G")
+    assert not locks.holds_any("nobody")
 
 
 def test_only_the_owner_unlocks() -> None:
@@ -42,5 +44,6 @@ def test_expired_locks_are_forgotten() -> None:
     locks = RebalanceLock(time)
     locks.lock("G", ["q0"], "c1")
     time.now += LOCK_EXPIRES_MS + 1
+    assert not locks.holds_any("G")
     locks.forget_expired()
     assert not locks._groups

@@ -1,0 +1,44 @@
+"""What a broker calls itself where its configuration does not say."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+
+LOOPBACK = "127.0.0.1"
+
+
+def announced_host(bind_address: str) -> str:
+    """The address for clients: loopback where only that is listened on, else the host's."""
+    try:
+        bound = ip_address(bind_address)
+    except ValueError:
+        return bind_address
+    return host_address() if bound.is_unspecified else str(bound)
+
+
+def host_address() -> str:
+    """The address of the interface that the default route leaves by; loopback without one.
+
+    Connecting a datagram socket sends nothing: it only asks the kernel for the route.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return LOOPBACK
+        return str(probe.getsockname()[0])
+
+
+def resolve(host: str) -> str:
+    """The IP address that stored messages name for `host`; blocks. Raises `OSError` where the
+    name is not known."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+
+
+def host_name() -> str:
+    """The default `brokerName`."""
+    return socket.gethostname() or "DEFAULT_BROKER"

@@ -1,0 +1,286 @@
+"""A broker put together: its books, its store, its handlers, its ports and what it does in time.
+
+Nothing is decided here; each part stands in the module of its name.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import psutil
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.error import CannotListenError
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.addresses import announced_host, host_name, resolve
+from rocketmq_tw.broker.clients import ClientRegistry
+from rocketmq_tw.broker.commit import Commit
+from rocketmq_tw.broker.delay.delivery import DelayDelivery
+from rocketmq_tw.broker.delay.levels import DelayLevels
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.flush import Flusher
+from rocketmq_tw.broker.groups import GroupTable
+from rocketmq_tw.broker.interfaces import IReplicator
+from rocketmq_tw.broker.live_config import LiveConfig
+from rocketmq_tw.broker.locks import RebalanceLock
+from rocketmq_tw.broker.long_polling import LongPolling
+from rocketmq_tw.broker.membership import Membership
+from rocketmq_tw.broker.offsets import OffsetTable
+from rocketmq_tw.broker.periodic import PeriodicTasks
+from rocketmq_tw.broker.requests.admin import AdminRequests
+from rocketmq_tw.broker.requests.clients import ClientRequests
+from rocketmq_tw.broker.requests.connections import ConnectionRequests
+from rocketmq_tw.broker.requests.consume_stats import ConsumeStatsRequests
+from rocketmq_tw.broker.requests.groups import GroupRequests
+from rocketmq_tw.broker.requests.locks import LockRequests
+from rocketmq_tw.broker.requests.offsets import OffsetRequests
+from rocketmq_tw.broker.requests.pull import PullRequests
+from rocketmq_tw.broker.requests.resets import ResetRequests
+from rocketmq_tw.broker.requests.send import SendRequests
+from rocketmq_tw.broker.requests.send_back import SendBackRequests
+from rocketmq_tw.broker.requests.table import merge_handlers
+from rocketmq_tw.broker.requests.topics import TopicRequests
+from rocketmq_tw.broker.requests.view import ViewRequests
+from rocketmq_tw.broker.state import ConfigFile
+from rocketmq_tw.broker.statistics import SAMPLE_SECONDS, Statistics
+from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.message.ids import UniqueIds, pack_ip
+from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.interfaces import Handler, IRemotingClient
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.store.message_store import MessageStore
+
+T = TypeVar("T")
+
+#: Seconds between scans for clients without heartbeats, as in stock.
+CLIENT_SCAN_SECONDS = 10.0
+#: The port of stock's VIP channel lies so far below the listening port.
+VIP_DISTANCE = 2
+
+log = Logger()
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker. `start` fires once it serves and has told the name servers; `stop` once all
+    that it accepted is on disk and its files are closed.
+
+    `net_config.listen_port` 0 lets the kernel choose; `port` and `address` tell after `start`.
+    Empty names and addresses of `config` are filled in with the host's.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        net_config: NettyServerConfig,
+        files: IFiles,
+        *,
+        client: IRemotingClient | None = None,
+        tls: ServerTls | None = None,
+        replicator: IReplicator | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        config.broker_name = config.broker_name or host_name()
+        config.broker_ip1 = config.broker_ip1 or announced_host(net_config.bind_address)
+        config.broker_ip2 = config.broker_ip2 or config.broker_ip1
+        self._reactor = reactor
+        self.config = config
+        self.store_config = store_config
+        self._net_config = net_config
+        self._files = files
+        self._now_ms = now_ms
+        memory = psutil.virtual_memory().total
+        self._memory_bytes = memory * store_config.access_message_in_memory_max_ratio // 100
+        self.store = MessageStore(store_config, files, now_ms, memory_bytes=memory)
+        self.topics = TopicTable(config, self._state_file("topics"), now_ms)
+        self.groups = GroupTable(config, self._state_file("subscriptionGroup"), now_ms)
+        self.offsets = OffsetTable(config, self._state_file("consumerOffset"), now_ms)
+        self.clients = ClientRegistry(config, now_ms)
+        self.locks = RebalanceLock(now_ms)
+        self.statistics = Statistics(now_ms)
+        self.long_polling = LongPolling(self.store, config, reactor, now_ms)
+        self._flusher = Flusher(self.store, store_config, reactor, self._in_thread)
+        self.commit = Commit(self.store, store_config, reactor, self._flusher, replicator)
+        self.levels = DelayLevels(store_config.message_delay_level)
+        self.delay_offsets = DelayOffsets(self._state_file("delayOffset"), now_ms)
+        self.delivery = DelayDelivery(
+            self.store,
+            store_config,
+            self.levels,
+            self.delay_offsets,
+            self.commit,
+            reactor,
+            now_ms,
+            self._in_thread,
+        )
+        self._client = client or RemotingClient(reactor, NettyClientConfig())
+        self._server = RemotingServer(reactor, net_config, tls=tls)
+        self._periodic = PeriodicTasks(reactor)
+        self._loaded = False
+        self.membership: Membership | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """What clients are told."""
+        return join_address(self.config.broker_ip1, self.port)
+
+    @inlineCallbacks
+    def start(self) -> Any:
+        """Fails with what the store or the port refuses; then `stop` cleans up."""
+        yield self._in_thread(self.store.load)
+        self._loaded = True
+        host = yield self._in_thread(lambda: resolve(self.config.broker_ip1))
+        for table in (self.topics, self.groups, self.offsets, self.delay_offsets):
+            table.load()
+        self.store.on_arrival(self.statistics.arrived)
+        self.store.on_arrival(self.long_polling.arrived)
+        self.commit.on_dispatched(self.long_polling.wake_ready)
+        self.port = self._server.listen()
+        self._listen_vip()
+        ha_port = self.store_config.ha_listen_port or self.port + 1
+        ha_address = join_address(self.config.broker_ip2, ha_port)
+        self.membership = Membership(
+            self.config, self.topics, self._client, self.address, ha_address
+        )
+        for code, handler in self._handlers(self.membership, host).items():
+            self._server.register(code, handler)
+        self._flusher.start()
+        self.delivery.start()
+        self.long_polling.start()
+        self._schedule(self.membership)
+        yield self.membership.register(force=True)
+        log.info(
+            "broker {name} serves at {address}", name=self.config.broker_name, address=self.address
+        )
+
+    @inlineCallbacks
+    def stop(self) -> Any:
+        """In the order that loses nothing: no new requests, answers to the held ones, the log
+        durable, the books written, the registration taken back, the store closed."""
+        periodic_stopped = self._periodic.stop()
+        served = self._server.stop()
+        self.long_polling.stop()
+        if self._loaded:
+            try:
+                yield self.delivery.stop()
+                yield self.commit.stop()
+            finally:
+                self.long_polling.resume_all()
+                yield served
+                yield periodic_stopped
+                yield self._write_offsets()
+                if self.membership is not None:
+                    yield self.membership.leave()
+                yield self._in_thread(self.store.close)
+        yield self._client.close()
+
+    def _handlers(self, membership: Membership, host: str) -> dict[int, Handler]:
+        config, store = self.config, self.store
+        topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
+        unique_ids = UniqueIds(pack_ip(host), os.getpid(), random.getrandbits(32), self._now_ms)
+        store_host = (host, self.port)
+        return merge_handlers(
+            SendRequests(
+                config,
+                self.store_config,
+                topics,
+                groups,
+                self.commit,
+                self.levels,
+                unique_ids,
+                self._now_ms,
+                store_host,
+                consumes_orderly=self.locks.holds_any,
+            ),
+            SendBackRequests(config, topics, groups, store, self.commit, self.levels, store_host),
+            ViewRequests(store, self.store_config),
+            PullRequests(
+                config,
+                self.store_config,
+                topics,
+                groups,
+                offsets,
+                clients,
+                store,
+                self.long_polling,
+            ),
+            ClientRequests(config, clients, groups, topics),
+            OffsetRequests(offsets, self.delay_offsets, topics, groups, store, self._memory_bytes),
+            LockRequests(self.locks),
+            TopicRequests(config, topics, offsets, clients, store),
+            GroupRequests(groups, offsets),
+            ConnectionRequests(config, clients, topics, groups, store),
+            ConsumeStatsRequests(config, topics, groups, offsets, clients, store, self._now_ms),
+            ResetRequests(config, topics, groups, offsets, clients, store),
+            AdminRequests(
+                config,
+                LiveConfig(config, self.store_config),
+                store,
+                self.statistics,
+                lambda: self._files.usage(store.paths.root),
+                lambda: self._permission_changed(membership),
+            ),
+        )
+
+    def _schedule(self, membership: Membership) -> None:
+        config, store_config, add = self.config, self.store_config, self._periodic.add
+        add("the registration", config.register_name_server_period / 1000, membership.register)
+        add("writing offsets", config.flush_consumer_offset_interval / 1000, self._write_offsets)
+        add("the scan for silent clients", CLIENT_SCAN_SECONDS, self.clients.expire)
+        add("the scan for expired locks", CLIENT_SCAN_SECONDS, self.locks.forget_expired)
+        add("counting", SAMPLE_SECONDS, self.statistics.sample)
+        add(
+            "the retention",
+            store_config.clean_resource_interval / 1000,
+            lambda: self.store.clean(self._now_ms()),
+        )
+        if config.enable_slave_acting_master:
+            add("the heartbeat", config.broker_heartbeat_interval / 1000, membership.heartbeat)
+        self._periodic.start()
+
+    def _listen_vip(self) -> None:
+        """A port of the kernel's choice may have a neighbour; a configured one must not."""
+        try:
+            self._server.listen(self.port - VIP_DISTANCE)
+        except CannotListenError as error:
+            if self._net_config.listen_port:
+                raise
+            log.info("no VIP channel: {why}", why=error)
+
+    def _permission_changed(self, membership: Membership) -> None:
+        self.topics.touch()
+        membership.register(force=True)
+
+    def _write_offsets(self) -> Deferred[Any]:
+        write = self.offsets.pending_write()
+        if write is None:
+            return succeed(None)
+
+        def failed(failure: Any) -> Any:
+            self.offsets.write_failed()
+            return failure
+
+        return self._in_thread(write).addErrback(failed)
+
+    def _in_thread(self, function: Callable[[], T]) -> Deferred[T]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function)
+
+    def _state_file(self, name: str) -> ConfigFile:
+        return ConfigFile(self._files, f"{self.store.paths.config}/{name}.json")

@@ -1,0 +1,50 @@
+"""What the broker does from time to time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+log = Logger()
+
+
+class PeriodicTasks:
+    """Named functions and their intervals. One that fails is logged and called again the next
+    time; one that returns a Deferred is not called again before that fired."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._tasks: list[tuple[LoopingCall, float]] = []
+        self._running: list[Deferred[Any]] = []
+
+    def add(self, name: str, seconds: float, function: Callable[[], Any]) -> None:
+        def run() -> Deferred[Any]:
+            done = maybeDeferred(function)
+            return done.addErrback(lambda failure: _report(name, failure))
+
+        task = LoopingCall(run)
+        task.clock = self._clock
+        self._tasks.append((task, seconds))
+
+    def start(self) -> None:
+        """Each is called for the first time after its interval."""
+        for task, seconds in self._tasks:
+            self._running.append(task.start(seconds, now=False))
+
+    def stop(self) -> Deferred[None]:
+        """Fires once what runs has ended."""
+        for task, _ in self._tasks:
+            if task.running:
+                task.stop()
+        running, self._running = self._running, []
+        return DeferredList(running).addCallback(lambda _: None)
+
+
+def _report(name: str, failure: Failure) -> None:
+    log.failure("{name} failed", failure=failure, name=name)
