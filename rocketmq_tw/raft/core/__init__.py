@@ -1,0 +1,1 @@
+"""Raft as a pure object, with DLedger's election and push protocol (docs/raft.md)."""

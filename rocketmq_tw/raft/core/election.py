@@ -1,0 +1,247 @@
+"""A candidate's rounds: when one starts, what its answers mean, and when the next one is due."""
+
+from enum import Enum
+
+import msgspec
+
+from rocketmq_tw.raft.core.codes import ParseResult, Role, VoteResult
+from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.messages import VoteRequest, VoteResponse
+from rocketmq_tw.raft.core.quorum import is_quorum
+from rocketmq_tw.raft.core.state import State
+from rocketmq_tw.raft.core.vote import decide_vote
+
+
+class VoteTally(msgspec.Struct):
+    """The answers of one round. `valid` counts those that are not UNKNOWN."""
+
+    term: int
+    members: int
+    answered: int = 0
+    valid: int = 0
+    accepted: int = 0
+    not_ready: int = 0
+    bigger_ledger: int = 0
+    already_has_leader: bool = False
+    known_max_term: int = -1
+
+    def add(self, result: VoteResult, term: int) -> None:
+        self.answered += 1
+        if result is not VoteResult.UNKNOWN:
+            self.valid += 1
+        if result is VoteResult.ACCEPT:
+            self.accepted += 1
+        elif result is VoteResult.REJECT_ALREADY_HAS_LEADER:
+            self.already_has_leader = True
+        elif result in (
+            VoteResult.REJECT_EXPIRED_VOTE_TERM,
+            VoteResult.REJECT_TERM_SMALL_THAN_LEDGER,
+        ):
+            self.known_max_term = max(self.known_max_term, term)
+        elif result in (
+            VoteResult.REJECT_EXPIRED_LEDGER_TERM,
+            VoteResult.REJECT_SMALL_LEDGER_END_INDEX,
+        ):
+            self.bigger_ledger += 1
+        elif result is VoteResult.REJECT_TERM_NOT_READY:
+            self.not_ready += 1
+
+    @property
+    def decided(self) -> bool:
+        """Further answers would change nothing that matters, or there are none to come."""
+        return (
+            self.answered >= self.members
+            or self.already_has_leader
+            or is_quorum(self.accepted + self.not_ready, self.members)
+        )
+
+
+class Outcome(Enum):
+    """The seven ends of a round, in the order in which they are looked for."""
+
+    HIGHER_TERM_SEEN = 1
+    OTHER_HAS_LEADER = 2
+    TOO_FEW_ANSWERS = 3
+    BIGGER_LEDGERS = 4
+    ELECTED = 5
+    PEERS_NOT_READY = 6
+    UNDECIDED = 7
+
+
+_PARSED = {
+    Outcome.HIGHER_TERM_SEEN: ParseResult.WAIT_TO_VOTE_NEXT,
+    Outcome.OTHER_HAS_LEADER: ParseResult.WAIT_TO_REVOTE,
+    Outcome.TOO_FEW_ANSWERS: ParseResult.WAIT_TO_REVOTE,
+    Outcome.BIGGER_LEDGERS: ParseResult.WAIT_TO_REVOTE,
+    Outcome.ELECTED: ParseResult.PASSED,
+    Outcome.PEERS_NOT_READY: ParseResult.REVOTE_IMMEDIATELY,
+    Outcome.UNDECIDED: ParseResult.WAIT_TO_VOTE_NEXT,
+}
+
+
+def judge_round(tally: VoteTally) -> tuple[Outcome, ParseResult]:
+    """What a finished round means."""
+    members = tally.members
+    if tally.known_max_term > tally.term:
+        outcome = Outcome.HIGHER_TERM_SEEN
+    elif tally.already_has_leader:
+        outcome = Outcome.OTHER_HAS_LEADER
+    elif not is_quorum(tally.valid, members):
+        outcome = Outcome.TOO_FEW_ANSWERS
+    elif not is_quorum(tally.valid - tally.bigger_ledger, members):
+        outcome = Outcome.BIGGER_LEDGERS
+    elif is_quorum(tally.accepted, members):
+        outcome = Outcome.ELECTED
+    elif is_quorum(tally.accepted + tally.not_ready, members):
+        outcome = Outcome.PEERS_NOT_READY
+    else:
+        outcome = Outcome.UNDECIDED
+    return outcome, _PARSED[outcome]
+
+
+def extra_wait(outcome: Outcome, config: RaftConfig) -> int:
+    """Milliseconds that an outcome adds to the random wait for the next round."""
+    if outcome is Outcome.OTHER_HAS_LEADER:
+        return config.heartbeat_interval_ms * config.max_heartbeat_leak
+    if outcome is Outcome.BIGGER_LEDGERS:
+        return config.max_vote_interval_ms
+    return 0
+
+
+class Election:
+    """The candidate's side of an election, and the answers to other candidates."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.next_vote_at = 0
+        self.increase_term_at_once = False
+        # Whoever may have led in the stored term must not lead in it again: what it had not
+        # stored of its log is forgotten here, but perhaps not elsewhere.
+        self.last_parse_result = (
+            ParseResult.WAIT_TO_VOTE_NEXT
+            if state.vote_for == state.self_id
+            else ParseResult.WAIT_TO_REVOTE
+        )
+        self.last_outcome: Outcome | None = None
+        self._tally: VoteTally | None = None
+        self._asked: dict[int, str] = {}
+        self._round_ends = 0
+        state.role_listeners.append(self._role_changed)
+
+    def _role_changed(self, role: Role) -> None:
+        self._tally = None
+        self._asked.clear()
+        if role is Role.FOLLOWER:
+            self.last_parse_result = ParseResult.WAIT_TO_REVOTE
+
+    @property
+    def deadline(self) -> int:
+        """When a candidate has something to do."""
+        if self.increase_term_at_once:
+            return 0
+        return self.next_vote_at if self._tally is None else self._round_ends
+
+    def step_to_term(self, term: int) -> None:
+        """A higher term was heard of: be a candidate, and go there with the next look."""
+        self._state.become_candidate(term)
+        self.increase_term_at_once = True
+
+    def maintain(self) -> None:
+        """The candidate's turn: finishes a round that is over, starts one that is due."""
+        state = self._state
+        if self._tally is not None and not self.increase_term_at_once:
+            if state.now >= self._round_ends:
+                self._finish(self._tally)
+            return
+        if self.increase_term_at_once:
+            state.next_term()
+            self.last_parse_result = ParseResult.WAIT_TO_REVOTE
+            self.increase_term_at_once = False
+            self._tally = None
+            self._asked.clear()
+            self.next_vote_at = self._random_vote_time()
+            return
+        if state.now < self.next_vote_at:
+            return
+        if self.last_parse_result is ParseResult.WAIT_TO_VOTE_NEXT:
+            state.next_term()
+            self.last_parse_result = ParseResult.WAIT_TO_REVOTE
+        self._start_round()
+
+    def _start_round(self) -> None:
+        state, config = self._state, self._state.config
+        tally = VoteTally(state.term, len(config.members))
+        self._tally = tally
+        self._round_ends = (
+            state.now + config.vote_round_ms + state.random.randrange(config.max_vote_interval_ms)
+        )
+        for member in config.members:
+            request = VoteRequest(
+                source=state.self_id,
+                target=member,
+                term=state.term,
+                rpc=state.next_rpc(),
+                end_index=state.log.end_index,
+                end_term=state.log.end_term,
+            )
+            if member == state.self_id:
+                decision = decide_vote(state, request, own=True)
+                if decision.result is VoteResult.ACCEPT:
+                    state.set_vote(state.self_id)
+                tally.add(decision.result, decision.term)
+            else:
+                self._asked[request.rpc] = member
+                state.send(request)
+        if tally.decided:
+            self._finish(tally)
+
+    def on_response(self, response: VoteResponse) -> None:
+        """Counts an answer of the running round; an old or repeated one is passed over."""
+        if self._tally is None or self._asked.pop(response.rpc, None) != response.source:
+            return
+        self._tally.add(response.result, response.term)
+        if self._tally.decided:
+            self._finish(self._tally)
+
+    def _finish(self, tally: VoteTally) -> None:
+        state = self._state
+        self._tally = None
+        self._asked.clear()
+        outcome, parsed = judge_round(tally)
+        self.last_outcome = outcome
+        self.last_parse_result = parsed
+        if outcome is Outcome.PEERS_NOT_READY:
+            self.next_vote_at = state.now + state.config.maintain_interval_ms
+        elif outcome is not Outcome.ELECTED:
+            self.next_vote_at = self._random_vote_time() + extra_wait(outcome, state.config)
+        if outcome is Outcome.HIGHER_TERM_SEEN:
+            state.become_candidate(tally.known_max_term)
+        elif outcome is Outcome.ELECTED:
+            state.become_leader()
+
+    def _random_vote_time(self) -> int:
+        state, config = self._state, self._state.config
+        if state.taking_leadership:
+            low = config.min_take_leadership_vote_interval_ms
+            high = config.max_take_leadership_vote_interval_ms
+        else:
+            low, high = config.min_vote_interval_ms, config.max_vote_interval_ms
+        return state.now + state.random.randrange(low, high)
+
+    def on_request(self, request: VoteRequest) -> None:
+        """Answers a candidate; a vote that is given is in the hard state before it is sent."""
+        state = self._state
+        decision = decide_vote(state, request, own=False)
+        if decision.result is VoteResult.ACCEPT:
+            state.set_vote(request.source)
+        elif decision.result is VoteResult.REJECT_TERM_NOT_READY:
+            self.step_to_term(request.term)
+        state.send(
+            VoteResponse(
+                source=state.self_id,
+                target=request.source,
+                term=decision.term,
+                rpc=request.rpc,
+                result=decision.result,
+            )
+        )

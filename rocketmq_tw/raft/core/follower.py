@@ -1,0 +1,156 @@
+"""The follower's side of the log: what a leader may append, compare, cut and replace."""
+
+from rocketmq_tw.raft.core.codes import Code, PushKind, Role
+from rocketmq_tw.raft.core.election import Election
+from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.log import LogBase
+from rocketmq_tw.raft.core.messages import Message, PushRequest, PushResponse, SnapshotRequest
+from rocketmq_tw.raft.core.snapshot import SnapshotReceiver, snapshot_answer
+from rocketmq_tw.raft.core.state import State
+
+
+class Follower:
+    """Answers pushes.
+
+    A push of DLedger's carries no term of the entry before its own, so `matched_index` stands in
+    for it: what the present leader is known to share. Entries are taken only right behind it, and
+    nothing up to it is ever cut, however late a TRUNCATE arrives.
+    """
+
+    def __init__(self, state: State, election: Election, snapshots: SnapshotReceiver) -> None:
+        self._state = state
+        self._election = election
+        self._snapshots = snapshots
+
+    def check_leader(self, request: Message) -> Code:
+        """Whether `request` comes from the leader that we follow."""
+        state = self._state
+        if not state.is_member(request.source):
+            return Code.UNKNOWN_MEMBER
+        if request.source == state.self_id:
+            return Code.UNEXPECTED_MEMBER
+        if request.term < state.term:
+            return Code.EXPIRED_TERM
+        if request.term > state.term:
+            return Code.TERM_NOT_READY
+        if state.role is not Role.FOLLOWER:
+            return Code.NOT_FOLLOWER
+        if request.source != state.leader_id:
+            return Code.INCONSISTENT_LEADER
+        return Code.SUCCESS
+
+    def on_push(self, request: PushRequest) -> None:
+        """Answers a push; the entries of an accepted one are stored before the answer leaves."""
+        code = self.check_leader(request)
+        if code is Code.TERM_NOT_READY:
+            self._election.step_to_term(request.term)
+        elif code is Code.SUCCESS:
+            code = self._apply(request)
+        state = self._state
+        state.send(
+            PushResponse(
+                source=state.self_id,
+                target=request.source,
+                term=request.term
+                if code in (Code.SUCCESS, Code.INCONSISTENT_STATE)
+                else state.term,
+                rpc=request.rpc,
+                code=code,
+                index=request.first_index,
+                count=len(request.entries),
+                begin_index=-1 if state.log.is_empty else state.log.begin_index,
+                end_index=state.log.end_index,
+            )
+        )
+
+    def _apply(self, request: PushRequest) -> Code:
+        if request.kind is PushKind.COMMIT:
+            code = Code.SUCCESS
+        elif not request.entries or request.kind is PushKind.INSTALL_SNAPSHOT:
+            return Code.UNEXPECTED_ARGUMENT
+        elif request.kind is PushKind.APPEND:
+            code = self._append(request.entries)
+        elif request.kind is PushKind.COMPARE:
+            return self._compare(request.entries[0])
+        else:
+            code = self._truncate(request.entries[0])
+        if code is Code.SUCCESS:
+            state = self._state
+            state.commit_to(min(request.commit_index, state.matched_index))
+        return code
+
+    def _append(self, entries: tuple[Entry, ...]) -> Code:
+        state, log = self._state, self._state.log
+        first = entries[0].index
+        if first - 1 > state.matched_index or not _in_order(entries, state.term):
+            return Code.INCONSISTENT_STATE
+        for entry in entries:
+            known_term = log.term_at(entry.index)
+            if entry.index <= state.matched_index:
+                if known_term not in (None, entry.term):
+                    return Code.INCONSISTENT_STATE
+                continue
+            if known_term is not None:
+                if log.matches(entry):
+                    state.matched_index = entry.index
+                    continue
+                if known_term == state.term:
+                    return Code.INCONSISTENT_STATE
+                log.keep_to(entry.index - 1)
+            if not log.follows(entry):
+                return Code.INCONSISTENT_STATE
+            log.append(entry)
+            state.matched_index = entry.index
+        return Code.SUCCESS
+
+    def _compare(self, entry: Entry) -> Code:
+        state, log = self._state, self._state.log
+        # What is committed and compacted away is in the log of every leader.
+        compacted = entry.index < log.begin_index and entry.index <= state.commit_index
+        if not compacted and not log.matches(entry):
+            return Code.INCONSISTENT_STATE
+        state.matched_index = max(state.matched_index, entry.index)
+        return Code.SUCCESS
+
+    def _truncate(self, entry: Entry) -> Code:
+        state, log = self._state, self._state.log
+        # Entries of the present term are the leader's own: a push that would cut them is late.
+        late = log.end_term == state.term
+        if log.matches(entry):
+            state.matched_index = max(state.matched_index, entry.index)
+            if not late:
+                log.keep_to(state.matched_index)
+            return Code.SUCCESS
+        if late or entry.index <= state.matched_index or entry.term > state.term:
+            return Code.INCONSISTENT_STATE
+        if entry.index - 1 == state.matched_index:
+            log.keep_to(entry.index - 1)
+        elif state.config.state_machine:
+            # The leader's log begins behind ours and no snapshot fills the gap.
+            return Code.INCONSISTENT_STATE
+        else:
+            log.restart(LogBase(entry.index - 1, -1, entry.pos))
+        if not log.follows(entry):
+            return Code.INCONSISTENT_STATE
+        log.append(entry)
+        state.matched_index = entry.index
+        return Code.SUCCESS
+
+    def on_snapshot(self, request: SnapshotRequest) -> None:
+        """Takes a chunk of a snapshot."""
+        code, received = self.check_leader(request), 0
+        if code is Code.TERM_NOT_READY:
+            self._election.step_to_term(request.term)
+        elif code is Code.SUCCESS:
+            code, received = self._snapshots.receive(request)
+        self._state.send(snapshot_answer(self._state, request, code, received))
+
+
+def _in_order(entries: tuple[Entry, ...], term: int) -> bool:
+    """Whether indexes follow each other and terms never fall nor pass the leader's."""
+    previous = entries[0]
+    for entry in entries[1:]:
+        if entry.index != previous.index + 1 or entry.term < previous.term:
+            return False
+        previous = entry
+    return previous.term <= term

@@ -1,0 +1,91 @@
+"""What members say to each other, as values. The JSON around them is `raft/messages.py`.
+
+A request carries an `rpc` number; its answer carries the same one. Whoever delivers messages may
+lose, repeat and reorder them, and may answer in a peer's place with `UNKNOWN` or `NETWORK_ERROR`.
+"""
+
+import msgspec
+
+from rocketmq_tw.raft.core.codes import Code, PushKind, VoteResult
+from rocketmq_tw.raft.core.entry import Entry
+
+
+class Message(msgspec.Struct, kw_only=True, frozen=True):
+    source: str
+    target: str
+    term: int
+    rpc: int = 0
+
+
+class VoteRequest(Message, frozen=True):
+    """`source` wants to lead in `term`; its last entry is (end_index, end_term)."""
+
+    end_index: int
+    end_term: int
+
+
+class VoteResponse(Message, frozen=True):
+    result: VoteResult
+
+
+class HeartbeatRequest(Message, frozen=True):
+    """`source` leads in `term`."""
+
+
+class HeartbeatResponse(Message, frozen=True):
+    code: Code
+
+
+class PushRequest(Message, frozen=True):
+    """One entry for COMPARE and TRUNCATE, none for COMMIT, one or more in order for APPEND."""
+
+    kind: PushKind
+    commit_index: int
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def first_index(self) -> int:
+        return self.entries[0].index if self.entries else -1
+
+
+class PushResponse(Message, frozen=True):
+    """`index` and `count` repeat the request's; begin and end are the follower's log."""
+
+    code: Code
+    index: int = -1
+    count: int = 0
+    begin_index: int = -1
+    end_index: int = -1
+
+
+class SnapshotRequest(Message, frozen=True):
+    """A chunk of a snapshot of all up to (last_index, last_term), from `offset`."""
+
+    last_index: int
+    last_term: int
+    #: The position in the data files where the entry after the snapshot goes.
+    next_pos: int
+    offset: int
+    data: bytes
+    done: bool
+
+
+class SnapshotResponse(Message, frozen=True):
+    """`received` bytes are there."""
+
+    code: Code
+    last_index: int
+    received: int
+
+
+class TransferRequest(Message, frozen=True):
+    """To the leader (`transfer_id`): hand over to `transferee_id`; to that one: take over, once
+    your log reaches `ledger_index`."""
+
+    transfer_id: str
+    transferee_id: str
+    ledger_index: int = -1
+
+
+class TransferResponse(Message, frozen=True):
+    code: Code

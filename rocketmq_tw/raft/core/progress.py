@@ -1,0 +1,98 @@
+"""How far one follower is, as its leader knows: what matches, what was sent, what comes next."""
+
+from enum import Enum
+
+import msgspec
+
+
+class Phase(Enum):
+    """COMPARE looks for the last common entry, TRUNCATE cuts what is behind it, APPEND streams,
+    SNAPSHOT replaces all."""
+
+    COMPARE = "COMPARE"
+    TRUNCATE = "TRUNCATE"
+    APPEND = "APPEND"
+    SNAPSHOT = "SNAPSHOT"
+
+
+class Pending(msgspec.Struct):
+    """A push that is not answered yet, with the commit index that it told."""
+
+    last_index: int
+    commit_index: int
+    sent_at: int
+
+
+class Progress(msgspec.Struct):
+    """One follower. `match_index` never falls within a term.
+
+    COMPARE brackets the last common entry: `common_index` is common, `mismatch_index` is not,
+    `probe_index` is compared next. The step back from a mismatch doubles until an entry is
+    common, then the bracket is halved. Comparing changes nothing, so the exact end of the common
+    part is known before anything is cut.
+    """
+
+    peer: str
+    phase: Phase = Phase.COMPARE
+    match_index: int = -1
+    next_index: int = 0
+    common_index: int = -1
+    probe_index: int = -1
+    mismatch_index: int = 0
+    probe_step: int = 1
+    peer_end: int = -1
+    told_commit: int = -1
+    #: When this follower was last sent anything.
+    quiet_since: int = 0
+    retry_at: int = 0
+    failures: int = 0
+    snapshot_offset: int = 0
+    snapshot_unsupported: bool = False
+    pending: dict[int, Pending] = msgspec.field(default_factory=dict)
+
+    def compare_from(self, end_index: int) -> None:
+        """Starts over with a comparison at the leader's last entry."""
+        self.phase = Phase.COMPARE
+        self.pending.clear()
+        self.common_index = -1
+        self.mismatch_index = end_index + 1
+        self.probe_step = 1
+
+    def probe_matched(self) -> None:
+        """The probe's entry is common."""
+        self.common_index = max(self.common_index, self.probe_index)
+        self.match_index = max(self.match_index, self.common_index)
+
+    def probe_mismatched(self, peer_end: int) -> None:
+        """The probe's entry is not common; the follower's log ends at `peer_end`."""
+        self.mismatch_index = min(self.mismatch_index, self.probe_index)
+        if peer_end + 1 < self.mismatch_index:
+            # What the follower does not have cannot be common.
+            self.mismatch_index = peer_end + 1
+            self.probe_step = 1
+
+    def next_probe(self, begin_index: int) -> int | None:
+        """The index to compare next, or None where the last common entry is known."""
+        floor = max(self.common_index, begin_index - 1)
+        if self.mismatch_index - 1 <= floor:
+            return None
+        if self.common_index >= begin_index:
+            self.probe_index = (floor + self.mismatch_index) // 2
+        else:
+            self.probe_index = max(begin_index, self.mismatch_index - self.probe_step)
+            self.probe_step *= 2
+        return self.probe_index
+
+    def append_from(self, match_index: int) -> None:
+        """The follower's log ends with `match_index`, which is common."""
+        self.phase = Phase.APPEND
+        self.match_index = max(self.match_index, match_index)
+        self.next_index = match_index + 1
+        self.pending.clear()
+
+    def oldest_pending(self) -> Pending | None:
+        return next(iter(self.pending.values()), None)
+
+    def answered(self, rpc: int) -> Pending | None:
+        """Takes the pending push out that `rpc` answers; None for a repeated or old answer."""
+        return self.pending.pop(rpc, None)

@@ -1,0 +1,253 @@
+"""The leader's side of the log: it brings every follower's log to its own, and commits."""
+
+from rocketmq_tw.raft.core.codes import Code, PushKind, Role
+from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, SnapshotResponse
+from rocketmq_tw.raft.core.progress import Pending, Phase, Progress
+from rocketmq_tw.raft.core.quorum import quorum_index
+from rocketmq_tw.raft.core.snapshot import SnapshotSender
+from rocketmq_tw.raft.core.state import State
+
+
+class Replication:
+    """Progress of all followers; used only while we lead."""
+
+    def __init__(self, state: State, snapshots: SnapshotSender) -> None:
+        self._state = state
+        self._snapshots = snapshots
+        self.progress: dict[str, Progress] = {}
+        #: The first index that a read may rely on: what our predecessors left is committed then.
+        self.barrier_index = -1
+        state.role_listeners.append(self._role_changed)
+
+    def _role_changed(self, role: Role) -> None:
+        self.progress.clear()
+        if role is not Role.LEADER:
+            return
+        log = self._state.log
+        if log.end_index > self._state.commit_index:
+            # Entries of older terms are committed only by one of our own behind them.
+            log.make(self._state.term, b"")
+        self.barrier_index = log.end_index
+        for peer in self._state.peers:
+            progress = Progress(peer, quiet_since=self._state.now)
+            progress.compare_from(log.end_index)
+            self.progress[peer] = progress
+        self.advance_commit()
+
+    @property
+    def deadline(self) -> int | None:
+        """When a push is to be sent or sent again, without anything else happening."""
+        config = self._state.config
+        times: list[int] = []
+        for progress in self.progress.values():
+            oldest = progress.oldest_pending()
+            if oldest is not None:
+                times.append(oldest.sent_at + config.push_timeout_ms)
+            elif progress.phase is not Phase.APPEND:
+                if not self._state.log.is_empty:
+                    times.append(progress.retry_at)
+            elif progress.next_index <= self._state.log.end_index:
+                times.append(progress.retry_at)
+            elif progress.told_commit < self._state.commit_index:
+                due = progress.quiet_since + config.commit_interval_ms
+                times.append(max(progress.retry_at, due))
+        return min(times, default=None)
+
+    def maintain(self) -> None:
+        """Sends to every follower what is due."""
+        for progress in self.progress.values():
+            self._push(progress)
+
+    def _push(self, progress: Progress) -> None:
+        now, config = self._state.now, self._state.config
+        oldest = progress.oldest_pending()
+        if oldest is not None and now >= oldest.sent_at + config.push_timeout_ms:
+            progress.pending.clear()
+            if progress.phase is Phase.APPEND:
+                progress.next_index = progress.match_index + 1
+        if now < progress.retry_at or self._state.log.is_empty:
+            return
+        if progress.phase is Phase.APPEND:
+            self._append(progress)
+        elif progress.pending:
+            return
+        elif progress.phase is Phase.COMPARE:
+            self._compare(progress)
+        elif progress.phase is Phase.SNAPSHOT:
+            self._send_snapshot(progress)
+        else:
+            self._truncate(progress)
+
+    def _send(
+        self, progress: Progress, kind: PushKind, entries: tuple[Entry, ...], last: int
+    ) -> None:
+        state = self._state
+        rpc = state.next_rpc()
+        progress.pending[rpc] = Pending(last, state.commit_index, state.now)
+        progress.quiet_since = state.now
+        state.send(
+            PushRequest(
+                source=state.self_id,
+                target=progress.peer,
+                term=state.term,
+                rpc=rpc,
+                kind=kind,
+                commit_index=state.commit_index,
+                entries=entries,
+            )
+        )
+
+    def _append(self, progress: Progress) -> None:
+        log, config = self._state.log, self._state.config
+        if progress.next_index < log.begin_index:
+            self._compare_again(progress)
+            return
+        while (
+            progress.next_index <= log.end_index
+            and len(progress.pending) < config.max_inflight_pushes
+        ):
+            entries = log.slice(
+                progress.next_index, config.max_batch_entries, config.max_batch_bytes
+            )
+            progress.next_index = entries[-1].index + 1
+            self._send(progress, PushKind.APPEND, tuple(entries), entries[-1].index)
+        if (
+            not progress.pending
+            and progress.told_commit < self._state.commit_index
+            and self._state.now >= progress.quiet_since + config.commit_interval_ms
+        ):
+            self._send(progress, PushKind.COMMIT, (), self._state.commit_index)
+
+    def _compare_again(self, progress: Progress) -> None:
+        progress.compare_from(self._state.log.end_index)
+        self._compare(progress)
+
+    def _compare(self, progress: Progress) -> None:
+        """Sends the next comparison, or goes on from the last common entry."""
+        log = self._state.log
+        index = progress.next_probe(log.begin_index)
+        if index is not None:
+            self._send(progress, PushKind.COMPARE, (log.read(index),), index)
+            return
+        common = progress.common_index
+        if (
+            common < log.begin_index
+            and not progress.snapshot_unsupported
+            and self._snapshots.covers(log.begin_index - 1)
+        ):
+            progress.phase = Phase.SNAPSHOT
+            progress.snapshot_offset = 0
+            self._send_snapshot(progress)
+            return
+        if common >= log.begin_index and progress.peer_end == common:
+            progress.append_from(common)
+            self._append(progress)
+            return
+        progress.phase = Phase.TRUNCATE
+        self._truncate(progress)
+
+    def _truncate(self, progress: Progress) -> None:
+        """Cuts the follower behind the last common entry; where there is none it starts with
+        our first one."""
+        log = self._state.log
+        index = max(progress.common_index, log.begin_index)
+        self._send(progress, PushKind.TRUNCATE, (log.read(index),), index)
+
+    def _send_snapshot(self, progress: Progress) -> None:
+        request = self._snapshots.chunk(progress.peer, progress.snapshot_offset)
+        if request is None:
+            self._compare_again(progress)
+            return
+        progress.pending[request.rpc] = Pending(
+            request.last_index, request.last_index, self._state.now
+        )
+        progress.quiet_since = self._state.now
+        self._state.send(request)
+
+    def on_response(self, response: PushResponse) -> None:
+        """Moves a follower on; answers of other terms and repeated ones are passed over."""
+        progress = self.progress.get(response.source)
+        if progress is None:
+            return
+        pending = progress.answered(response.rpc)
+        if pending is None:
+            return
+        code = response.code
+        if code not in (Code.SUCCESS, Code.INCONSISTENT_STATE):
+            self._retry_later(progress)
+            return
+        progress.failures = 0
+        if progress.phase is Phase.COMPARE:
+            self._compared(progress, response)
+        elif code is Code.INCONSISTENT_STATE:
+            progress.compare_from(self._state.log.end_index)
+        else:
+            self._accepted(progress, pending)
+        self._push(progress)
+
+    def _retry_later(self, progress: Progress) -> None:
+        config = self._state.config
+        wait = min(config.push_retry_ms << min(progress.failures, 10), config.push_timeout_ms)
+        progress.failures += 1
+        progress.retry_at = self._state.now + wait
+        if progress.phase is not Phase.COMPARE:
+            progress.compare_from(self._state.log.end_index)
+
+    def _compared(self, progress: Progress, response: PushResponse) -> None:
+        progress.peer_end = response.end_index
+        if response.code is Code.SUCCESS:
+            progress.probe_matched()
+            if progress.probe_index == response.end_index:
+                progress.append_from(progress.probe_index)
+        else:
+            progress.probe_mismatched(response.end_index)
+        self.advance_commit()
+
+    def _accepted(self, progress: Progress, pending: Pending) -> None:
+        if progress.phase is Phase.TRUNCATE:
+            progress.append_from(pending.last_index)
+        else:
+            progress.match_index = max(
+                progress.match_index, min(pending.last_index, self._state.log.end_index)
+            )
+        told = min(pending.commit_index, progress.match_index)
+        progress.told_commit = max(progress.told_commit, told)
+        self.advance_commit()
+
+    def on_snapshot_response(self, response: SnapshotResponse) -> None:
+        """A follower took a chunk, or cannot take snapshots at all (UNSUPPORTED)."""
+        code, received = response.code, response.received
+        progress = self.progress.get(response.source)
+        pending = progress.answered(response.rpc) if progress is not None else None
+        if progress is None or pending is None or progress.phase is not Phase.SNAPSHOT:
+            return
+        if code is Code.UNSUPPORTED:
+            progress.snapshot_unsupported = True
+            self._compare_again(progress)
+        elif code is not Code.SUCCESS:
+            progress.snapshot_offset = 0
+            self._retry_later(progress)
+        elif self._snapshots.is_complete(pending.last_index, received):
+            progress.append_from(pending.last_index)
+            self.advance_commit()
+        else:
+            progress.snapshot_offset = received
+        self._push(progress)
+
+    def advance_commit(self) -> None:
+        """Commits what a quorum has stored, where it is of our own term."""
+        state = self._state
+        if state.role is not Role.LEADER:
+            return
+        indexes = [progress.match_index for progress in self.progress.values()]
+        indexes.append(state.log.stable_index)
+        index = quorum_index(indexes)
+        if index > state.commit_index and state.log.term_at(index) == state.term:
+            state.commit_to(index)
+
+    def fall_behind(self, peer: str) -> int:
+        """By how many entries a follower is behind, as far as is known."""
+        progress = self.progress.get(peer)
+        known = -1 if progress is None else progress.match_index
+        return self._state.log.end_index - known

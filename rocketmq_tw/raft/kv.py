@@ -1,0 +1,58 @@
+"""A replicated key-value store: the example of a state machine (docs/raft.md)."""
+
+import msgspec
+from zope.interface import implementer
+
+from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.machine import IStateMachine
+
+
+class Put(msgspec.Struct, tag="put", frozen=True):
+    """Sets a key; with `expected`, only if that is its present value."""
+
+    key: str
+    value: str
+    expected: str | None = None
+
+
+class Delete(msgspec.Struct, tag="delete", frozen=True):
+    """Removes a key."""
+
+    key: str
+
+
+Command = Put | Delete
+
+_decode = msgspec.json.Decoder(Command).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def encode_command(command: Command) -> bytes:
+    """The body of the entry that carries `command`."""
+    return _encode(command)
+
+
+@implementer(IStateMachine)
+class KeyValue:
+    """Keys and values, both text."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def apply(self, entry: Entry) -> bool:
+        """Whether the command took effect: a Put with another expected value does not."""
+        if not entry.body:
+            return False
+        command = _decode(entry.body)
+        if isinstance(command, Delete):
+            return self.values.pop(command.key, None) is not None
+        if command.expected is not None and self.values.get(command.key) != command.expected:
+            return False
+        self.values[command.key] = command.value
+        return True
+
+    def take_snapshot(self) -> bytes:
+        return _encode(self.values)
+
+    def load_snapshot(self, data: bytes) -> None:
+        self.values = msgspec.json.decode(data, type=dict[str, str])

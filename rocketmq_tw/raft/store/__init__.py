@@ -1,0 +1,1 @@
+"""A member's files in DLedger's format (docs/formats/dledger.md)."""

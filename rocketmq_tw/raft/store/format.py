@@ -1,0 +1,51 @@
+"""The bytes of entries and of index units; all numbers big-endian (docs/formats/dledger.md)."""
+
+from struct import Struct
+
+from rocketmq_tw.raft.core.entry import HEADER_SIZE, Entry
+
+#: magic, size, index, term, pos, channel, chain CRC, body CRC, length of the body.
+ENTRY_HEADER = Struct(">iiqqqiiii")
+#: magic, pos, size, index, term.
+INDEX_UNIT = Struct(">iqiqq")
+INDEX_UNIT_SIZE = 32
+#: What closes a data file whose rest is too short for the next entry: magic, bytes left.
+BLANK = Struct(">ii")
+BLANK_MAGIC = -1
+
+assert ENTRY_HEADER.size == HEADER_SIZE
+assert INDEX_UNIT.size == INDEX_UNIT_SIZE
+
+
+class StoreError(Exception):
+    """Files that cannot be used as they are; the text says what to do."""
+
+
+def encode_header(entry: Entry) -> bytes:
+    """The entry's bytes before its body."""
+    return ENTRY_HEADER.pack(
+        entry.magic,
+        entry.size,
+        entry.index,
+        entry.term,
+        entry.pos,
+        entry.channel,
+        entry.chain_crc,
+        entry.body_crc,
+        len(entry.body),
+    )
+
+
+def encode_index(entry: Entry) -> bytes:
+    """The index unit of the entry."""
+    return INDEX_UNIT.pack(entry.magic, entry.pos, entry.size, entry.index, entry.term)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """The entry in `data`. Raises `StoreError` where the sizes contradict each other."""
+    if len(data) < HEADER_SIZE:
+        raise StoreError(f"{len(data)} bytes are no entry")
+    magic, size, index, term, pos, channel, chain, crc, length = ENTRY_HEADER.unpack_from(data)
+    if size != len(data) or length != size - HEADER_SIZE:
+        raise StoreError(f"entry {index} at {pos}: size {size}, body {length}, read {len(data)}")
+    return Entry(index, term, pos, data[HEADER_SIZE:], chain, crc, channel, magic)

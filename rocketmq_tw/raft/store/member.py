@@ -1,0 +1,130 @@
+"""All files of one member, `dledger-ID/` under its store directory."""
+
+from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.raft.core.core import Ready
+from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
+from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger
+from rocketmq_tw.raft.store.properties import (
+    Checkpoint,
+    read_checkpoint,
+    read_term,
+    write_checkpoint,
+    write_term,
+)
+from rocketmq_tw.raft.store.snapshots import SnapshotFile
+
+
+class MemberStore:
+    """Opens, and where need be repairs, what a member has stored. Raises `StoreError`.
+
+    It is the core's view of the storage, and does the storing part of a `Ready`.
+    """
+
+    def __init__(
+        self,
+        files: IFiles,
+        directory: str,
+        data_file_size: int,
+        index_file_size: int = DEFAULT_INDEX_FILE_SIZE,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        files.make_dirs(directory)
+        self._lock: IFile = files.lock(f"{directory}/lock")
+        hard_state = read_term(files, f"{directory}/currterm")
+        checkpoint = read_checkpoint(files, f"{directory}/checkpoint")
+        self._snapshots = SnapshotFile(files, f"{directory}/snapshot")
+        meta = self._snapshots.meta
+        covered = -1 if meta is None else meta.index
+        self._ledger = Ledger(
+            files,
+            directory,
+            data_file_size,
+            index_file_size,
+            begin_pos=checkpoint.begin_pos,
+            committed_index=-1
+            if checkpoint.committed_index <= covered
+            else checkpoint.committed_index,
+        )
+        self.commit_index = max(covered, min(checkpoint.committed_index, self._ledger.end_index))
+        self._saved = checkpoint
+        if hard_state is None and self._ledger.end_index >= 0:
+            raise StoreError(
+                f"{directory}/currterm is missing: a vote may be forgotten;"
+                " remove this store to copy it from the leader"
+            )
+        self.hard_state = hard_state or HardState()
+        if meta is not None:
+            self._join(meta)
+
+    def _join(self, meta: SnapshotMeta) -> None:
+        """Drops entries that an interrupted snapshot was to replace."""
+        ledger = self._ledger
+        ends_before = ledger.end_index < meta.index
+        inside = ledger.begin_index <= meta.index <= ledger.end_index
+        if ends_before or (inside and ledger.term(meta.index) != meta.term):
+            ledger.reset(meta.base)
+            self.write_checkpoint(meta.index)
+
+    @property
+    def begin_index(self) -> int:
+        return self._ledger.begin_index
+
+    @property
+    def end_index(self) -> int:
+        return self._ledger.end_index
+
+    def read(self, index: int) -> Entry:
+        return self._ledger.read(index)
+
+    def term(self, index: int) -> int:
+        return self._ledger.term(index)
+
+    @property
+    def snapshot(self) -> SnapshotMeta | None:
+        return self._snapshots.meta
+
+    def read_snapshot(self, offset: int, size: int) -> bytes:
+        return self._snapshots.read(offset, size)
+
+    def store(self, ready: Ready) -> None:
+        """Step 1 of a `Ready`: everything is on stable storage on return."""
+        if ready.hard_state is not None:
+            write_term(self._files, f"{self._directory}/currterm", ready.hard_state)
+            self.hard_state = ready.hard_state
+        if ready.snapshot is not None:
+            self._snapshots.save(ready.snapshot)
+        writes = ready.writes
+        if writes.reset is not None:
+            # Entries that were committed here go: recovery must not miss them if it stops midway.
+            self._write_checkpoint(Checkpoint(-1, -1, self._ledger.begin_pos))
+            self._ledger.reset(writes.reset)
+            self.write_checkpoint(writes.reset.index)
+        if writes.keep_to is not None:
+            self._ledger.keep_to(writes.keep_to)
+        if writes.entries:
+            self._ledger.append(writes.entries)
+            self._ledger.sync()
+
+    def save_snapshot(self, snapshot: Snapshot) -> None:
+        """A snapshot that the state machine took; the files that it covers are removed."""
+        self._snapshots.save(snapshot)
+        self._ledger.drop_before(snapshot.meta.index + 1)
+
+    def write_checkpoint(self, committed_index: int) -> None:
+        """Where recovery may begin to doubt; called now and then, and at the end."""
+        ledger = self._ledger
+        self._write_checkpoint(Checkpoint(ledger.end_index, committed_index, ledger.begin_pos))
+
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if checkpoint != self._saved:
+            self._ledger.sync_index()
+            write_checkpoint(self._files, f"{self._directory}/checkpoint", checkpoint)
+            self._saved = checkpoint
+
+    def close(self) -> None:
+        self._ledger.close()
+        self._lock.close()

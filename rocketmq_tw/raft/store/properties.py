@@ -1,0 +1,86 @@
+"""The two small files beside the entries, `currterm` and `checkpoint`: key=value lines as stock
+writes them, replaced atomically."""
+
+import msgspec
+
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.store.format import StoreError
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """`begin_pos` is ours alone: where the log begins if that is inside a data file."""
+
+    end_index: int = -1
+    committed_index: int = -1
+    begin_pos: int = 0
+
+
+def _read(files: IFiles, path: str) -> dict[str, str]:
+    if not files.exists(path):
+        return {}
+    fields = {}
+    for line in files.read(path).decode("utf-8", "replace").splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith(("#", "!")):
+            fields[key.strip()] = value.strip()
+    return fields
+
+
+def _number(path: str, fields: dict[str, str], key: str, default: int) -> int:
+    text = fields.get(key, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise StoreError(
+            f"{path}: {key}={text!r} is no number; remove this store to copy it from the leader"
+        ) from None
+
+
+def _write(files: IFiles, path: str, fields: dict[str, object]) -> None:
+    text = "".join(f"{key}={value}\n" for key, value in fields.items())
+    write_atomic(files, path, text.encode())
+
+
+def read_term(files: IFiles, path: str) -> HardState | None:
+    """Term and vote; None where they were never written."""
+    fields = _read(files, path)
+    if "currTerm" not in fields:
+        if files.exists(path):
+            raise StoreError(f"{path} has no currTerm; remove this store to copy it again")
+        return None
+    return HardState(_number(path, fields, "currTerm", 0), fields.get("voteLeader") or None)
+
+
+def write_term(files: IFiles, path: str, state: HardState) -> None:
+    """Durable on return."""
+    _write(files, path, {"currTerm": state.term, "voteLeader": state.vote_for or ""})
+
+
+def read_checkpoint(files: IFiles, path: str) -> Checkpoint:
+    """Stock writes this file without care, so an unreadable one counts as none."""
+    fields = _read(files, path)
+    try:
+        return Checkpoint(
+            _number(path, fields, "endIndex", -1),
+            _number(path, fields, "committedIndex", -1),
+            _number(path, fields, "beginPos", 0),
+        )
+    except StoreError:
+        return Checkpoint()
+
+
+def write_checkpoint(files: IFiles, path: str, checkpoint: Checkpoint) -> None:
+    """Durable on return."""
+    _write(
+        files,
+        path,
+        {
+            "endIndex": checkpoint.end_index,
+            "committedIndex": checkpoint.committed_index,
+            "beginPos": checkpoint.begin_pos,
+        },
+    )

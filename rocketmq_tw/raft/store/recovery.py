@@ -1,0 +1,149 @@
+"""What a data file really holds: the scan that finds the end of the log after any kind of stop."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rocketmq_tw.raft.core.entry import HEADER_SIZE, MAGIC, Entry, chain_crc, crc_fits
+from rocketmq_tw.raft.store.format import (
+    BLANK_MAGIC,
+    ENTRY_HEADER,
+    INDEX_UNIT,
+    INDEX_UNIT_SIZE,
+    StoreError,
+    decode_entry,
+    encode_index,
+)
+from rocketmq_tw.raft.store.segments import SegmentedFile
+
+_CHUNK = 1024 * 1024
+#: The index of earlier files was synced when the next one was begun, so only these are scanned.
+_SCANNED_FILES = 3
+
+
+class Extent(NamedTuple):
+    """First and last entry and the end of the data; -1 and `next_pos` where there is none."""
+
+    begin_index: int
+    end_index: int
+    end_pos: int
+
+
+def recover(
+    data: SegmentedFile, index: SegmentedFile, begin_pos: int, committed_index: int
+) -> Extent:
+    """Finds the last whole entry, cuts what is behind it, writes index units that are missing.
+
+    `begin_pos` is where the log begins if that is inside a file. Raises `StoreError` where the
+    damage is not behind the committed entries: those must come from another member.
+    """
+    data.check_sizes()
+    index.check_sizes()
+    if not data.offsets:
+        index.clear()
+        return _checked(Extent(-1, -1, begin_pos), committed_index)
+    first_pos = _begin(data, data.offsets[0], begin_pos)
+    first = _header_index(data, first_pos)
+    if first is None:
+        data.clear()
+        index.clear()
+        return _checked(Extent(-1, -1, begin_pos), committed_index)
+    start = _scan_start(data, index, first_pos, begin_pos)
+    end_index, end_pos = -1, start
+    for entry in scan(data, start):
+        end_index, end_pos = entry.index, entry.end_pos
+        unit = encode_index(entry)
+        at = entry.index * INDEX_UNIT_SIZE
+        if index.read(at, INDEX_UNIT_SIZE) != unit:
+            if index.offsets and at < index.offsets[0]:
+                index.clear()
+            index.write(at, [unit])
+    if end_index < 0:
+        data.clear()
+        index.clear()
+        return _checked(Extent(-1, -1, begin_pos), committed_index)
+    extent = _checked(Extent(first, end_index, end_pos), committed_index)
+    data.cut(end_pos)
+    index.cut((end_index + 1) * INDEX_UNIT_SIZE)
+    data.sync()
+    index.sync()
+    return extent
+
+
+def _checked(extent: Extent, committed_index: int) -> Extent:
+    if extent.end_index < committed_index:
+        raise StoreError(
+            f"the log ends with entry {extent.end_index}, but {committed_index} was committed:"
+            " the disk lost or damaged data; remove this store to copy the log from the leader"
+        )
+    return extent
+
+
+def _begin(data: SegmentedFile, offset: int, begin_pos: int) -> int:
+    return begin_pos if offset <= begin_pos < offset + data.file_size else offset
+
+
+def _header_index(data: SegmentedFile, pos: int) -> int | None:
+    """The index of the entry at `pos`; None where there is none."""
+    header = data.read(pos, HEADER_SIZE)
+    if len(header) < HEADER_SIZE:
+        return None
+    magic, size, index, _term, at, *_ = ENTRY_HEADER.unpack(header)
+    return index if magic == MAGIC and size >= HEADER_SIZE and at == pos else None
+
+
+def _scan_start(data: SegmentedFile, index: SegmentedFile, first_pos: int, begin_pos: int) -> int:
+    """The first position of the third last file, or of an earlier one where its index is off."""
+    for offset in reversed(data.offsets[: -_SCANNED_FILES + 1 or None]):
+        pos = _begin(data, offset, begin_pos)
+        entry_index = _header_index(data, pos)
+        if entry_index is None:
+            continue
+        unit = index.read(entry_index * INDEX_UNIT_SIZE, INDEX_UNIT_SIZE)
+        if len(unit) == INDEX_UNIT_SIZE and INDEX_UNIT.unpack(unit)[1] == pos:
+            return pos
+    return first_pos
+
+
+def scan(data: SegmentedFile, start: int) -> Iterator[Entry]:
+    """Every whole entry from `start`, up to the first that is none."""
+    pos = start
+    previous: Entry | None = None
+    buffer, buffer_pos = b"", start
+    while True:
+        if pos + HEADER_SIZE > buffer_pos + len(buffer):
+            buffer, buffer_pos = data.read(pos, _CHUNK), pos
+        at = pos - buffer_pos
+        if int.from_bytes(buffer[at : at + 4], "big", signed=True) == BLANK_MAGIC:
+            pos += data.file_size - pos % data.file_size
+            buffer, buffer_pos = b"", pos
+            continue
+        if len(buffer) - at < HEADER_SIZE:
+            return
+        size = ENTRY_HEADER.unpack_from(buffer, at)[1]
+        if size < HEADER_SIZE or pos % data.file_size + size > data.file_size:
+            return
+        if at + size > len(buffer):
+            buffer, buffer_pos, at = data.read(pos, max(size, _CHUNK)), pos, 0
+        try:
+            entry = decode_entry(buffer[at : at + size])
+        except StoreError:
+            return
+        if not _follows(entry, pos, previous):
+            return
+        yield entry
+        previous = entry
+        pos = entry.end_pos
+
+
+def _follows(entry: Entry, pos: int, previous: Entry | None) -> bool:
+    if entry.magic != MAGIC or entry.pos != pos or not crc_fits(entry):
+        return False
+    if previous is None:
+        return True
+    if entry.index != previous.index + 1 or entry.term < previous.term:
+        return False
+    if entry.chain_crc == 0:
+        return True
+    return entry.chain_crc == chain_crc(
+        previous.chain_crc, entry.index, entry.term, entry.pos, entry.body_crc
+    )
