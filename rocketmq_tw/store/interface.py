@@ -140,6 +140,10 @@ class IMessageStore(Interface):
     def clean(now_ms: int) -> int:
         """Retention by age and disk ratio; returns the number of files removed."""
 
+    def prepare_checkpoint() -> Callable[[], None] | None:
+        """A call, to be made in any thread while no `fsync` runs, that makes queues and index
+        durable and says so in the checkpoint; None where nothing changed."""
+
     def on_arrival(callback: Arrival) -> None:
         """Adds a listener to dispatch."""
 

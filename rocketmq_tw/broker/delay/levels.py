@@ -1,0 +1,93 @@
+"""The delay levels, and how a message is turned into one that waits and back.
+
+A level has its own queue of the schedule topic, whose messages become due in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import SCHEDULE_TOPIC
+from rocketmq_tw.message.properties import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    join_properties,
+    parse_properties,
+)
+from rocketmq_tw.store.dispatch import parse_delay_levels
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+_TIMES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
+
+
+class DelayLevels:
+    """The delays of the levels 1 .. `max_level` in milliseconds."""
+
+    def __init__(self, text: str) -> None:
+        """Parses `messageDelayLevel`, such as `1s 5s 10s 1m 2h 1d`; raises `ValueError`."""
+        self._delays = parse_delay_levels(text)
+
+    @property
+    def max_level(self) -> int:
+        return len(self._delays)
+
+    def delay_ms(self, level: int) -> int:
+        return self._delays[level - 1]
+
+    def schedule(self, message: StoredMessage, properties: dict[str, str], level: int) -> None:
+        """Makes `message`, whose properties are `properties`, wait for `level`.
+
+        A level beyond the last is the last. Topic and queue move into properties.
+        """
+        for name in _TIMES:
+            properties.pop(name, None)
+        level = min(level, self.max_level)
+        properties[DELAY] = str(level)
+        properties[REAL_TOPIC] = message.topic
+        properties[REAL_QID] = str(message.queue_id)
+        message.topic = SCHEDULE_TOPIC
+        message.queue_id = queue_of(level)
+        message.properties = join_properties(properties)
+
+
+def queue_of(level: int) -> int:
+    """The queue of the schedule topic where messages of a level wait."""
+    return level - 1
+
+
+def delay_level(properties: Mapping[str, str]) -> int:
+    """The level that a message asks for, 0 for none; `RequestError` for what is no number."""
+    text = properties.get(DELAY)
+    if text is None:
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the property {DELAY}={text!r} is no level: give a number",
+        ) from None
+
+
+def wants_timer(properties: Mapping[str, str]) -> bool:
+    """Whether a message asks for a time of its own instead of a level."""
+    return TIMER_OUT_MS not in properties and any(name in properties for name in _TIMES)
+
+
+def due_message(waiting: StoredMessage) -> StoredMessage | None:
+    """The message that `waiting` becomes at its time; None where it does not say for which topic
+    and queue. Its properties stay, as consumers of stock see them."""
+    properties = parse_properties(waiting.properties)
+    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID)
+    if topic is None or queue_id is None or not queue_id.isdecimal():
+        return None
+    return msgspec.structs.replace(waiting, topic=topic, queue_id=int(queue_id))

@@ -1,0 +1,61 @@
+"""How far each delay level is delivered: `config/delayOffset.json` in stock's form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketmq_tw.broker.state import StateFile
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
+
+
+class DelayOffsets:
+    """Level → offset, in the level's queue, of the next message to deliver."""
+
+    def __init__(self, file: StateFile, now_ms: Callable[[], int]) -> None:
+        self._file = file
+        self._now_ms = now_ms
+        self._offsets: dict[int, int] = {}
+        self._dirty = False
+        self.data_version = DataVersion(timestamp=now_ms())
+
+    def load(self) -> None:
+        """Reads the file; raises what the file's reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_body(DelayOffsetTable, data))
+        if table is not None:
+            self._offsets = dict(table.offset_table)
+            self.data_version = table.data_version or self.data_version
+
+    def get(self, level: int) -> int:
+        return self._offsets.get(level, 0)
+
+    def set(self, level: int, offset: int) -> None:
+        if self.get(level) != offset:
+            self._offsets[level] = offset
+            self._dirty = True
+
+    def table(self) -> DelayOffsetTable:
+        """What the file and request 45 carry."""
+        return DelayOffsetTable(offset_table=dict(self._offsets), data_version=self.data_version)
+
+    def replace_all(self, table: DelayOffsetTable) -> None:
+        """Takes over a master's offsets and their version."""
+        self._offsets = dict(table.offset_table)
+        self.data_version = table.data_version or self.data_version
+        self._dirty = True
+
+    def pending_write(self) -> Callable[[], None] | None:
+        """The write that is due, to be called in any thread; None where nothing changed.
+
+        Where it fails, `write_failed` makes it due again.
+        """
+        if not self._dirty:
+            return None
+        self._dirty = False
+        self.data_version = self.data_version.next(self._now_ms())
+        data = encode_body(self.table())
+        return lambda: self._file.write(data)
+
+    def write_failed(self) -> None:
+        self._dirty = True

@@ -1,0 +1,174 @@
+"""Reads that found nothing and wait: for a message of their queue, or for their time to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.interfaces import IMessageStore, TagMatch
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.interfaces import IPeer
+
+#: Seconds between two looks at what is held, as in stock: a read is held so much longer at most.
+CHECK_INTERVAL = 5.0
+#: Reads held at once; a read too many is answered at once, with nothing.
+DEFAULT_LIMIT = 100_000
+
+log = Logger()
+
+
+class _Held:
+    """One read that waits."""
+
+    __slots__ = ("deadline_ms", "offset", "peer", "queue", "resume", "tag_match")
+
+    def __init__(
+        self,
+        queue: tuple[str, int],
+        offset: int,
+        tag_match: TagMatch | None,
+        deadline_ms: int,
+        peer: IPeer,
+        resume: Callable[[], None],
+    ) -> None:
+        self.queue = queue
+        self.offset = offset
+        self.tag_match = tag_match
+        self.deadline_ms = deadline_ms
+        self.peer = peer
+        self.resume = resume
+
+
+class LongPolling:
+    """Holds reads by queue.
+
+    `arrived` is the store's arrival callback. What it wakes is resumed by `wake_ready`, which
+    whoever dispatches calls at the end of its turn: a read then sees all that the turn brought.
+    """
+
+    def __init__(
+        self,
+        store: IMessageStore,
+        config: BrokerConfig,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._now_ms = now_ms
+        self._limit = limit
+        self._queues: dict[tuple[str, int], list[_Held]] = {}
+        self._peers: dict[IPeer, set[_Held]] = {}
+        self._ready: list[_Held] = []
+        self._held = 0
+        self._checker = LoopingCall(self._check)
+        self._checker.clock = clock
+
+    def __len__(self) -> int:
+        return self._held
+
+    def start(self) -> None:
+        """Starts the periodic check."""
+        interval = CHECK_INTERVAL
+        if not self._config.long_polling_enable:
+            interval = self._config.short_polling_time_mills / 1000
+        self._checker.start(interval, now=False)
+
+    def stop(self) -> None:
+        """Stops the check and resumes all that is held."""
+        if self._checker.running:
+            self._checker.stop()
+        self.resume_all()
+
+    def hold(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        tag_match: TagMatch | None,
+        timeout_ms: int,
+        peer: IPeer,
+        resume: Callable[[], None],
+    ) -> bool:
+        """Calls `resume` once there is a message from `offset` on that may match, or after
+        `timeout_ms`; never where the peer is lost before. False: too many are held already."""
+        if self._held >= self._limit:
+            return False
+        if not self._config.long_polling_enable:
+            timeout_ms = self._config.short_polling_time_mills
+        queue = (topic, queue_id)
+        held = _Held(queue, offset, tag_match, self._now_ms() + timeout_ms, peer, resume)
+        self._queues.setdefault(queue, []).append(held)
+        of_peer = self._peers.get(peer)
+        if of_peer is None:
+            of_peer = self._peers[peer] = set()
+            peer.when_lost(self._peer_lost)
+        of_peer.add(held)
+        self._held += 1
+        return True
+
+    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
+        """A message became readable, the last before `end_queue_offset`."""
+        waiting = self._queues.get((topic, queue_id))
+        if waiting is None:
+            return
+        self._take(
+            (topic, queue_id),
+            [
+                held
+                for held in waiting
+                if end_queue_offset > held.offset
+                and (held.tag_match is None or held.tag_match(tags_code))
+            ],
+        )
+
+    def wake_ready(self) -> None:
+        """Resumes what arrivals woke."""
+        while self._ready:
+            ready, self._ready = self._ready, []
+            for held in ready:
+                if not held.peer.connected:
+                    continue
+                try:
+                    held.resume()
+                except Exception:
+                    log.failure("resuming a read of {queue}", queue=held.queue)
+
+    def resume_all(self) -> None:
+        """Resumes everything: the broker stops, or its role changed."""
+        for queue, waiting in list(self._queues.items()):
+            self._take(queue, list(waiting))
+        self.wake_ready()
+
+    def _check(self) -> None:
+        """Resumes what has waited its time, and what a message came for that no arrival told."""
+        now = self._now_ms()
+        for queue, waiting in list(self._queues.items()):
+            end = self._store.max_queue_offset(*queue)
+            self._take(
+                queue, [held for held in waiting if end > held.offset or now >= held.deadline_ms]
+            )
+        self.wake_ready()
+
+    def _take(self, queue: tuple[str, int], taken: list[_Held]) -> None:
+        if not taken:
+            return
+        for held in taken:
+            self._forget(queue, held)
+            self._peers[held.peer].discard(held)
+        self._ready += taken
+
+    def _forget(self, queue: tuple[str, int], held: _Held) -> None:
+        waiting = self._queues[queue]
+        waiting.remove(held)
+        self._held -= 1
+        if not waiting:
+            del self._queues[queue]
+
+    def _peer_lost(self, peer: IPeer) -> None:
+        for held in self._peers.pop(peer, ()):
+            self._forget(held.queue, held)

@@ -1,0 +1,360 @@
+"""Requests 10, 310 and 320: a producer sends one message or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from random import randrange
+from typing import Protocol
+
+from rocketmq_tw.broker.commit import STORED, Commit
+from rocketmq_tw.broker.delay.levels import DelayLevels, delay_level, wants_timer
+from rocketmq_tw.broker.groups import GroupTable
+from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.permissions import READ, WRITE, is_writable
+from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.batch import decode_batch
+from rocketmq_tw.message.ids import UniqueIds
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.sysflags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.base import header_to_fields
+from rocketmq_tw.wire.headers.send import (
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+    read_send_header,
+)
+
+#: Bytes of bodies that may wait for their answer; more are refused until some are answered.
+DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
+DLQ_QUEUES = 1
+
+_REMARKS = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but not on stable storage within syncFlushTimeout",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored, but not on enough replicas within slaveTimeout",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but too few replicas keep up with the master",
+    ResponseCode.SYSTEM_ERROR: "the broker could not store the message; its log says why",
+}
+
+_born_host = lru_cache(maxsize=4096)(split_address)
+
+
+class PrepareHalf(Protocol):
+    """Turns a message into the half message of a transaction, in place."""
+
+    def __call__(self, message: StoredMessage, properties: dict[str, str]) -> None: ...
+
+
+class SendRequests:
+    """Checks what is sent, in stock's order and with its codes, and hands it to the commit."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        commit: Commit,
+        levels: DelayLevels,
+        unique_ids: UniqueIds,
+        now_ms: Callable[[], int],
+        store_host: tuple[str, int],
+        *,
+        consumes_orderly: Callable[[str], bool],
+        prepare_half: PrepareHalf | None = None,
+        in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
+    ) -> None:
+        """`consumes_orderly(group)`: members of the group hold locks on queues."""
+        self._config = config
+        self._store_config = store_config
+        self._topics = topics
+        self._groups = groups
+        self._commit = commit
+        self._levels = levels
+        self._unique_ids = unique_ids
+        self._now_ms = now_ms
+        self._store_host = store_host
+        self._consumes_orderly = consumes_orderly
+        self._prepare_half = prepare_half
+        self._in_flight_limit = in_flight_limit
+        self.in_flight = 0
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, request: RemotingCommand, peer: IPeer) -> None:
+        """Answers later through the peer; raises `RequestError` where the message is refused."""
+        header = read_send_header(request.code, request.ext_fields)
+        topic = self._check(header, request, peer)
+        queue_id = header.queue_id
+        if queue_id < 0:
+            if topic.write_queue_nums <= 0:
+                raise RequestError(
+                    ResponseCode.INVALID_PARAMETER, f"{header.topic} has no queue to write to"
+                )
+            queue_id = randrange(topic.write_queue_nums)
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == "MULTI_TAG":
+            sys_flag |= MULTI_TAGS
+        message = StoredMessage(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=request.body,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=_born_host(peer.address),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        properties = parse_properties(header.properties or "")
+        properties.pop(props.POP_CK, None)
+        if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+            unique_id = properties.get(props.UNIQ_KEY)
+            self._append_batch(request, peer, message, properties, unique_id)
+            return
+        if header.topic.startswith(names.RETRY_PREFIX):
+            self._route_retry(header, message, properties)
+        unique_id = properties.get(props.UNIQ_KEY)
+        if unique_id is None:
+            unique_id = properties[props.UNIQ_KEY] = self._unique_ids.next()
+        self._add_own_properties(properties)
+        message.properties = join_properties(properties)
+        self._route_special(message, properties)
+        self._append(request, peer, message, queue_id, unique_id, properties)
+
+    # Checks
+
+    def _check(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
+    ) -> TopicConfig:
+        """The topic to send to, made where that is allowed."""
+        config = self._config
+        if self._now_ms() < config.start_accept_send_request_time_stamp:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet; send again later"
+            )
+        name = header.topic
+        topic = self._topics.get(name)
+        if topic is not None and topic.order and not is_writable(config.broker_permission):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker {config.broker_ip1} may not be written to"
+            )
+        if name in names.NOT_FOR_CLIENTS:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{name} is the broker's own: clients may not send to it",
+            )
+        if topic is None:
+            topic = self._create_topic(header, peer)
+        if header.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
+            )
+        self._check_size(header, request)
+        return topic
+
+    def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
+        name = header.topic
+        names.check_topic(name, ResponseCode.INVALID_PARAMETER)
+        is_retry = name.startswith(names.RETRY_PREFIX)
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT
+        topic = self._topics.create_on_send(
+            name, header.default_topic, peer.address, header.default_topic_queue_nums, sys_flag
+        )
+        if topic is None and is_retry:
+            topic = self._topics.create_on_send_back(name, 1, READ | WRITE, sys_flag)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"{name} is no topic of this broker: create it (rmqadmin updateTopic)",
+            )
+        return topic
+
+    def _check_size(self, header: SendMessageRequestHeader, request: RemotingCommand) -> None:
+        size = len(request.body)
+        most = self._store_config.max_message_size
+        if not size or size > most:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: send 1 to {most} of them"
+            )
+        if header.properties is not None and len(header.properties) > props.MAX_PROPERTIES_LENGTH:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"properties of {len(header.properties)} characters:"
+                f" send at most {props.MAX_PROPERTIES_LENGTH}",
+            )
+        if self.in_flight + size > self._in_flight_limit:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self.in_flight} bytes wait to be stored: send again a little later",
+            )
+
+    # What becomes of the message
+
+    def _add_own_properties(self, properties: dict[str, str]) -> None:
+        config = self._config
+        properties[props.MSG_REGION] = config.region_id
+        properties[props.TRACE_ON] = "true" if config.trace_on else "false"
+        properties[props.CLUSTER] = config.broker_cluster_name
+
+    def _route_retry(
+        self,
+        header: SendMessageRequestHeader,
+        message: StoredMessage,
+        properties: dict[str, str],
+    ) -> None:
+        """A consumer sends a message back by itself; too often consumed ones go to the group's
+        dead-letter queue."""
+        name = header.topic.removeprefix(names.RETRY_PREFIX)
+        group = self._groups.get(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"{name} is no consumer group of this broker: create it (rmqadmin updateSubGroup)",
+            )
+        most = header.max_reconsume_times
+        if most is None:
+            most = group.retry_max_times
+        if message.reconsume_times > most or self._consumes_orderly(name):
+            properties[props.DELAY] = "-1"
+            message.topic = names.dlq_topic(name)
+            self._topics.create_on_send_back(message.topic, DLQ_QUEUES, READ | WRITE)
+            message.queue_id = randrange(DLQ_QUEUES)
+
+    def _route_special(self, message: StoredMessage, properties: dict[str, str]) -> None:
+        """Half messages of transactions, and messages for later."""
+        level = delay_level(properties)
+        if props.is_true(properties.get(props.TRAN_MSG)) and not (
+            message.reconsume_times > 0 and level > 0
+        ):
+            self._check_transactions_allowed()
+            assert self._prepare_half is not None
+            self._prepare_half(message, properties)
+        elif level > 0:
+            self._levels.schedule(message, properties, level)
+        elif wants_timer(properties):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "messages for a time of their own are not supported: use one of the delay levels",
+            )
+
+    def _check_transactions_allowed(self) -> None:
+        if self._config.reject_transaction_message or self._prepare_half is None:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker {self._config.broker_ip1} takes no transactional messages",
+            )
+
+    # Into the log
+
+    def _append(
+        self,
+        request: RemotingCommand,
+        peer: IPeer,
+        message: StoredMessage,
+        queue_id: int,
+        unique_id: str | None,
+        properties: dict[str, str],
+        multi: tuple[StoredMessage, ...] = (),
+    ) -> None:
+        size = len(request.body)
+
+        def done(code: ResponseCode, appended: Appended) -> None:
+            self.in_flight -= size
+            if not request.is_oneway:
+                peer.reply(self._response(request, code, appended, queue_id, unique_id))
+
+        wait = props.waits_for_store(properties)
+        self._commit.append(message, done, multi=multi, wait=wait)
+        self.in_flight += size
+
+    def _append_batch(
+        self,
+        request: RemotingCommand,
+        peer: IPeer,
+        message: StoredMessage,
+        properties: dict[str, str],
+        unique_id: str | None,
+    ) -> None:
+        if message.topic.startswith(names.RETRY_PREFIX):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch may not go to the retry topic {message.topic}",
+            )
+        if transaction_value(message.sys_flag) or delay_level(properties) > 0:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a batch may neither be part of a transaction nor be delayed: send single messages",
+            )
+        try:
+            batched = decode_batch(request.body)
+        except ValueError as error:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
+        # The batch's own id must not hide those that its messages have.
+        properties.pop(props.UNIQ_KEY, None)
+        self._add_own_properties(properties)
+        common = join_properties(properties)
+        messages = tuple(
+            StoredMessage(
+                topic=message.topic,
+                queue_id=message.queue_id,
+                body=body,
+                properties=_joined(own, common),
+                flag=flag,
+                sys_flag=message.sys_flag,
+                born_timestamp=message.born_timestamp,
+                born_host=message.born_host,
+                store_host=message.store_host,
+                reconsume_times=message.reconsume_times,
+            )
+            for flag, body, own in batched
+        )
+        self._append(request, peer, messages[0], message.queue_id, unique_id, properties, messages)
+
+    def _response(
+        self,
+        request: RemotingCommand,
+        code: ResponseCode,
+        appended: Appended,
+        queue_id: int,
+        unique_id: str | None,
+    ) -> RemotingCommand:
+        response = request.response(code, _REMARKS.get(code))
+        fields = response.ext_fields
+        if code in STORED:
+            ids = appended.message_ids
+            header = SendMessageResponseHeader(
+                msg_id=ids[0] if len(ids) == 1 else ",".join(ids),
+                queue_id=queue_id,
+                queue_offset=appended.queue_offset,
+                transaction_id=unique_id,
+            )
+            fields.update(header_to_fields(header))
+        fields[props.MSG_REGION] = self._config.region_id
+        fields[props.TRACE_ON] = "true" if self._config.trace_on else "false"
+        return response
+
+
+def _joined(own: bytes, common: bytes) -> bytes:
+    """A batched message's properties and the batch's; 4.9's leave out the last separator."""
+    if own and own[-1] != 2:
+        return own + b"\x02" + common
+    return own + common
