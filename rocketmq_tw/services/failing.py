@@ -11,7 +11,7 @@ from twisted.logger import Logger
 log = Logger()
 
 
-def refuse_to_start(reactor: Any, error: Exception) -> None:
+def refuse_to_start(reactor: Any, error: BaseException | None) -> None:
     """Logs one line that says why, stops what has started, and ends with status 1.
 
     Raising instead would end twistd with a traceback and leave what started before as a crash
@@ -22,7 +22,7 @@ def refuse_to_start(reactor: Any, error: Exception) -> None:
     reactor.callWhenRunning(reactor.stop)
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException | None) -> str:
     """What went wrong and, where a port is taken, what to change."""
     if isinstance(error, CannotListenError):
         where = f"{error.interface or '*'}:{error.port}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
@@ -38,14 +39,20 @@ class Options(ServerOptions):
 
 
 class NamesrvService(service.Service):
-    """Listens from `startService` to `stopService`; `address` is where."""
+    """Listens from `startService` to `stopService`.
+
+    `listen_port` takes the place of the configured one, which is the broker's in a process with
+    both. `local_address` is where this machine reaches it.
+    """
 
     log = Logger()
 
-    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+    def __init__(self, reactor: Any, loaded: Loaded, *, listen_port: int | None = None) -> None:
         self.setName("rmq-namesrv")
-        self.address = ""
+        self.local_address = ""
         self._net = loaded[NettyServerConfig]
+        if listen_port is not None:
+            self._net = msgspec.structs.replace(self._net, listen_port=listen_port)
         self._tls = loaded[TlsConfig]
         self._reactor = reactor
         self._name_server = NameServer(
@@ -60,8 +67,9 @@ class NamesrvService(service.Service):
             refuse_to_start(self._reactor, error)
             return
         super().startService()
-        self.address = join_address(self._net.bind_address, port)
-        self.log.info("name server: listening on {address}", address=self.address)
+        host = self._net.bind_address
+        self.local_address = join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
+        self.log.info("name server: listening on {address}", address=join_address(host, port))
 
     def stopService(self) -> Deferred[None]:
         super().stopService()

@@ -81,7 +81,9 @@ class NamesrvAddressOptions(ServerOptions):
     def settings(self) -> list[Setting]:
         settings = super().settings()
         if self._environ.get("NAMESRV_ADDR"):
-            settings.insert(0, Setting("namesrvAddr", self._environ["NAMESRV_ADDR"], "NAMESRV_ADDR"))
+            settings.insert(
+                0, Setting("namesrvAddr", self._environ["NAMESRV_ADDR"], "NAMESRV_ADDR")
+            )
         if self["namesrv"] is not None:
             settings.append(Setting("namesrvAddr", self["namesrv"], "-n"))
         return settings

@@ -35,6 +35,9 @@ from rocketmq_tw.wire.headers.namesrv import (
     UnRegisterBrokerRequestHeader,
 )
 
+#: How a deflated body starts, and JSON never does.
+ZLIB_START = b"\x78"
+
 
 class RegistrationRequests:
     log = Logger()
@@ -140,7 +143,9 @@ def _decode_topics(header: RegisterBrokerRequestHeader, data: bytes) -> Register
         raise RequestError(
             ResponseCode.SYSTEM_ERROR, "the registration's body is not what its bodyCrc32 says"
         )
-    body = decode_registration(data, compressed=header.compressed) if data else RegisterBrokerBody()
+    # Stock 5.3.3 with compressedRegister deflates and says that it did not.
+    compressed = header.compressed or data.startswith(ZLIB_START)
+    body = decode_registration(data, compressed=compressed) if data else RegisterBrokerBody()
     for topic in body.topic_config_serialize_wrapper.topic_config_table:
         check_name("topicName", topic)
     return body

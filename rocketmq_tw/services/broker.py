@@ -1,0 +1,80 @@
+"""`twistd rmq-broker`: a broker."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from twisted.application import service
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.options import NamesrvAddressOptions
+
+
+class Options(NamesrvAddressOptions):
+    """What `twistd rmq-broker` takes."""
+
+    synopsis = "[-c broker.properties] [-n host:port;...] [-o key=value]... [-p]"
+    types = (BrokerConfig, MessageStoreConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
+    own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "10911"}
+
+
+class BrokerService(service.Service):
+    """Serves from `startService` to `stopService`; `started` fires once clients can be served."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+        self.setName("rmq-broker")
+        self.config = loaded[BrokerConfig]
+        self.store_config = loaded[MessageStoreConfig]
+        self.broker: Broker | None = None
+        self.started: Deferred[None] = succeed(None)
+        self._reactor = reactor
+        self._net = loaded[NettyServerConfig]
+        self._tls = loaded[TlsConfig]
+
+    def startService(self) -> None:
+        super().startService()
+        if not self.config.namesrv_addr:
+            self.log.warn("no name server is named (-n or namesrvAddr): clients cannot find topics")
+        try:
+            tls = ServerTls(self._tls)
+        except TlsConfigError as error:
+            refuse_to_start(self._reactor, error)
+            return
+        self.broker = Broker(
+            self._reactor, self.config, self.store_config, self._net, PosixFiles(), tls=tls
+        )
+        self.started = maybeDeferred(self.broker.start)
+        self.started.addErrback(self._cannot_start)
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        broker = self.broker
+        if broker is None:
+            return succeed(None)
+        if broker.port or self.started.called:
+            return broker.stop()
+        # The store is being loaded in a thread: only then it can be closed properly.
+        stopped: Deferred[None] = Deferred()
+        self.started.addBoth(lambda _: broker.stop().chainDeferred(stopped))
+        return stopped
+
+    def _cannot_start(self, failure: Failure) -> None:
+        refuse_to_start(self._reactor, failure.value)
+
+
+def makeService(options: Options) -> BrokerService:
+    """The service that `options` describe."""
+    from twisted.internet import reactor
+
+    return BrokerService(reactor, options.loaded)

@@ -1,0 +1,99 @@
+"""`twistd rmq-standalone`: a name server and a broker in one process, to try things."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from twisted.application import service
+from twisted.internet.defer import inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.standalone import StandaloneConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.services.broker import BrokerService
+from rocketmq_tw.services.namesrv import NamesrvService
+from rocketmq_tw.services.options import NamesrvAddressOptions
+
+
+class Options(NamesrvAddressOptions):
+    """What `twistd rmq-standalone` takes."""
+
+    synopsis = "[-c standalone.properties] [-n host:port;...] [-o key=value]... [-p]"
+    types = (
+        StandaloneConfig,
+        NamesrvConfig,
+        BrokerConfig,
+        MessageStoreConfig,
+        NettyServerConfig,
+        NettyClientConfig,
+        TlsConfig,
+    )
+    #: On loopback and beneath the current directory: nothing to set up, nobody else gets in.
+    own_defaults: ClassVar[Mapping[str, str]] = {
+        "bindAddress": "127.0.0.1",
+        "listenPort": "10911",
+        "brokerName": "broker-a",
+        "storePathRootDir": "data/store",
+        "kvConfigPath": "data/namesrv/kvConfig.json",
+        "configStorePath": "data/namesrv/namesrv.properties",
+    }
+
+
+class StandaloneService(service.Service):
+    """The name server first, then the broker, which registers with it; stopped in reverse."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, loaded: Loaded) -> None:
+        self.setName("rmq-standalone")
+        self.name_server = NamesrvService(
+            reactor, loaded, listen_port=loaded[StandaloneConfig].namesrv_listen_port
+        )
+        self.broker = BrokerService(reactor, loaded)
+
+    def startService(self) -> None:
+        super().startService()
+        self.name_server.startService()
+        if not self.name_server.running:
+            return
+        config = self.broker.config
+        others = [config.namesrv_addr] if config.namesrv_addr else []
+        config.namesrv_addr = ";".join([self.name_server.local_address, *others])
+        self.broker.startService()
+        self.broker.started.addCallback(self._announce)
+
+    @inlineCallbacks
+    def stopService(self) -> Any:
+        super().stopService()
+        if self.broker.running:
+            yield self.broker.stopService()
+        if self.name_server.running:
+            yield self.name_server.stopService()
+
+    def _announce(self, _: object) -> None:
+        broker = self.broker.broker
+        if broker is None or not broker.port:
+            return
+        self.log.info(
+            "ready: name server {name_server}, broker {broker}, store in {store}",
+            name_server=self.name_server.local_address,
+            broker=broker.address,
+            store=self.broker.store_config.store_path_root_dir,
+        )
+        self.log.info(
+            "next: {rmqadmin} clusterList -n {name_server}   (Ctrl-C stops)",
+            rmqadmin=os.path.join(os.path.dirname(sys.argv[0]), "rmqadmin"),
+            name_server=self.name_server.local_address,
+        )
+
+
+def makeService(options: Options) -> StandaloneService:
+    """The service that `options` describe."""
+    from twisted.internet import reactor
+
+    return StandaloneService(reactor, options.loaded)
