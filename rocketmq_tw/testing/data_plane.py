@@ -123,6 +123,7 @@ class DataPlane:
             self.threads,
         )
         self.store.on_arrival(self.long_polling.arrived)
+        self.store.on_arrival(self.delivery.arrived)
         self.commit.on_dispatched(self.long_polling.wake_ready)
         self.orderly_groups: set[str] = set()
         self.send_requests = SendRequests(

@@ -86,7 +86,6 @@ class DelayDelivery:
         self._writing = DeferredLock()
         self._persister = LoopingCall(self.persist)
         self._persister.clock = clock
-        store.on_arrival(self._arrived)
 
     def start(self) -> None:
         """Goes on where the offsets are; the store is loaded by now."""
@@ -109,9 +108,11 @@ class DelayDelivery:
         yield self._when_idle()
         yield self.persist()
 
-    def _arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
-        """A level without messages has one now: for the schedule topic the code is the time when
-        it is due, in ms."""
+    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
+        """The store's arrival callback: a level without messages has one now.
+
+        For the schedule topic the code is the time when the message is due, in ms.
+        """
         if topic != SCHEDULE_TOPIC or not self._running:
             return
         level = self._levels.get(queue_id)
