@@ -6,6 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client import commands
+from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import PullResult
 from rocketmq_tw.client.routes import MASTER_ID, subscribe_queues
 from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session
@@ -88,7 +89,7 @@ class QueueReader:
         return await self.session.ask(address, command, read)
 
 
-class PullConsumer:
+class PullConsumer(GroupMember):
     """Reads queues at offsets of the application's choice. Every method returns a Deferred."""
 
     def __init__(
@@ -107,7 +108,7 @@ class PullConsumer:
     def start(self) -> Deferred[None]:
         """Joins the group, as brokers show it; it takes no queues from others of the group."""
         self.session.start()
-        self.session.add_consumer(self.group, self._describe)
+        self.session.add_consumer(self)
         return self.session.heartbeat()
 
     def stop(self) -> Deferred[None]:
@@ -168,7 +169,7 @@ class PullConsumer:
         await self.session.remove_consumer(self.group)
         await self.session.stop()
 
-    def _describe(self) -> ConsumerData:
+    def describe(self) -> ConsumerData:
         return ConsumerData(
             group_name=self.group,
             consume_type="CONSUME_ACTIVELY",

@@ -5,17 +5,18 @@ one group share its queues: sorted client ids from the broker, sorted queues fro
 the same division of both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredSemaphore, TimeoutError, succeed
+from twisted.internet.defer import Deferred, DeferredSemaphore, TimeoutError, maybeDeferred, succeed
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.allocation import allocate_averagely
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, check_success
 from rocketmq_tw.client.locks import QueueLocks
+from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.offsets import BrokerOffsets, FileOffsets, OffsetStore
 from rocketmq_tw.client.pull import QueueReader
@@ -31,17 +32,13 @@ from rocketmq_tw.message.names import RETRY_PREFIX, check_group, check_topic, re
 from rocketmq_tw.message.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumerIdList
+from rocketmq_tw.wire.bodies.consumers import ConsumerIdList, ConsumerRunningInfo, ProcessQueueInfo
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.clients import (
-    GetConsumerListByGroupRequestHeader,
-    NotifyConsumerIdsChangedRequestHeader,
-)
+from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 REBALANCE_SECONDS = 20.0
@@ -59,7 +56,7 @@ class StartFrom(Enum):
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
-class PushConsumer:
+class PushConsumer(GroupMember):
     """Calls `listener(message)` for every message of the topics that are subscribed to.
 
     The listener is done when it returns, or when the Deferred or coroutine that it returned is;
@@ -174,8 +171,7 @@ class PushConsumer:
         if not self._broadcast:
             self.subscribe(retry_topic(self.group))
         self.session.start()
-        self.session.remoting.register(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, self._ids_changed)
-        self.session.add_consumer(self.group, self._describe)
+        self.session.add_consumer(self)
         for topic in self._subscriptions:
             await self._refresh(topic)
         await self.session.heartbeat()
@@ -209,7 +205,9 @@ class PushConsumer:
         await self.session.remove_consumer(self.group)
         await self.session.stop()
 
-    def _describe(self) -> ConsumerData:
+    # What brokers ask and tell
+
+    def describe(self) -> ConsumerData:
         return ConsumerData(
             group_name=self.group,
             consume_type="CONSUME_PASSIVELY",
@@ -218,10 +216,51 @@ class PushConsumer:
             subscription_data_set=list(self._subscriptions.values()),
         )
 
-    def _ids_changed(self, request: RemotingCommand, peer: IPeer) -> None:
-        header = request.header(NotifyConsumerIdsChangedRequestHeader)
-        if header.consumer_group == self.group:
-            self.rebalance()
+    def members_changed(self) -> None:
+        self.rebalance()
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        return {
+            queue: worker.messages.commit_offset
+            for queue, worker in self._workers.items()
+            if topic in ("", queue.topic)
+        }
+
+    def running_info(self) -> ConsumerRunningInfo:
+        return ConsumerRunningInfo(
+            properties={
+                "PROP_CLIENT_VERSION": "V5_3_3",
+                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
+                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_NAMESERVER_ADDR": ";".join(self.session.names.addresses),
+            },
+            subscription_set=list(self._subscriptions.values()),
+            mq_table={
+                queue: ProcessQueueInfo(
+                    commit_offset=worker.messages.commit_offset,
+                    cached_msg_count=len(worker.messages),
+                    cached_msg_size_in_mib=worker.messages.size >> 20,
+                    locked=isinstance(worker, OrderlyWorker),
+                )
+                for queue, worker in self._workers.items()
+            },
+        )
+
+    def go_to(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._go_to(offsets))
+
+    def consume_now(self, message: ReceivedMessage) -> Deferred[None]:
+        return maybeDeferred(self._consume, message)
+
+    async def _go_to(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
+            worker = self._workers.pop(queue, None)
+            if worker is not None:
+                worker.stop()
+                await worker.idle()
+                await self._offsets.write({queue: offset})
+                self._committed[queue] = offset
+        await self.rebalance()
 
     # Dividing the queues
 

@@ -11,6 +11,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
+from rocketmq_tw.client.members import BrokerRequests, GroupMember
 from rocketmq_tw.client.names import NameServers, Routes
 from rocketmq_tw.client.preparing import local_ip
 from rocketmq_tw.client.routes import MASTER_ID, address_of
@@ -18,7 +19,7 @@ from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -75,7 +76,8 @@ class Session:
         self.routes.on_change(self._route_changed)
         self.brokers: dict[str, BrokerData] = {}
         self._producers: dict[str, int] = {}
-        self._consumers: dict[str, Callable[[], ConsumerData]] = {}
+        self._consumers: dict[str, GroupMember] = {}
+        BrokerRequests(self.remoting, self._consumers)
         self._heartbeat = LoopingCall(self.heartbeat)
         self._heartbeat.clock = reactor
         self._greeted: set[str] = set()
@@ -105,12 +107,12 @@ class Session:
     def add_producer(self, group: str) -> None:
         self._producers[group] = self._producers.get(group, 0) + 1
 
-    def add_consumer(self, group: str, describe: Callable[[], ConsumerData]) -> None:
-        """`describe` gives what the heartbeat says of the group. One consumer of a group may
-        stand in a session, since brokers know consumers by client id."""
+    def add_consumer(self, member: GroupMember) -> None:
+        """One consumer of a group may stand in a session: brokers know them by client id."""
+        group = member.group
         if group in self._consumers:
             raise ValueError(f"the session has a consumer of {group} already: give it its own")
-        self._consumers[group] = describe
+        self._consumers[group] = member
 
     async def remove_producer(self, group: str) -> None:
         self._producers[group] -= 1
@@ -169,7 +171,7 @@ class Session:
             HeartbeatData(
                 client_id=self.client_id,
                 producer_data_set=[ProducerData(group_name=group) for group in self._producers],
-                consumer_data_set=[describe() for describe in self._consumers.values()],
+                consumer_data_set=[member.describe() for member in self._consumers.values()],
             )
         )
 
