@@ -23,7 +23,7 @@ from rocketmq_tw.broker.commit import Commit
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.levels import DelayLevels
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.flush import Flusher
+from rocketmq_tw.broker.flush import Flusher, InThread
 from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.interfaces import IReplicator
 from rocketmq_tw.broker.live_config import LiveConfig
@@ -95,6 +95,7 @@ class Broker:
         tls: ServerTls | None = None,
         replicator: IReplicator | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
+        in_thread: InThread | None = None,
     ) -> None:
         config.broker_name = config.broker_name or host_name()
         config.broker_ip1 = config.broker_ip1 or announced_host(net_config.bind_address)
@@ -105,6 +106,7 @@ class Broker:
         self._net_config = net_config
         self._files = files
         self._now_ms = now_ms
+        self._in_thread = in_thread or self._in_thread_pool
         memory = psutil.virtual_memory().total
         self._memory_bytes = memory * store_config.access_message_in_memory_max_ratio // 100
         self.store = MessageStore(store_config, files, now_ms, memory_bytes=memory)
@@ -130,7 +132,7 @@ class Broker:
             self._in_thread,
         )
         self._client = client or RemotingClient(reactor, NettyClientConfig())
-        self._server = RemotingServer(reactor, net_config, tls=tls)
+        self.server = RemotingServer(reactor, net_config, tls=tls)
         self._periodic = PeriodicTasks(reactor)
         self._loaded = False
         self.membership: Membership | None = None
@@ -151,8 +153,9 @@ class Broker:
             table.load()
         self.store.on_arrival(self.statistics.arrived)
         self.store.on_arrival(self.long_polling.arrived)
+        self.store.on_arrival(self.delivery.arrived)
         self.commit.on_dispatched(self.long_polling.wake_ready)
-        self.port = self._server.listen()
+        self.port = self.server.listen()
         self._listen_vip()
         ha_port = self.store_config.ha_listen_port or self.port + 1
         ha_address = join_address(self.config.broker_ip2, ha_port)
@@ -160,7 +163,7 @@ class Broker:
             self.config, self.topics, self._client, self.address, ha_address
         )
         for code, handler in self._handlers(self.membership, host).items():
-            self._server.register(code, handler)
+            self.server.register(code, handler)
         self._flusher.start()
         self.delivery.start()
         self.long_polling.start()
@@ -175,7 +178,7 @@ class Broker:
         """In the order that loses nothing: no new requests, answers to the held ones, the log
         durable, the books written, the registration taken back, the store closed."""
         periodic_stopped = self._periodic.stop()
-        served = self._server.stop()
+        served = self.server.stop()
         self.long_polling.stop()
         if self._loaded:
             try:
@@ -258,7 +261,7 @@ class Broker:
     def _listen_vip(self) -> None:
         """A port of the kernel's choice may have a neighbour; a configured one must not."""
         try:
-            self._server.listen(self.port - VIP_DISTANCE)
+            self.server.listen(self.port - VIP_DISTANCE)
         except CannotListenError as error:
             if self._net_config.listen_port:
                 raise
@@ -279,7 +282,7 @@ class Broker:
 
         return self._in_thread(write).addErrback(failed)
 
-    def _in_thread(self, function: Callable[[], T]) -> Deferred[T]:
+    def _in_thread_pool(self, function: Callable[[], T]) -> Deferred[T]:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function)
 
     def _state_file(self, name: str) -> ConfigFile:

@@ -98,6 +98,8 @@ class AdminRequests:
             "runtime": statistics.uptime(),
             "putTps": str(statistics.sent),
             "getTransferredTps": str(statistics.pulled),
+            # 4.9's spelling; its clients fail without it.
+            "getTransferedTps": str(statistics.pulled),
             "getFoundTps": str(statistics.pulled),
             "getTotalTps": str(statistics.pulled),
             "putMessageTimesTotal": str(statistics.sent.total),

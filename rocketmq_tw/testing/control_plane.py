@@ -1,0 +1,138 @@
+"""A broker's control plane on a store in memory: the requests about topics, groups, offsets,
+clients and the broker itself, without sockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocketmq_tw.broker.clients import ClientRegistry
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.groups import GroupTable
+from rocketmq_tw.broker.live_config import LiveConfig
+from rocketmq_tw.broker.locks import RebalanceLock
+from rocketmq_tw.broker.offsets import OffsetTable
+from rocketmq_tw.broker.requests.admin import AdminRequests
+from rocketmq_tw.broker.requests.clients import ClientRequests
+from rocketmq_tw.broker.requests.connections import ConnectionRequests
+from rocketmq_tw.broker.requests.consume_stats import ConsumeStatsRequests
+from rocketmq_tw.broker.requests.groups import GroupRequests
+from rocketmq_tw.broker.requests.locks import LockRequests
+from rocketmq_tw.broker.requests.offsets import OffsetRequests
+from rocketmq_tw.broker.requests.resets import ResetRequests
+from rocketmq_tw.broker.requests.table import merge_handlers
+from rocketmq_tw.broker.requests.topics import TopicRequests
+from rocketmq_tw.broker.statistics import Statistics
+from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.files.interface import DiskUsage
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.testing.network import FakePeer
+from rocketmq_tw.testing.state import MemoryStateFile
+from rocketmq_tw.testing.stores import ManualClock, small_config
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.heartbeat import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.base import Header
+
+
+class ControlPlane:
+    """`permission_changes` counts what would be announced to the name servers."""
+
+    def __init__(self, *, memory_bytes: int = 1 << 20, **broker: Any) -> None:
+        self.now_ms = ManualClock()
+        self.config = BrokerConfig(broker_name="broker-a", **broker)
+        self.store_config = small_config(mapped_file_size_commit_log=1 << 20)
+        self.store = MessageStore(self.store_config, MemoryFiles(), self.now_ms)
+        self.store.load()
+        self.topics = TopicTable(self.config, MemoryStateFile(), self.now_ms)
+        self.groups = GroupTable(self.config, MemoryStateFile(), self.now_ms)
+        self.offsets = OffsetTable(self.config, MemoryStateFile(), self.now_ms)
+        self.delay_offsets = DelayOffsets(MemoryStateFile(), self.now_ms)
+        self.clients = ClientRegistry(self.config, self.now_ms)
+        self.locks = RebalanceLock(self.now_ms)
+        self.statistics = Statistics(self.now_ms)
+        self.live_config = LiveConfig(self.config, self.store_config)
+        self.permission_changes = 0
+        config, store, topics, groups = self.config, self.store, self.topics, self.groups
+        offsets, clients = self.offsets, self.clients
+        self.handlers = merge_handlers(
+            ClientRequests(config, clients, groups, topics),
+            OffsetRequests(offsets, self.delay_offsets, topics, groups, store, memory_bytes),
+            LockRequests(self.locks),
+            TopicRequests(config, topics, offsets, clients, store),
+            GroupRequests(groups, offsets),
+            ConnectionRequests(config, clients, topics, groups, store),
+            ConsumeStatsRequests(config, topics, groups, offsets, clients, store, self.now_ms),
+            ResetRequests(config, topics, groups, offsets, clients, store),
+            AdminRequests(
+                config,
+                self.live_config,
+                store,
+                self.statistics,
+                lambda: DiskUsage(total=1000, used=250),
+                self._permission_changed,
+            ),
+        )
+        self.peer = FakePeer()
+
+    def ask(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        body: object = b"",
+        peer: IPeer | None = None,
+    ) -> Any:
+        """The handler's result; a body that is no bytes is encoded. Raises `RequestError`."""
+        data = body if isinstance(body, bytes) else encode_body(body)
+        request = RemotingCommand.request(code, header, data)
+        return self.handlers[code](request, peer or self.peer)
+
+    def put(self, topic: str, *bodies: bytes, queue_id: int = 0) -> None:
+        """Stores messages, one millisecond after the other."""
+        for body in bodies:
+            self.now_ms.now_ms += 1
+            self.store.append(StoredMessage(topic=topic, queue_id=queue_id, body=body))
+        self.store.write_pending()
+        self.store.fsync()
+        self.store.dispatch()
+
+    def heartbeat(
+        self,
+        client_id: str,
+        peer: IPeer,
+        *,
+        group: str = "G",
+        topics: tuple[str, ...] = ("T",),
+        producer: str | None = None,
+        **fields: Any,
+    ) -> RemotingCommand:
+        """A consumer of `group`, and a producer where one is named, says that it is there."""
+        data = HeartbeatData(
+            client_id=client_id,
+            producer_data_set=[] if producer is None else [ProducerData(group_name=producer)],
+            consumer_data_set=[
+                ConsumerData(
+                    group_name=group,
+                    consume_type="CONSUME_PASSIVELY",
+                    message_model="CLUSTERING",
+                    subscription_data_set=[
+                        SubscriptionData(topic=topic, sub_string="*") for topic in topics
+                    ],
+                )
+            ],
+            **fields,
+        )
+        response: RemotingCommand = self.ask(RequestCode.HEART_BEAT, body=data, peer=peer)
+        return response
+
+    def _permission_changed(self) -> None:
+        self.permission_changes += 1

@@ -1,0 +1,474 @@
+"""What clients and administrators ask of a broker, apart from messages."""
+
+import pytest
+
+from rocketmq_tw.broker.requests.clients import MAX_HEARTBEAT_BYTES
+from rocketmq_tw.broker.requests.table import merge_handlers
+from rocketmq_tw.broker.requests.topics import parse_attributes
+from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.testing.control_plane import ControlPlane
+from rocketmq_tw.testing.network import FakePeer
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.consumers import ConsumerConnection, ConsumerIdList, ProducerConnection
+from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, HeartbeatData, SubscriptionData
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.locks import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+)
+from rocketmq_tw.wire.bodies.offsets import ConsumeStats, MessageQueue, TopicStatsTable
+from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicConfigTable
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.clients import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from rocketmq_tw.wire.headers.groups import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumeStatsRequestHeader,
+)
+from rocketmq_tw.wire.headers.offsets import (
+    CloneGroupOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    ResetOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketmq_tw.wire.headers.topics import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+
+
+@pytest.fixture
+def plane() -> ControlPlane:
+    made = ControlPlane()
+    made.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
+    return made
+
+
+def refused(code: ResponseCode):
+    """A context that wants a refusal with this code."""
+    return pytest.raises(RequestError, match=f"^{int(code)} ")
+
+
+def new_topic(name: str = "New", **fields: object) -> CreateTopicRequestHeader:
+    values: dict[str, object] = {
+        "topic": name, "default_topic": "TBW102", "read_queue_nums": 4, "write_queue_nums": 4,
+        "perm": 6, "topic_filter_type": "SINGLE_TAG", "order": False,
+    }  # fmt: skip
+    return CreateTopicRequestHeader(**(values | fields))  # type: ignore[arg-type]
+
+
+# Clients
+
+
+def test_a_heartbeat_registers_the_client_and_makes_its_retry_topic(plane: ControlPlane) -> None:
+    response = plane.heartbeat("c1", plane.peer, producer="P")
+    assert response.ext_fields == {"isSupportHeartBeatV2": "true", "isSubChange": "true"}
+    retry = plane.topics.get("%RETRY%G")
+    assert retry is not None
+    assert (retry.read_queue_nums, retry.perm) == (1, 6)
+    assert plane.clients.subscription("G", "T") is not None
+    assert len(plane.clients.producers("P")) == 1
+
+
+def test_a_known_fingerprint_needs_no_subscriptions(plane: ControlPlane) -> None:
+    first = plane.heartbeat("c1", plane.peer, heartbeat_fingerprint=7)
+    assert first.ext_fields["isSubChange"] == "false"
+    second = plane.heartbeat("c1", plane.peer, topics=(), heartbeat_fingerprint=7, without_sub=True)
+    assert second.ext_fields["isSubChange"] == "false"
+    assert plane.clients.subscription("G", "T") is not None
+
+
+def test_the_retry_topic_of_an_ordered_topic_is_ordered(plane: ControlPlane) -> None:
+    plane.topics.mark_ordered(["T"])
+    plane.heartbeat("c1", plane.peer)
+    assert plane.topics.all()["%RETRY%G"].order
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[1", b"{}", b'{"clientID":"' + b"x" * MAX_HEARTBEAT_BYTES + b'"}'],
+    ids=["empty", "broken", "no client id", "too large"],
+)
+def test_a_wrong_heartbeat_is_refused(plane: ControlPlane, body: bytes) -> None:
+    with refused(ResponseCode.SYSTEM_ERROR):
+        plane.ask(RequestCode.HEART_BEAT, body=body)
+
+
+def test_a_group_without_configuration_is_not_registered() -> None:
+    plane = ControlPlane(auto_create_subscription_group=False)
+    plane.heartbeat("c1", plane.peer)
+    assert plane.clients.consumer_group("G") is None
+    assert plane.topics.get("%RETRY%G") is None
+
+
+def test_consumers_are_listed_until_they_leave(plane: ControlPlane) -> None:
+    header = GetConsumerListByGroupRequestHeader(consumer_group="G")
+    with refused(ResponseCode.SYSTEM_ERROR):
+        plane.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    other = FakePeer("127.0.0.1:50001")
+    plane.heartbeat("c1", plane.peer)
+    plane.heartbeat("c2", other)
+    found = plane.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    assert decode_body(ConsumerIdList, found.body).consumer_id_list == ["c1", "c2"]
+    leaving = UnregisterClientRequestHeader(client_id="c2", consumer_group="G")
+    plane.ask(RequestCode.UNREGISTER_CLIENT, leaving, peer=other)
+    found = plane.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    assert decode_body(ConsumerIdList, found.body).consumer_id_list == ["c1"]
+
+
+@pytest.mark.parametrize(("kind", "accepted"), [("TAG", True), ("SQL92", False)])
+def test_a_subscription_is_checked(plane: ControlPlane, kind: str, accepted: bool) -> None:
+    data = SubscriptionData(topic="T", sub_string="a", expression_type=kind)
+    body = CheckClientBody(client_id="c1", group="G", subscription_data=data)
+    if accepted:
+        assert plane.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body).code == 0
+    else:
+        with refused(ResponseCode.SYSTEM_ERROR):
+            plane.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+
+
+def test_connections_are_shown(plane: ControlPlane) -> None:
+    plane.heartbeat("c1", plane.peer, producer="P")
+    consumers = plane.ask(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        GetConsumerConnectionListRequestHeader(consumer_group="G"),
+    )
+    shown = decode_body(ConsumerConnection, consumers.body)
+    assert [(c.client_id, c.client_addr) for c in shown.connection_set] == [
+        ("c1", plane.peer.address)
+    ]
+    assert shown.subscription_table.keys() == {"T"}
+    producers = plane.ask(
+        RequestCode.GET_PRODUCER_CONNECTION_LIST,
+        GetProducerConnectionListRequestHeader(producer_group="P"),
+    )
+    assert len(decode_body(ProducerConnection, producers.body).connection_set) == 1
+    with refused(ResponseCode.CONSUMER_NOT_ONLINE):
+        plane.ask(
+            RequestCode.GET_CONSUMER_CONNECTION_LIST,
+            GetConsumerConnectionListRequestHeader(consumer_group="nobody"),
+        )
+
+
+def test_a_question_is_passed_on_to_the_client_and_its_answer_back(plane: ControlPlane) -> None:
+    plane.heartbeat("c1", plane.peer)
+    header = GetConsumerRunningInfoRequestHeader(consumer_group="G", client_id="c1")
+    answers: list[RemotingCommand] = []
+    plane.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header, peer=FakePeer()).addCallback(
+        answers.append
+    )
+    ((question, answer),) = plane.peer.requests
+    assert question.ext_fields["clientId"] == "c1"
+    answer.callback(question.response(body=b"running"))
+    assert answers[0].body == b"running"
+
+
+def test_a_client_that_does_not_answer_is_reported(plane: ControlPlane) -> None:
+    plane.heartbeat("c1", plane.peer)
+    header = GetConsumerRunningInfoRequestHeader(consumer_group="G", client_id="c1")
+    asked = plane.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    ((_, answer),) = plane.peer.requests
+    answer.errback(RequestTimeout("c1", 307, 10))
+    failures: list[RequestError] = []
+    asked.addErrback(lambda failure: failures.append(failure.value))
+    assert failures[0].code == ResponseCode.CONSUME_MSG_TIMEOUT
+
+
+# Topics and groups
+
+
+def test_a_topic_is_created_and_its_attributes_kept(plane: ControlPlane) -> None:
+    header = new_topic(attributes="+message.type=FIFO")
+    assert plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code == 0
+    made = plane.topics.all()["New"]
+    assert (made.write_queue_nums, made.attributes) == (4, {"message.type": "FIFO"})
+    table = decode_body(TopicConfigTable, plane.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body)
+    assert table.topic_config_table["New"] == made
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        new_topic("../etc"),
+        new_topic("t" * 128),
+        new_topic("TBW102"),
+        new_topic(perm=8),
+        new_topic(write_queue_nums=-1),
+        new_topic(read_queue_nums=10_000_000),
+        new_topic(attributes="message.type"),
+        new_topic(attributes="+message.type=MIXED"),
+    ],
+)
+def test_a_wrong_topic_is_refused(plane: ControlPlane, header: CreateTopicRequestHeader) -> None:
+    before = dict(plane.topics.all())
+    with refused(ResponseCode.INVALID_PARAMETER):
+        plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+    assert plane.topics.all() == before
+
+
+def test_a_list_of_topics_is_made_as_a_whole_or_not_at_all(plane: ControlPlane) -> None:
+    wrong = CreateTopicListBody(
+        topic_config_list=[TopicConfig(topic_name="A"), TopicConfig(topic_name="b c")]
+    )
+    with refused(ResponseCode.INVALID_PARAMETER):
+        plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=wrong)
+    assert plane.topics.get("A") is None
+    right = CreateTopicListBody(
+        topic_config_list=[TopicConfig(topic_name="A"), TopicConfig(topic_name="B")]
+    )
+    plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=right)
+    assert plane.topics.get("B") is not None
+
+
+def test_a_deleted_topic_takes_its_queues_and_offsets_along(plane: ControlPlane) -> None:
+    plane.put("T", b"one")
+    plane.groups.get("G")
+    plane.offsets.commit("G", "T", 0, 1)
+    plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="T"))
+    assert plane.topics.get("T") is None
+    assert plane.offsets.query("G", "T", 0) == -1
+    assert "T" not in plane.store.queues()
+
+
+@pytest.mark.parametrize("topic", ["TBW102", "../x", "SCHEDULE_TOPIC_XXXX"])
+def test_what_must_not_be_deleted_is_not(plane: ControlPlane, topic: str) -> None:
+    with refused(ResponseCode.INVALID_PARAMETER):
+        plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+
+
+def test_topic_stats_tell_offsets_and_times(plane: ControlPlane) -> None:
+    plane.put("T", b"one", b"two", queue_id=1)
+    header = GetTopicStatsInfoRequestHeader(topic="T")
+    body = decode_body(TopicStatsTable, plane.ask(RequestCode.GET_TOPIC_STATS_INFO, header).body)
+    offsets = {
+        queue.queue_id: (offset.min_offset, offset.max_offset, offset.last_update_timestamp)
+        for queue, offset in body.offset_table.items()
+    }
+    assert offsets == {0: (0, 0, 0), 1: (0, 2, plane.now_ms())}
+    with refused(ResponseCode.TOPIC_NOT_EXIST):
+        plane.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="nope"))
+
+
+def test_a_deleted_group_may_leave_its_offsets(plane: ControlPlane) -> None:
+    plane.groups.get("G")
+    plane.offsets.commit("G", "T", 0, 1)
+    keep = DeleteSubscriptionGroupRequestHeader(group_name="G")
+    plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, keep)
+    assert plane.offsets.query("G", "T", 0) == 1
+    clean = DeleteSubscriptionGroupRequestHeader(group_name="G", clean_offset=True)
+    plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, clean)
+    assert plane.offsets.query("G", "T", 0) == -1
+
+
+def test_attributes_are_parsed() -> None:
+    assert parse_attributes("+a=1, -b") == {"+a": "1", "-b": ""}
+    assert parse_attributes(None) == {}
+    for wrong in ("a=1", "+a", "+a=1,+a=2"):
+        with refused(ResponseCode.INVALID_PARAMETER):
+            parse_attributes(wrong)
+
+
+# Offsets and locks
+
+
+def query(plane: ControlPlane, **fields: object) -> int:
+    header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic="T", queue_id=0, **fields)  # type: ignore[arg-type]
+    response = plane.ask(RequestCode.QUERY_CONSUMER_OFFSET, header)
+    offset: int = response.header(QueryConsumerOffsetResponseHeader).offset
+    return offset
+
+
+def commit(plane: ControlPlane, offset: int, **fields: object) -> RemotingCommand:
+    values: dict[str, object] = {"consumer_group": "G", "topic": "T", "queue_id": 0}
+    header = UpdateConsumerOffsetRequestHeader(commit_offset=offset, **(values | fields))  # type: ignore[arg-type]
+    response: RemotingCommand = plane.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    return response
+
+
+def test_a_committed_offset_is_found(plane: ControlPlane) -> None:
+    plane.groups.get("G")
+    commit(plane, 7)
+    assert query(plane) == 7
+
+
+def test_a_new_group_starts_at_0_only_where_the_queue_is_at_hand(plane: ControlPlane) -> None:
+    with refused(ResponseCode.QUERY_NOT_FOUND):
+        query(plane)
+    plane.put("T", b"one")
+    assert query(plane) == 0
+    with refused(ResponseCode.QUERY_NOT_FOUND):
+        query(plane, set_zero_if_not_found=False)
+
+
+def test_a_new_group_does_not_start_at_0_far_behind() -> None:
+    plane = ControlPlane(memory_bytes=300)
+    plane.put("T", b"x" * 200, b"x" * 200)
+    with refused(ResponseCode.QUERY_NOT_FOUND):
+        query(plane)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"consumer_group": "nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"topic": "nope"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"queue_id": 99}, ResponseCode.INVALID_PARAMETER),
+        ({"queue_id": -1}, ResponseCode.INVALID_PARAMETER),
+        ({"offset": -1}, ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_a_wrong_commit_is_refused(
+    plane: ControlPlane, fields: dict[str, object], code: ResponseCode
+) -> None:
+    plane.groups.get("G")
+    with refused(code):
+        commit(plane, **({"offset": 1} | fields))  # type: ignore[arg-type]
+    assert not plane.offsets.all()
+
+
+def test_a_commit_does_not_undo_a_reset(plane: ControlPlane) -> None:
+    plane.groups.get("G")
+    plane.put("T", b"one", b"two")
+    commit(plane, 2)
+    header = ResetOffsetRequestHeader(group="G", topic="T", queue_id=-1, timestamp=0)
+    assert plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header).code == 0
+    assert commit(plane, 2).code == 0
+    assert query(plane) == 0
+    assert plane.offsets.take_reset("G", "T", 0) == 0
+    commit(plane, 1)
+    assert query(plane) == 1
+
+
+def test_a_reset_to_an_offset_stays_in_the_queue(plane: ControlPlane) -> None:
+    plane.groups.get("G")
+    plane.put("T", b"one", b"two")
+    right = ResetOffsetRequestHeader(group="G", topic="T", queue_id=0, offset=1)
+    plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, right)
+    assert plane.offsets.query("G", "T", 0) == 1
+    for header in (
+        ResetOffsetRequestHeader(group="G", topic="T", queue_id=0, offset=99),
+        ResetOffsetRequestHeader(group="G", topic="T", queue_id=5, offset=0),
+    ):
+        with refused(ResponseCode.SYSTEM_ERROR):
+            plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+
+def test_without_server_side_reset_the_clients_are_told() -> None:
+    plane = ControlPlane(use_server_side_reset_offset=False)
+    plane.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    header = ResetOffsetRequestHeader(group="G", topic="T", queue_id=-1, timestamp=0)
+    with refused(ResponseCode.CONSUMER_NOT_ONLINE):
+        plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    plane.heartbeat("c1", plane.peer)
+    plane.offsets.commit("G", "T", 0, 5)
+    plane.peer.oneways.clear()
+    plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    (order,) = plane.peer.oneways
+    assert order.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+    assert order.is_oneway
+
+
+def test_offsets_are_cloned_to_a_group_that_is_there(plane: ControlPlane) -> None:
+    plane.offsets.commit("G", "T", 0, 5)
+    header = CloneGroupOffsetRequestHeader(src_group="G", dest_group="H", topic="T")
+    plane.ask(RequestCode.CLONE_GROUP_OFFSET, header)
+    assert plane.offsets.query("H", "T", 0) == 5
+
+
+def test_consume_stats_tell_the_lag(plane: ControlPlane) -> None:
+    plane.groups.get("G")
+    plane.put("T", b"one", b"two", b"three")
+    commit(plane, 1)
+    header = GetConsumeStatsRequestHeader(consumer_group="G")
+    body = decode_body(ConsumeStats, plane.ask(RequestCode.GET_CONSUME_STATS, header).body)
+    queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
+    wrapper = body.offset_table[queue]
+    assert (wrapper.broker_offset, wrapper.consumer_offset) == (3, 1)
+    assert wrapper.last_timestamp == plane.now_ms() - 2
+
+
+def test_queues_are_locked_and_unlocked(plane: ControlPlane) -> None:
+    queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
+
+    def lock(client_id: str) -> list[MessageQueue]:
+        body = LockBatchRequestBody(consumer_group="G", client_id=client_id, mq_set=[queue])
+        answer = plane.ask(RequestCode.LOCK_BATCH_MQ, body=body)
+        return decode_body(LockBatchResponseBody, answer.body).lock_ok_mq_set
+
+    assert lock("c1") == [queue]
+    assert lock("c2") == []
+    plane.ask(
+        RequestCode.UNLOCK_BATCH_MQ,
+        body=UnlockBatchRequestBody(consumer_group="G", client_id="c1", mq_set=[queue]),
+    )
+    assert lock("c2") == [queue]
+
+
+# The broker itself
+
+
+def test_the_configuration_is_changed_by_allow_list(plane: ControlPlane) -> None:
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n")
+    assert plane.store_config.file_reserved_time == 48
+    assert plane.config.broker_permission == 4
+    assert plane.permission_changes == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"fileReservedTime=48\nstorePathRootDir=/etc", ResponseCode.NO_PERMISSION),
+        (b"fileReservedTime=48\nbrokerConfigPath=/etc/passwd", ResponseCode.NO_PERMISSION),
+        (b"fileReservedTime=48\nnamesrvAddr=evil:9876", ResponseCode.NO_PERMISSION),
+        (b"fileReservedTime=48\nbrokerPermission=all", ResponseCode.INVALID_PARAMETER),
+        (b"fileReservedTime=48\n\xff\xfe", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_forbidden_change_changes_nothing(
+    plane: ControlPlane, text: bytes, code: ResponseCode
+) -> None:
+    with refused(code):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)
+    assert plane.store_config.file_reserved_time == 72
+    assert plane.permission_changes == 0
+
+
+def test_the_configuration_is_shown(plane: ControlPlane) -> None:
+    text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+    assert "brokerName=broker-a\n" in text
+    assert "autoCreateTopicEnable=true\n" in text
+
+
+def test_the_runtime_info_has_what_mqadmin_of_both_versions_reads(plane: ControlPlane) -> None:
+    plane.put("T", b"one")
+    body = plane.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body
+    table = decode_body(KVTable, body).table
+    for key in ("putTps", "getTransferredTps", "getTransferedTps"):
+        assert len(table[key].split()) == 3
+    assert table["commitLogDiskRatio"] == "0.2500"
+    assert int(table["commitLogMaxOffset"]) == plane.store.end_offset
+    assert int(table["earliestMessageTimeStamp"]) == plane.now_ms()
+
+
+def test_two_families_may_not_answer_the_same_code(plane: ControlPlane) -> None:
+    class Family:
+        def handlers(self):
+            return {RequestCode.HEART_BEAT: lambda request, peer: None}
+
+    with pytest.raises(ValueError, match="both answer request"):
+        merge_handlers(Family(), Family())
+
+
+def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: ControlPlane) -> None:
+    body = HeartbeatData(client_id="c1")
+    assert plane.ask(RequestCode.HEART_BEAT, body=body).code == 0
