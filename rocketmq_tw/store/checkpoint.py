@@ -16,8 +16,9 @@ from rocketmq_tw.files.interface import IFiles
 
 FILE_SIZE = 4096
 _STOCK = struct.Struct(">qqqqq")
-#: Magic, safe offset, queues, their units, zero, CRC-32 of these and of stock's longs.
-_OURS = struct.Struct(">IqqqqI")
+#: Magic, safe offset, queues, their units, index begin and entries, CRC-32 of these and of stock's
+#: longs.
+_OURS = struct.Struct(">IqqqqqI")
 _OURS_AT = 64
 _MAGIC = 0x726D7174
 
@@ -36,6 +37,9 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     #: Queues, and the sum of their max offsets, when `safe_offset` was taken.
     queues: int = 0
     units: int = 0
+    #: The last index file's first log offset and its count, then; in front of them it is synced.
+    index_begin: int = -1
+    index_entries: int = 1
 
     @property
     def min_timestamp(self) -> int:
@@ -58,11 +62,15 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         confirm_phy_offset=values[4],
     )
     if len(data) >= _OURS_AT + _OURS.size:
-        magic, safe_offset, queues, units, _reserved, crc = _OURS.unpack_from(data, _OURS_AT)
+        magic, *ours, crc = _OURS.unpack_from(data, _OURS_AT)
         if magic == _MAGIC and crc == _crc(data[: _STOCK.size], data[_OURS_AT:]):
-            checkpoint.safe_offset = safe_offset
-            checkpoint.queues = queues
-            checkpoint.units = units
+            (
+                checkpoint.safe_offset,
+                checkpoint.queues,
+                checkpoint.units,
+                checkpoint.index_begin,
+                checkpoint.index_entries,
+            ) = ours
     return checkpoint
 
 
@@ -75,7 +83,15 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         checkpoint.master_flushed_offset,
         checkpoint.confirm_phy_offset,
     )
-    ours = _OURS.pack(_MAGIC, checkpoint.safe_offset, checkpoint.queues, checkpoint.units, 0, 0)
+    ours = _OURS.pack(
+        _MAGIC,
+        checkpoint.safe_offset,
+        checkpoint.queues,
+        checkpoint.units,
+        checkpoint.index_begin,
+        checkpoint.index_entries,
+        0,
+    )
     ours = ours[:-4] + _crc(stock, ours).to_bytes(4, "big")
     return (stock + bytes(_OURS_AT - len(stock)) + ours).ljust(FILE_SIZE, b"\0")
 

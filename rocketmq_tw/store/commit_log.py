@@ -11,7 +11,7 @@ import errno
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.message.record import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import NotWritableError, StoreError
-from rocketmq_tw.store.segments import HandlePool, Segments
+from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
 
 _HANDLES = 64
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -25,7 +25,7 @@ class CommitLog:
     def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
         self._files = files
         self._pool = HandlePool(files, _HANDLES)
-        self.segments = Segments(self._pool, directory, file_size)
+        self.segments = Segments(self._pool, directory, file_size, Unsynced())
         self.file_size = file_size
         self.end_offset = 0
         self.written_offset = 0

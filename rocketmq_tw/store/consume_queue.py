@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rocketmq_tw.store.segments import HandlePool, Segments
+from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -42,11 +42,17 @@ class ConsumeQueue:
     gets: messages between them are in the log but not dispatched yet."""
 
     def __init__(
-        self, pool: HandlePool, directory: str, topic: str, queue_id: int, file_size: int
+        self,
+        pool: HandlePool,
+        directory: str,
+        topic: str,
+        queue_id: int,
+        file_size: int,
+        unsynced: Unsynced,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.segments = Segments(pool, directory, file_size)
+        self.segments = Segments(pool, directory, file_size, unsynced)
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
@@ -71,10 +77,9 @@ class ConsumeQueue:
         self.max_physical = position + size
         return True
 
-    def write_pending(self) -> list[str]:
-        """Writes the buffered units, which readers see from now on; returns the paths touched."""
+    def write_pending(self) -> None:
+        """Writes the buffered units, which readers see from now on."""
         units = self._pending
-        touched = []
         index = 0
         per_file = self._units_per_file
         while index < len(units):
@@ -86,12 +91,11 @@ class ConsumeQueue:
             part = units[index : index + count]
             data = part[0] if count == 1 else b"".join(part)
             self.segments.file(start).pwrite(data, offset * UNIT_SIZE - start)
-            touched.append(self.segments.path(start))
+            self.segments.unsynced.files.add(self.segments.path(start))
             index += count
             self.max_offset = offset + count
         self._pending = []
         self.next_offset = max(self.next_offset, self.max_offset)
-        return touched
 
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
@@ -118,7 +122,10 @@ class ConsumeQueue:
         return repaired
 
     def cut_where(self, keep: Callable[[Unit], bool]) -> None:
-        """Ends the queue at the first unit that `keep` refuses; what it keeps is a prefix."""
+        """Ends the queue at the first unit that `keep` refuses; what it keeps is a prefix.
+
+        Where it is not, the queue may end too late, but never too early.
+        """
         first = self._first_offset()
         end = self.segments.end // UNIT_SIZE
         self.max_offset = end

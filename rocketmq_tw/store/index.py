@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from operator import mul
 from sys import byteorder
 from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.store.segments import Unsynced
 
 HEADER = struct.Struct(">qqqqii")
 ENTRY = struct.Struct(">iqii")
@@ -133,10 +134,7 @@ class IndexFile:
         first, until `found` has `limit`. Entries keep whole seconds."""
         number = self._slot(wanted % self._slots)
         while number and len(found) < limit:
-            data = self._file.pread(ENTRY_SIZE, self._entries_at + number * ENTRY_SIZE)
-            if len(data) < ENTRY_SIZE:
-                return
-            hashed, offset, seconds, previous = ENTRY.unpack(data)
+            hashed, offset, seconds, previous = self._entry(number)
             moment = self.begin_timestamp + seconds * 1000
             if seconds < 0 or moment + 999 < begin:
                 return
@@ -149,21 +147,74 @@ class IndexFile:
         """Whether entries of that time may be here."""
         return begin <= self.end_timestamp and end >= self.begin_timestamp
 
-    def entries_are_sound(self) -> bool:
-        """Whether every entry is one: what a power loss left of unsynced ones is not."""
-        number = 1
-        last = 0
-        while number < self.count:
-            step = min(self.count - number, 65536)
-            data = self._file.pread(step * ENTRY_SIZE, self._entries_at + number * ENTRY_SIZE)
-            if len(data) < step * ENTRY_SIZE:
-                return False
-            for _hash, offset, seconds, previous in ENTRY.iter_unpack(data):
-                if offset < last or seconds < 0 or not 0 <= previous < number:
-                    return False
-                last = offset
-                number += 1
-        return last == self.end_offset or self.count == 1
+    def check(self, first: int) -> None:
+        """After a power loss: entries from number `first` on may be garbage, and slots and header
+        older or newer than them. Keeps the entries that are sound, and makes the slots theirs."""
+        number = first = min(max(first, 1), self.count)
+        last = self._entry(first - 1)[1] if first > 1 else 0
+        newest: dict[int, int] = {}
+        for hashed, offset, seconds, previous in self._entries(first):
+            is_blank = hashed == 0 and offset == 0
+            if is_blank or offset < last or seconds < 0 or not 0 <= previous < number:
+                break
+            newest[hashed % self._slots] = number
+            last = offset
+            number += 1
+        table = self._read_slots()
+        if (
+            number < self.count
+            or max(table, default=0) >= number
+            or any(table[slot] != value for slot, value in newest.items())
+            or (number > 1 and last != self.end_offset)
+        ):
+            self._end_at(number)
+
+    def cut(self, physical_offset: int) -> None:
+        """Drops the entries of messages at and behind a log offset."""
+        low, high = 1, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.count:
+            self._end_at(low)
+
+    def _end_at(self, number: int) -> None:
+        """Keeps the entries in front of `number`, with a slot table made from them."""
+        self.count = number
+        table = array("i", bytes(self._slots * SLOT_SIZE))
+        for entry_number, entry in enumerate(self._entries(1), 1):
+            table[entry[0] % self._slots] = entry_number
+        self.used_slots = len(table) - table.count(0)
+        if byteorder == "little":
+            table.byteswap()
+        self._file.pwrite(table.tobytes(), HEADER_SIZE)
+        if number > 1:
+            _hash, self.end_offset, seconds, _previous = self._entry(number - 1)
+            self.end_timestamp = self.begin_timestamp + seconds * 1000
+        else:
+            self.begin_timestamp = self.end_timestamp = self.begin_offset = self.end_offset = 0
+        self._write_header()
+
+    def _entries(self, first: int) -> Iterator[tuple[int, int, int, int]]:
+        for number in range(first, self.count, 65536):
+            size = min(self.count - number, 65536) * ENTRY_SIZE
+            data = self._file.pread(size, self._entries_at + number * ENTRY_SIZE)
+            yield from ENTRY.iter_unpack(data.ljust(size, b"\0"))
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        data = self._file.pread(ENTRY_SIZE, self._entries_at + number * ENTRY_SIZE)
+        hashed, offset, seconds, previous = ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
+        return hashed, offset, seconds, previous
+
+    def _read_slots(self) -> array[int]:
+        size = self._slots * SLOT_SIZE
+        table = array("i", self._file.pread(size, HEADER_SIZE).ljust(size, b"\0"))
+        if byteorder == "little":
+            table.byteswap()
+        return table
 
     def fsync(self) -> None:
         """Makes it durable."""
@@ -208,7 +259,7 @@ class MessageIndex:
         self._clock = clock
         self._list: list[IndexFile] = []
         self._pending: list[_Key] = []
-        self.dirty: set[str] = set()
+        self.unsynced = Unsynced()
 
     @property
     def file_size(self) -> int:
@@ -225,9 +276,15 @@ class MessageIndex:
         """Store time of that message; 0 without one."""
         return self._list[-1].end_timestamp if self._list else 0
 
-    def load(self, log_end: int, *, clean: bool) -> None:
-        """Opens the files; one that cannot be trusted is removed with all behind it, since the
-        log has everything to build them again."""
+    @property
+    def synced_mark(self) -> tuple[int, int]:
+        """What `load` must know after a power loss: the last file's begin offset and count."""
+        last = self._list[-1] if self._list else None
+        return (last.begin_offset, last.count) if last else (-1, 1)
+
+    def load(self, mark: tuple[int, int], *, clean: bool) -> None:
+        """Opens the files; one of a wrong size is removed with all behind it, since the log has
+        everything to build them again. `mark` is `synced_mark` of the last checkpoint."""
         self._files.make_dirs(self._directory)
         names = [
             name
@@ -235,26 +292,29 @@ class MessageIndex:
             if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
         ]
         trusted = True
-        for position, name in enumerate(names):
+        for name in names:
             path = f"{self._directory}/{name}"
             file = self._files.open(path)
-            index = IndexFile(file, path, self._slots, self._capacity)
-            last = position == len(names) - 1
-            trusted = (
-                trusted
-                and file.size() == self.file_size
-                and index.end_offset < log_end
-                and (clean or not last or index.entries_are_sound())
-            )
-            if trusted:
-                self._list.append(index)
-            else:
-                index.close()
+            trusted = trusted and file.size() == self.file_size
+            if not trusted:
+                file.close()
                 self._files.remove(path)
+                self.unsynced.dirs.add(self._directory)
+                continue
+            index = IndexFile(file, path, self._slots, self._capacity)
+            if not clean and (index.begin_offset >= mark[0] or index.count == 1):
+                index.check(mark[1] if index.begin_offset == mark[0] else 1)
+                self.unsynced.files.add(path)
+                # What follows a file that lost its end would hide that from the log's reader.
+                trusted = index.is_full
+            self._list.append(index)
+            if index.count == 1:
+                self._remove(self._list.pop())
 
     def add(self, topic: str, keys: tuple[str, ...], physical_offset: int, timestamp: int) -> None:
-        """Collects a message's keys; a message that is indexed already is passed over."""
-        if self._list and physical_offset <= self._list[-1].end_offset:
+        """Collects a message's keys; messages in front of the last indexed one are passed over,
+        that one itself is not, since a crash may have come between its keys."""
+        if self._list and physical_offset < self._list[-1].end_offset:
             return
         for key in keys:
             self._pending.append(_Key(key_hash(f"{topic}#{key}"), physical_offset, timestamp))
@@ -268,7 +328,7 @@ class MessageIndex:
                 self._list.append(self._create())
             index = self._list[-1]
             taken = index.put(self._pending)
-            self.dirty.add(index.path)
+            self.unsynced.files.add(index.path)
             del self._pending[:taken]
 
     def query(
@@ -284,14 +344,20 @@ class MessageIndex:
                 index.find(wanted, limit, begin, end, found)
             if len(found) >= limit or index.begin_timestamp < begin:
                 break
+        found = list(dict.fromkeys(found))
         if not self._list:
             return found, 0, 0
         return found, self._list[-1].end_timestamp, self._list[-1].end_offset
 
     def cut(self, physical_offset: int) -> None:
-        """The log was truncated: files that go further are removed; dispatch builds them again."""
+        """The log was truncated there: so is the index."""
         self._pending = [key for key in self._pending if key.physical_offset < physical_offset]
         while self._list and self._list[-1].end_offset >= physical_offset:
+            last = self._list[-1]
+            if last.begin_offset < physical_offset:
+                last.cut(physical_offset)
+                self.unsynced.files.add(last.path)
+                break
             self._remove(self._list.pop())
 
     def remove_before(self, min_physical: int) -> int:
@@ -317,9 +383,13 @@ class MessageIndex:
             path = f"{self._directory}/{index_name(moment)}"
         file = self._files.open(path, create=True)
         file.truncate(self.file_size)
+        # Durable at once, so that a power loss never takes a file out of the middle.
+        file.fsync()
+        self._files.sync_dir(self._directory)
         return IndexFile(file, path, self._slots, self._capacity)
 
     def _remove(self, index: IndexFile) -> None:
         index.close()
-        self.dirty.discard(index.path)
         self._files.remove(index.path)
+        self.unsynced.files.discard(index.path)
+        self.unsynced.dirs.add(self._directory)

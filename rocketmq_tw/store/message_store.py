@@ -149,7 +149,8 @@ class MessageStore:
         self._log.load()
         repaired = self._queues.load()
         if self._index:
-            self._index.load(self._log.segments.end, clean=clean)
+            mark = (self._checkpoint.index_begin, self._checkpoint.index_entries)
+            self._index.load(mark, clean=clean)
         self.report = Recovery(
             self._log,
             self._queues,
@@ -559,8 +560,6 @@ class MessageStore:
         if self._queue_sync_failed or self._log.failure:
             return None
         queues, index = self._queues, self._index
-        paths = set(queues.dirty)
-        dirs = set(queues.fresh_dirs)
         checkpoint = Checkpoint(
             physic_msg_timestamp=self._last_dispatched_timestamp,
             logics_msg_timestamp=self._last_dispatched_timestamp,
@@ -570,22 +569,26 @@ class MessageStore:
             queues=len(queues),
             units=queues.units,
         )
+        changed = bool(queues.unsynced)
         if index is not None:
             index.write_pending()
-            paths |= index.dirty
-            index.dirty = set()
+            changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
-            dirs.add(self.paths.index)
-        if not paths and checkpoint == self._checkpoint:
+            checkpoint.index_begin, checkpoint.index_entries = index.synced_mark
+        if not changed and checkpoint == self._checkpoint:
             return None
-        queues.dirty, queues.fresh_dirs = set(), set()
+        paths, dirs = queues.unsynced.take()
+        if index is not None:
+            index_paths, index_dirs = index.unsynced.take()
+            paths += index_paths
+            dirs += index_dirs
 
         def run() -> None:
             try:
                 self._log.fsync()
-                for path in sorted(paths):
+                for path in paths:
                     self._sync(path)
-                for directory in sorted(dirs):
+                for directory in dirs:
                     if self._files.exists(directory):
                         self._files.sync_dir(directory)
             except OSError as error:

@@ -8,7 +8,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.errors import IllegalMessageError
-from rocketmq_tw.store.segments import HandlePool
+from rocketmq_tw.store.segments import HandlePool, Unsynced
 
 #: Fewer than the usual limit of 1024 descriptors leaves for sockets.
 _HANDLES = 256
@@ -16,8 +16,7 @@ _MAX_QUEUE_ID = 0x7FFFFFFF
 
 
 class QueueTable:
-    """`dirty` has the paths written since the last checkpoint, `fresh_dirs` the directories whose
-    names changed since then."""
+    """`unsynced` has what changed since the last checkpoint."""
 
     def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
         self._files = files
@@ -26,8 +25,7 @@ class QueueTable:
         self._pool = HandlePool(files, _HANDLES)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._waiting: dict[tuple[str, int], ConsumeQueue] = {}
-        self.dirty: set[str] = set()
-        self.fresh_dirs: set[str] = set()
+        self.unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -82,10 +80,7 @@ class QueueTable:
             for queue in waiting.values():
                 if not queue.segments.starts:
                     self._make_directory(queue)
-                files_before = len(queue.segments.starts)
-                self.dirty.update(queue.write_pending())
-                if len(queue.segments.starts) != files_before:
-                    self.fresh_dirs.add(queue.segments.directory)
+                queue.write_pending()
         except OSError:
             for queue in waiting.values():
                 queue.drop_pending()
@@ -99,10 +94,9 @@ class QueueTable:
             del self._queues[key]
         directory = f"{self._directory}/{topic}"
         self._pool.forget_below(directory)
-        self.dirty = {path for path in self.dirty if not path.startswith(directory + "/")}
-        self.fresh_dirs = {d for d in self.fresh_dirs if not d.startswith(directory)}
         self._files.remove_tree(directory)
-        self.fresh_dirs.add(self._directory)
+        self.unsynced.forget_below(directory)
+        self.unsynced.dirs.add(self._directory)
 
     def clear(self) -> None:
         """Removes all queues: there is no log that they could point into."""
@@ -125,11 +119,9 @@ class QueueTable:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
-        return ConsumeQueue(self._pool, directory, topic, queue_id, self._file_size)
+        return ConsumeQueue(self._pool, directory, topic, queue_id, self._file_size, self.unsynced)
 
     def _make_directory(self, queue: ConsumeQueue) -> None:
         # A lost directory is built again from the log, so its name need not be durable at once.
         self._files.make_dirs(queue.segments.directory, durable=False)
-        self.fresh_dirs.add(self._directory)
-        self.fresh_dirs.add(f"{self._directory}/{queue.topic}")
-        self.fresh_dirs.add(queue.segments.directory)
+        self.unsynced.dirs |= {self._directory, f"{self._directory}/{queue.topic}"}

@@ -11,7 +11,7 @@ import msgspec
 from rocketmq_tw.message.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC, parse_head
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.consume_queue import Unit
+from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
 from rocketmq_tw.store.dispatch import Dispatcher
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
@@ -82,7 +82,7 @@ class Recovery:
             start = log.min_offset
         elif log.min_offset <= safe <= log.segments.end and self._starts_record(safe):
             start = safe
-            self._cut_queues(start)
+            self._cut_queues(start, clean)
             if len(queues) < checkpoint.queues or queues.units < checkpoint.units:
                 report.notes.append("queues have fewer messages than they had: built them again")
                 start = log.min_offset
@@ -92,7 +92,7 @@ class Recovery:
         else:
             start = self._file_by_time(checkpoint.min_timestamp)
         if start != safe and (repaired or not clean or start == log.min_offset):
-            self._cut_queues(start)
+            self._cut_queues(start, False)
         return self._index_start(start, trusted=start == safe)
 
     def _index_start(self, start: int, *, trusted: bool) -> int:
@@ -130,17 +130,43 @@ class Recovery:
                 break
         return segments.starts[0]
 
-    def _cut_queues(self, start: int) -> None:
+    def _cut_queues(self, start: int, clean: bool) -> None:
         def is_before(unit: Unit) -> bool:
             return unit.is_written and unit.position < start
 
         for queue in self._queues:
-            if queue.max_physical > start or queue.max_physical < 0:
-                queue.cut_where(is_before)
+            if clean and queue.max_physical <= start:
+                continue
+            queue.cut_where(is_before)
+            # A crash may have left garbage behind the synced units, and the search fell into it.
+            end = queue.max_offset
+            while not self._agrees(queue, end - 1, start):
+                end -= 1
+            if end < queue.max_offset:
+                queue.cut_at(end)
+
+    def _agrees(self, queue: ConsumeQueue, offset: int, start: int) -> bool:
+        """Whether the unit points to its message, or to one that the log has no more."""
+        unit = queue.unit(offset)
+        if unit is None or unit.is_filler:
+            return True
+        if not unit.is_written or unit.position >= start:
+            return False
+        if unit.position < self._log.min_offset:
+            return True
+        head = parse_head(self._log.segments.pread(unit.size, unit.position), check_body=False)
+        return head is not None and (
+            (head.size, head.topic, head.queue_id, head.queue_offset)
+            == (unit.size, queue.topic, queue.queue_id, offset)
+        )
 
     def _scan(self, start: int, report: RecoveryReport) -> None:
         scan = LogScan(
-            self._log.segments, start, self._log.segments.end, check_body=self._check_body
+            self._log.segments,
+            start,
+            self._log.segments.end,
+            check_body=self._check_body,
+            unsynced=not report.clean,
         )
         for head in scan:
             report.records += 1

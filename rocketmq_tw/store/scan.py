@@ -17,6 +17,7 @@ from rocketmq_tw.message.record import (
 from rocketmq_tw.store.segments import Segments
 
 _WINDOW = 1 << 20
+_SECTOR = 512
 
 
 class LogScan:
@@ -24,13 +25,22 @@ class LogScan:
 
     `position` is behind the last record given out. When the iteration ends, `damaged` says that
     what stands there is no record, else the end was reached or a record is not complete yet.
+    `unsynced`: a power loss may have taken sectors out of records; where only properties are hit
+    no checksum tells.
     """
 
     def __init__(
-        self, segments: Segments, position: int, end: int, *, check_body: bool = True
+        self,
+        segments: Segments,
+        position: int,
+        end: int,
+        *,
+        check_body: bool = True,
+        unsynced: bool = False,
     ) -> None:
         self._segments = segments
         self._check_body = check_body
+        self._unsynced = unsynced
         self.position = position
         self.end = end
         self.damaged = False
@@ -69,6 +79,9 @@ class LogScan:
             if head is None or head.physical_offset != position or head.size != size:
                 self.damaged = True
                 return
+            if self._unsynced and _lost_a_sector(head):
+                self.damaged = True
+                return
             self.position = position + size
             yield head
 
@@ -82,3 +95,22 @@ class LogScan:
             self._window_at = position
             at = 0
         return at if at + size <= len(self._window) else -1
+
+
+def _lost_a_sector(head: RecordHead) -> bool:
+    """Whether the properties have zeros up to where a sector or the record ends.
+
+    The files' unwritten rest is zeros, so that is what a lost sector reads as.
+    """
+    properties = head.properties
+    if b"\0" not in properties:
+        return False
+    if not properties[-1]:
+        return True
+    end = head.physical_offset + head.size
+    first = end - len(properties)
+    for boundary in range(first + -first % _SECTOR, end, _SECTOR):
+        at = boundary - first
+        if not properties[at] or (at and not properties[at - 1]):
+            return True
+    return False

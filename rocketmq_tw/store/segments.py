@@ -59,13 +59,40 @@ class HandlePool:
             self._open.popitem()[1].close()
 
 
-class Segments:
-    """The files of one directory. `starts` is sorted and without gaps."""
+class Unsynced:
+    """What was changed and not synced yet: paths of files, and directories whose names changed."""
 
-    def __init__(self, pool: HandlePool, directory: str, file_size: int) -> None:
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.dirs: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.dirs)
+
+    def take(self) -> tuple[list[str], list[str]]:
+        """Files and directories, which are then forgotten."""
+        taken = sorted(self.files), sorted(self.dirs)
+        self.files, self.dirs = set(), set()
+        return taken
+
+    def forget_below(self, directory: str) -> None:
+        """Forgets a directory that was removed."""
+        below = directory + "/"
+        self.files = {path for path in self.files if not path.startswith(below)}
+        self.dirs = {path for path in self.dirs if not (path + "/").startswith(below)}
+
+
+class Segments:
+    """The files of one directory. `starts` is sorted and without gaps; changes that are not made
+    durable at once are noted in `unsynced`."""
+
+    def __init__(
+        self, pool: HandlePool, directory: str, file_size: int, unsynced: Unsynced
+    ) -> None:
         self.directory = directory
         self.file_size = file_size
         self.starts: list[int] = []
+        self.unsynced = unsynced
         self._pool = pool
         self._files = pool.files
 
@@ -97,8 +124,7 @@ class Segments:
             if size == self.file_size:
                 continue
             if size == 0 and index == len(starts) - 1:
-                self._pool.forget(self.path(start))
-                self._files.remove(self.path(start))
+                self._remove(start)
                 starts.pop()
                 break
             if not repair or size > self.file_size:
@@ -107,6 +133,7 @@ class Segments:
                     f"set {size_key} to what the store was written with, or restore the file"
                 )
             file.truncate(self.file_size)
+            self.unsynced.files.add(self.path(start))
             repaired = True
         for before, after in pairwise(starts):
             if after - before != self.file_size:
@@ -150,6 +177,9 @@ class Segments:
         if durable:
             file.fsync()
             self._files.sync_dir(self.directory)
+        else:
+            self.unsynced.files.add(path)
+            self.unsynced.dirs.add(self.directory)
         self.starts.append(start)
         return file
 
@@ -186,6 +216,8 @@ class Segments:
             file.truncate(self.file_size)
             if durable:
                 file.fsync()
+            else:
+                self.unsynced.files.add(self.path(start))
         if durable and self._files.exists(self.directory):
             self._files.sync_dir(self.directory)
 
@@ -193,3 +225,5 @@ class Segments:
         path = self.path(start)
         self._pool.forget(path)
         self._files.remove(path)
+        self.unsynced.files.discard(path)
+        self.unsynced.dirs.add(self.directory)

@@ -1,0 +1,95 @@
+"""Small stores on any file system, for tests: files roll after a few messages."""
+
+from __future__ import annotations
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.store.message_store import MessageStore
+
+ROOT = "/store"
+START_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    """Milliseconds that only a test moves."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def small_config(**changes: object) -> MessageStoreConfig:
+    """Files of 4 KiB, queues of 10 units a file, an index of 40 entries a file."""
+    config = MessageStoreConfig(
+        store_path_root_dir=ROOT,
+        mapped_file_size_commit_log=4096,
+        mapped_file_size_consume_queue=200,
+        max_hash_slot_num=16,
+        max_index_num=40,
+        max_message_size=2048,
+    )
+    for name, value in changes.items():
+        if name not in config.__struct_fields__:
+            raise AttributeError(name)
+        setattr(config, name, value)
+    return config
+
+
+def open_store(files: IFiles, clock: ManualClock | None = None, **changes: object) -> MessageStore:
+    """A loaded store below `ROOT`."""
+    store = MessageStore(small_config(**changes), files, clock or ManualClock())
+    store.load()
+    return store
+
+
+def make_message(
+    body: bytes = b"body",
+    *,
+    topic: str = "Topic",
+    queue_id: int = 0,
+    tags: str = "",
+    keys: str = "",
+    properties: bytes = b"",
+    sys_flag: int = 0,
+) -> StoredMessage:
+    """A message on its way to the store."""
+    if tags:
+        properties += f"TAGS\x01{tags}\x02".encode()
+    if keys:
+        properties += f"KEYS\x01{keys}\x02".encode()
+    return StoredMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        properties=properties,
+        sys_flag=sys_flag,
+        born_host=("127.0.0.1", 40000),
+        store_host=("127.0.0.1", 10911),
+    )
+
+
+def put(store: MessageStore, *messages: StoredMessage) -> list[int]:
+    """Appends, writes, syncs and dispatches; returns the log offsets."""
+    offsets = [store.append(message).physical_offset for message in messages]
+    store.write_pending()
+    store.fsync()
+    store.dispatch()
+    return offsets
+
+
+def read_all(store: MessageStore, topic: str = "Topic", queue_id: int = 0) -> list[StoredMessage]:
+    """Everything readable in a queue, in order."""
+    found: list[StoredMessage] = []
+    offset = store.min_queue_offset(topic, queue_id)
+    end = store.max_queue_offset(topic, queue_id)
+    while offset < end:
+        read = store.read_queue(topic, queue_id, offset, 32, 1 << 20)
+        found += decode_records(read.data)
+        if read.next_offset <= offset:
+            raise AssertionError(f"no progress at {offset}: {read}")
+        offset = read.next_offset
+    return found

@@ -1,0 +1,148 @@
+"""What a crash leaves of files in memory; and the same contract for the real ones."""
+
+import pytest
+
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.files.posix import PosixFiles
+
+
+@pytest.fixture(params=["memory", "posix"])
+def place(request, tmp_path):
+    """A file system and a directory in it that is there."""
+    if request.param == "posix":
+        return PosixFiles(), str(tmp_path)
+    files = MemoryFiles()
+    files.make_dirs("/base")
+    return files, "/base"
+
+
+def test_what_is_written_reads_back_and_holes_are_zeros(place) -> None:
+    files, base = place
+    file = files.open(f"{base}/a", create=True)
+    file.pwritev([b"one", bytearray(b"two"), memoryview(b"three")], 5)
+    assert file.pread(100, 0) == bytes(5) + b"onetwothree"
+    assert file.pread(3, 8) == b"two"
+    assert file.pread(5, 100) == b""
+    file.truncate(7)
+    file.truncate(9)
+    assert files.read(f"{base}/a") == bytes(5) + b"on" + bytes(2)
+    assert file.size() == 9
+
+
+def test_more_buffers_than_one_call_takes(place) -> None:
+    files, base = place
+    file = files.open(f"{base}/a", create=True)
+    file.pwritev([b"%04d" % n for n in range(3000)], 4)
+    assert file.pread(12000, 4) == b"".join(b"%04d" % n for n in range(3000))
+
+
+def test_names(place) -> None:
+    files, base = place
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{base}/a")
+    with pytest.raises(FileNotFoundError):
+        files.read(f"{base}/a")
+    with pytest.raises(FileNotFoundError):
+        files.remove(f"{base}/a")
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{base}/missing/a", create=True)
+    assert files.list(f"{base}/missing") == []
+    files.make_dirs(f"{base}/d/e")
+    files.make_dirs(f"{base}/d/e")
+    files.open(f"{base}/d/e/f", create=True).close()
+    files.open(f"{base}/b", create=True).pwrite(b"b", 0)
+    files.rename(f"{base}/b", f"{base}/c")
+    assert files.list(base) == ["c", "d"]
+    assert files.exists(f"{base}/d/e") and not files.exists(f"{base}/b")
+    files.remove_tree(f"{base}/d")
+    files.remove_tree(f"{base}/d")
+    assert files.list(base) == ["c"]
+    assert 0 < files.usage(base).used < files.usage(base).total
+
+
+def test_a_lock_keeps_a_second_one_out_until_it_is_closed(place) -> None:
+    files, base = place
+    lock = files.lock(f"{base}/lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{base}/lock")
+    lock.close()
+    files.lock(f"{base}/lock").close()
+
+
+def test_a_closed_file_is_closed(place) -> None:
+    files, base = place
+    file = files.open(f"{base}/a", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError):
+        file.pread(1, 0)
+
+
+def test_a_crash_keeps_only_what_was_synced() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    file = files.open("/d/a", create=True)
+    file.pwrite(b"safe", 0)
+    file.fsync()
+    files.sync_dir("/d")
+    file.pwrite(b"lost", 4)
+    after = files.crash()
+    assert after.read("/d/a") == b"safe"
+    assert files.read("/d/a") == b"safelost"
+
+
+def test_a_name_that_was_not_synced_is_lost_with_its_file() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    files.open("/d/a", create=True).fsync()
+    assert not files.crash().exists("/d/a")
+
+
+def test_a_removal_or_a_rename_that_was_not_synced_may_be_undone() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    for name, data in (("/d/a", b"old"), ("/d/b", b"new")):
+        file = files.open(name, create=True)
+        file.pwrite(data, 0)
+        file.fsync()
+    files.sync_dir("/d")
+    files.rename("/d/b", "/d/a")
+    assert files.crash().read("/d/a") == b"old"
+    files.sync_dir("/d")
+    assert files.crash().read("/d/a") == b"new"
+    assert not files.crash().exists("/d/b")
+
+
+def test_a_seeded_crash_keeps_a_part_and_is_the_same_each_time() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    file = files.open("/d/a", create=True)
+    file.truncate(8192)
+    file.fsync()
+    files.sync_dir("/d")
+    for sector in range(16):
+        file.pwrite(bytes([sector + 1]) * 512, sector * 512)
+    images = [files.crash(seed).read("/d/a") for seed in range(10)]
+    assert images == [files.crash(seed).read("/d/a") for seed in range(10)]
+    assert len(set(images)) > 1
+    assert all(len(image) == 8192 for image in images)
+
+
+def test_a_kill_loses_nothing_that_was_written_but_the_locks() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/d")
+    files.lock("/d/lock")
+    files.open("/d/a", create=True).pwrite(b"written", 0)
+    after = files.kill()
+    assert after.read("/d/a") == b"written"
+    after.lock("/d/lock")
+    assert not after.crash().exists("/d/a")
+
+
+def test_make_dirs_without_durability() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/d/e", durable=False)
+    assert not files.crash().exists("/d")
+    files.sync_dir("/")
+    files.sync_dir("/d")
+    assert files.crash().exists("/d/e")
