@@ -14,7 +14,6 @@ class NamesrvConfig(Config):
     return_order_topic_config_to_broker: bool = True
     scan_not_active_broker_interval: int = 5_000
     support_acting_master: bool = False
-    notify_min_broker_id_changed: bool = False
     delete_topic_with_broker_registration: bool = False
     enable_all_topic_list: bool = True
     enable_topic_list: bool = True

@@ -35,7 +35,7 @@ class NettyClientConfig(Config):
 
     connect_timeout_millis: int = 3000
     client_channel_max_idle_time_seconds: int = 120
-    use_tls: bool = False
+    use_tls: bool = field(default=False, name="useTLS")
 
 
 class TlsConfig(Config):

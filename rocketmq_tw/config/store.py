@@ -1,5 +1,7 @@
 """MessageStoreConfig: the keys that have an effect here, with stock 5.3.3's defaults."""
 
+from msgspec import field
+
 from rocketmq_tw.config.base import Config
 
 
@@ -19,7 +21,7 @@ class MessageStoreConfig(Config):
 
     # what a message may be
     max_message_size: int = 4 << 20
-    enabled_append_prop_crc: bool = False
+    enabled_append_prop_crc: bool = field(default=False, name="enabledAppendPropCRC")
 
     # flush; milliseconds
     flush_disk_type: str = "ASYNC_FLUSH"
@@ -29,8 +31,8 @@ class MessageStoreConfig(Config):
     sync_flush_timeout: int = 5_000
 
     # recovery
-    check_crc_on_recover: bool = True
-    check_crc_on_read: bool = True
+    check_crc_on_recover: bool = field(default=True, name="checkCRCOnRecover")
+    check_crc_on_read: bool = field(default=True, name="checkCRCOnRead")
 
     # what one read of a queue may take; bytes and messages
     max_filter_message_size: int = 16_000

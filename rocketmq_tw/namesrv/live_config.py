@@ -26,7 +26,6 @@ CHANGEABLE = frozenset(
         "enableAllTopicList",
         "enableTopicList",
         "needWaitForService",
-        "notifyMinBrokerIdChanged",
         "orderMessageEnable",
         "returnOrderTopicConfigToBroker",
         "supportActingMaster",

@@ -1,0 +1,160 @@
+"""`twistd rmq-dledger`: one member of a DLedger group that serves append and get."""
+
+from typing import Any, ClassVar
+
+from twisted.application import service
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python import usage
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
+from rocketmq_tw.raft.node import NodeConfig, RaftNode
+from rocketmq_tw.raft.requests import DLedgerRequests
+from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
+from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.services.failing import refuse_to_start
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise ValueError(f"{number} is not above 0")
+    return number
+
+
+_positive.coerceDoc = "Must be a number above 0."  # type: ignore[attr-defined]
+
+
+class Options(usage.Options):
+    """What `twistd rmq-dledger` takes; the names of stock's command, and its defaults."""
+
+    synopsis = "--group G --id n0 --peers 'n0-host:port;n1-host:port' --store DIR"
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["group", "g", "default", "Name of the group."],
+        ["id", "i", "n0", "Id of this member, one of the peers'."],
+        ["peers", "p", "n0-localhost:20911", "All members: id-host:port, split by ';'."],
+        ["store", "s", "/tmp/dledgerstore", "Directory; this member's is dledger-ID in it."],
+        ["bind", "b", "", "Address to listen on; the host of this member's peer if empty."],
+        ["heartbeat-ms", None, 2000, "heartBeatTimeIntervalMs", _positive],
+        ["heartbeat-leak", None, 3, "maxHeartBeatLeak", _positive],
+        ["min-vote-ms", None, 300, "minVoteIntervalMs", _positive],
+        ["max-vote-ms", None, 1000, "maxVoteIntervalMs", _positive],
+        ["preferred-leaders", None, "", "preferredLeaderIds, split by ';'."],
+        ["data-file-size", None, 1024**3, "mappedFileSizeForEntryData", _positive],
+        [
+            "index-file-size",
+            None,
+            DEFAULT_INDEX_FILE_SIZE,
+            "mappedFileSizeForEntryIndex",
+            _positive,
+        ],
+    ]
+
+    def postOptions(self) -> None:
+        try:
+            self.peer_addresses = parse_peers(self["peers"])
+        except MembershipError as error:
+            raise usage.UsageError(f"--peers: {error}") from error
+        if self["id"] not in self.peer_addresses:
+            raise usage.UsageError(f"--id {self['id']} is none of the peers {self['peers']}")
+        if self["min-vote-ms"] >= self["max-vote-ms"]:
+            raise usage.UsageError("--min-vote-ms has to be below --max-vote-ms")
+        if self["index-file-size"] % 32:
+            raise usage.UsageError("--index-file-size has to be a multiple of 32")
+
+    def node_config(self) -> NodeConfig:
+        """The configuration of a member without a state machine."""
+        preferred = tuple(filter(None, self["preferred-leaders"].split(";")))
+        return NodeConfig(
+            group=self["group"],
+            peers=self.peer_addresses,
+            raft=RaftConfig(
+                self_id=self["id"],
+                members=tuple(self.peer_addresses),
+                heartbeat_interval_ms=self["heartbeat-ms"],
+                max_heartbeat_leak=self["heartbeat-leak"],
+                min_vote_interval_ms=self["min-vote-ms"],
+                max_vote_interval_ms=self["max-vote-ms"],
+                preferred_leader_ids=preferred,
+                data_file_size=self["data-file-size"],
+                state_machine=False,
+            ),
+        )
+
+
+class DLedgerService(service.Service):
+    """Opens the store and takes part from `startService` to `stopService`."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, options: Options) -> None:
+        self.setName("rmq-dledger")
+        self._reactor = reactor
+        self._options = options
+        self._node: RaftNode | None = None
+
+    def startService(self) -> None:
+        options, config = self._options, self._options.node_config()
+        member = config.raft.self_id
+        host, port = split_address(config.peers[member])
+        self._client = RemotingClient(self._reactor)
+        net = NettyServerConfig(bind_address=options["bind"] or host, listen_port=port)
+        self._server = RemotingServer(self._reactor, net)
+        try:
+            store = MemberStore(
+                PosixFiles(),
+                f"{options['store']}/dledger-{member}",
+                options["data-file-size"],
+                options["index-file-size"],
+            )
+            node = RaftNode(self._reactor, config, store, self._client, self._run_blocking)
+            for code, handler in DLedgerRequests(node).table().items():
+                self._server.register(code, handler)
+            self._server.listen()
+        except (StoreError, CannotListenError, OSError) as error:
+            refuse_to_start(self._reactor, error)
+            return
+        super().startService()
+        self._node = node
+        node.when_failed.addErrback(self._disk_failed)
+        node.start()
+        self.log.info(
+            "{group}/{member}: listening on {address}",
+            group=config.group,
+            member=member,
+            address=config.peers[member],
+        )
+
+    def _run_blocking(self, action: Any) -> "Deferred[None]":
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), action)
+
+    def _disk_failed(self, failure: Failure) -> None:
+        self._node = None
+        refuse_to_start(self._reactor, failure.value)
+
+    def stopService(self) -> "Deferred[None] | None":
+        if not self.running:
+            return None
+        super().stopService()
+        stopped = self._server.stop(0.5)
+        if self._node is not None:
+            node = self._node
+            stopped.addCallback(lambda _: node.stop())
+        return stopped.addCallback(lambda _: self._client.close())
+
+
+def makeService(options: Options) -> DLedgerService:
+    """The service that `options` describe."""
+    from twisted.internet import reactor
+
+    return DLedgerService(reactor, options)

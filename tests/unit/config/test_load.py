@@ -1,0 +1,182 @@
+"""Configuration files: what is read, what is refused and how that is said."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.load import Loaded, load
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import (
+    ConfigError,
+    Setting,
+    change_properties,
+    read_properties,
+    write_properties,
+)
+from rocketmq_tw.config.schema import all_stock_names, keys_of, may_be_told, stock_keys
+from rocketmq_tw.config.standalone import StandaloneConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.config.values import format_value
+
+TYPES = (BrokerConfig, MessageStoreConfig, NettyServerConfig, TlsConfig)
+ALL_TYPES = (*TYPES, NamesrvConfig, NettyClientConfig, StandaloneConfig)
+#: Keys that stock has not.
+OURS = {
+    "checkCRCOnRead",
+    "frameMaxLength",
+    "maxBytesInFlight",
+    "maxConnections",
+    "maxUnreadBytes",
+    "maxUnreadSeconds",
+    "namesrvListenPort",
+}
+#: Ports that a server sets by itself: its own one, and the one for slaves next to it.
+PORTS = {"listenPort", "haListenPort"}
+
+
+def read(text: str) -> Loaded:
+    return load(TYPES, read_properties(text, "b.properties"), "/home/me")
+
+
+def test_values_become_what_their_keys_are() -> None:
+    loaded = read(
+        "brokerName = b-1\nbrokerId=3\nautoCreateTopicEnable=FALSE\n"
+        "flushDiskType=SYNC_FLUSH\nlistenPort=0\nbrokerIP1=10.0.0.1\n"
+    )
+    broker = loaded[BrokerConfig]
+    assert (broker.broker_name, broker.broker_id, broker.broker_ip1) == ("b-1", 3, "10.0.0.1")
+    assert broker.auto_create_topic_enable is False
+    assert loaded[MessageStoreConfig].flush_disk_type == "SYNC_FLUSH"
+    assert loaded[NettyServerConfig].listen_port == 0
+    assert loaded.notices == []
+
+
+def test_java_s_notation() -> None:
+    settings = read_properties(
+        "# c\n! c\nbrokerName : b\\u00e4\\\n   ck\n\nnamesrvAddr\\ x=1\nempty\n", "f"
+    )
+    assert settings == [
+        Setting("brokerName", "b\u00e4ck", "f:3"),
+        Setting("namesrvAddr x", "1", "f:6"),
+        Setting("empty", "", "f:7"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "accepted"),
+    [
+        ("listenPort=abc", "integer from 0 to 65535"),
+        ("listenPort=65536", "integer from 0 to 65535"),
+        ("brokerId=-1", "integer from 0 to"),
+        ("brokerId=1_0", "integer from 0 to"),
+        ("flushIntervalCommitLog=2147483648", "to 2147483647"),
+        ("autoCreateTopicEnable=yes", "true or false"),
+        ("flushDiskType=SYNC", "ASYNC_FLUSH, SYNC_FLUSH"),
+        ("brokerRole=MASTER", "ASYNC_MASTER, SYNC_MASTER, SLAVE"),
+        ("namesrvAddr=127.0.0.1", "host:port"),
+        ("namesrvAddr=a:1;b", "host:port"),
+        ("namesrvAddr=a:0", "host:port"),
+        ("brokerPermission=8", "0 to 7"),
+        ("tls.server.mode=on", "disabled, permissive, enforcing"),
+    ],
+)
+def test_a_wrong_value_names_file_line_and_what_is_accepted(line: str, accepted: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(f"brokerName=b\n\n{line}\n")
+    assert str(caught.value).startswith(f"b.properties:3: {line}: ")
+    assert accepted in str(caught.value)
+
+
+def test_a_broken_escape_names_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"b\.properties:2"):
+        read("brokerName=b\nbrokerId=\\u12\n")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("brokerNam", "brokerName"),
+        ("flushdisktype", "flushDiskType"),
+        ("namesrvAddress", "namesrvAddr"),
+        ("autoCreateTopicEnabled", "autoCreateTopicEnable"),
+    ],
+)
+def test_an_unknown_key_warns_with_the_nearest(key: str, meant: str) -> None:
+    (notice,) = read(f"{key}=1\n").notices
+    assert notice.is_warning
+    assert notice.text == f"b.properties:1: {key} is no known key: did you mean {meant}?"
+
+
+def test_a_key_like_no_other_warns_without_a_guess() -> None:
+    (notice,) = read("zzzzzzzz=1\n").notices
+    assert notice.text == "b.properties:1: zzzzzzzz is no known key"
+
+
+@pytest.mark.parametrize("key", ["sendMessageThreadPoolNums", "filterServerNums", "rocketmqHome"])
+def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
+    (notice,) = read(f"{key}=1\n").notices
+    assert not notice.is_warning
+
+
+def test_the_later_setting_wins_and_home_is_known() -> None:
+    settings = [
+        Setting("brokerName", "first", "file:1"),
+        Setting("brokerName", "second", "-o"),
+        Setting("storePathRootDir", "${user.home}/store", "file:2"),
+    ]
+    loaded = load(TYPES, settings, "/home/me")
+    assert loaded[BrokerConfig].broker_name == "second"
+    assert loaded[MessageStoreConfig].store_path_root_dir == "/home/me/store"
+
+
+def test_what_is_printed_loads_to_the_same() -> None:
+    loaded = read("brokerName=b\u00e4 = c\nlistenPort=7\nmessageDelayLevel=1s 2s\n")
+    again = read(loaded.properties())
+    for config_type in TYPES:
+        assert again[config_type] == loaded[config_type]
+    assert again.notices == []
+
+
+@pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_our_keys_are_stocks_with_its_defaults(config_type: type[Any]) -> None:
+    defaults = config_type()
+    for name, key in keys_of(config_type).items():
+        if name in OURS or name.startswith("tls."):
+            continue
+        assert name in all_stock_names(), f"{name} is no key of stock and not among ours"
+        stock = stock_keys().get(config_type.__name__, {}).get(name)
+        value = getattr(defaults, key.attribute)
+        if stock is None or stock["default"] in (None, "(host)") or name in PORTS:
+            continue
+        assert format_value(value) == stock["default"], name
+
+
+def test_changes_stand_where_the_key_stood() -> None:
+    text = "# top\na=1\nb=2\na=3"
+    assert change_properties(text, {"a": "9", "new": "x"}) == "# top\na=9\nb=2\nnew=x\n"
+    assert change_properties("b=2", {"a": "1"}) == "b=2\na=1\n"
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text(), max_size=5))
+def test_what_is_written_is_read(values: dict[str, str]) -> None:
+    text = write_properties(values.items())
+    assert {s.key: s.value for s in read_properties(text, "f")} == values
+    assert [s.origin for s in read_properties(text, "f")] == [
+        f"f:{number}" for number in range(1, len(values) + 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["kvConfigPath", "tls.server.keyPassword", "rocketmqHome", "storePathRootDir"],
+)
+def test_what_stays_here(key: str) -> None:
+    assert not may_be_told(key)
+
+
+def test_a_port_may_be_told() -> None:
+    assert may_be_told("listenPort")

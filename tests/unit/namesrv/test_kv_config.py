@@ -1,0 +1,103 @@
+"""Names and values: kept over a crash, bounded, and refused where they cannot be kept."""
+
+import pytest
+
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv import kv_config
+from rocketmq_tw.namesrv.kv_config import KvConfig, KvConfigError
+from rocketmq_tw.wire.errors import RequestError
+
+PATH = "/ns/kvConfig.json"
+
+
+def loaded(files: IFiles) -> KvConfig:
+    kv = KvConfig(files, PATH)
+    kv.load()
+    return kv
+
+
+def test_what_was_put_survives_a_crash() -> None:
+    files = MemoryFiles()
+    kv = loaded(files)
+    kv.put("NS", "k", "v")
+    kv.put("NS", "other", "\u503c")
+    kv.delete("NS", "k")
+    again = loaded(files.crash())
+    assert again.namespace("NS") == {"other": "\u503c"}
+    assert again.get("NS", "k") is None
+
+
+def test_the_file_is_stocks() -> None:
+    files = MemoryFiles()
+    loaded(files).put("NS", "k", "v")
+    assert files.read(PATH) == b'{"configTable":{"NS":{"k":"v"}}}'
+
+
+def test_a_damaged_file_is_not_overwritten_but_named() -> None:
+    files = MemoryFiles()
+    loaded(files).put("NS", "k", "v")
+    file = files.open(PATH)
+    file.pwrite(b"{{{", 0)
+    with pytest.raises(KvConfigError, match=PATH):
+        loaded(files)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "key", "value"),
+    [
+        ("", "k", "v"),
+        ("NS", "", "v"),
+        ("n" * 256, "k", "v"),
+        ("NS", "k" * 256, "v"),
+        ("NS", "k", "v" * (kv_config.MAX_VALUE_BYTES + 1)),
+    ],
+)
+def test_what_is_too_large_is_refused(namespace: str, key: str, value: str) -> None:
+    kv = loaded(MemoryFiles())
+    with pytest.raises(RequestError, match="bytes"):
+        kv.put(namespace, key, value)
+    assert kv.namespace(namespace) is None
+
+
+def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_config, "MAX_TOTAL_BYTES", 1000)
+    kv = loaded(MemoryFiles())
+    with pytest.raises(RequestError, match="delete what is not needed"):
+        for number in range(1000):
+            kv.put("NS", f"key-{number}", "value")
+    table = kv.namespace("NS")
+    assert table is not None and 10 < len(table) < 100
+    kv.delete("NS", "key-0")
+    kv.put("NS", "key-x", "value")
+
+
+def test_what_cannot_be_written_does_not_count() -> None:
+    files = FaultyFiles(MemoryFiles())
+    kv = KvConfig(files, PATH)
+    kv.put("NS", "k", "old")
+    files.faults.append(Fault("fsync"))
+    with pytest.raises(RequestError, match="cannot be kept"):
+        kv.put("NS", "k", "new")
+    assert kv.get("NS", "k") == "old"
+
+
+def test_power_loss_at_any_call_leaves_the_old_value_or_the_new() -> None:
+    at, seen = 0, set()
+    while True:
+        at += 1
+        disk = MemoryFiles()
+        KvConfig(disk, PATH).put("NS", "k", "old")
+        files = FaultyFiles(disk)
+        files.lose_power_at = at
+        kv = loaded(files)
+        try:
+            kv.put("NS", "k", "new")
+        except PowerLoss:
+            seen.add(loaded(disk.crash()).get("NS", "k"))
+        else:
+            break
+    assert at > 4
+    assert loaded(disk.crash()).get("NS", "k") == "new"
+    assert "old" in seen and seen <= {"old", "new"}

@@ -1,0 +1,73 @@
+"""318 and 319: a few keys may be changed, no path and no secret is ever told."""
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.schema import keys_of
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.live_config import CHANGEABLE, LiveConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> None:
+    path = namesrv.config.config_store_path
+    write_atomic(namesrv.files, path, b"# mine\nlistenPort=9876\nenableTopicList=true\n")
+    namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+    assert not namesrv.config.enable_topic_list
+    assert namesrv.config.order_message_enable
+    assert namesrv.files.read(path) == (
+        b"# mine\nlistenPort=9876\nenableTopicList=false\norderMessageEnable=true\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kvConfigPath=/etc/passwd",
+        "configStorePath=/etc/cron.d/x",
+        "rocketmqHome=/tmp",
+        "configBlackList=",
+        "listenPort=1",
+        "tls.server.mode=disabled",
+        "unheardOf=1",
+    ],
+)
+def test_what_may_not_be_changed(namesrv: Any, text: str) -> None:
+    with pytest.raises(RequestError, match="these can") as caught:
+        namesrv.ask(318, {}, f"orderMessageEnable=true\n{text}\n".encode())
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+    assert not namesrv.config.order_message_enable, "all or nothing"
+    assert not namesrv.files.exists(namesrv.config.config_store_path)
+
+
+@pytest.mark.parametrize(
+    "body", [b"orderMessageEnable=perhaps", b"waitSecondsForService=-1", b"\xff=1", b"a=\\u12"]
+)
+def test_a_wrong_value_changes_nothing(namesrv: Any, body: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        namesrv.ask(318, {}, body)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+    assert not namesrv.files.exists(namesrv.config.config_store_path)
+
+
+def test_the_operators_black_list_counts(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(config_black_list="orderMessageEnable")
+    with pytest.raises(RequestError):
+        namesrv.ask(318, {}, b"orderMessageEnable=true")
+
+
+def test_no_path_and_no_secret_is_told() -> None:
+    tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
+    text = LiveConfig(MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]).text()
+    assert "orderMessageEnable=false\n" in text
+    for word in ("hush", "pem", "/secret", "Path=", "assword"):
+        assert word not in text
+
+
+def test_the_changeable_keys_are_keys() -> None:
+    assert keys_of(NamesrvConfig).keys() >= CHANGEABLE

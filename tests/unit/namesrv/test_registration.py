@@ -1,0 +1,198 @@
+"""Who may register, and what that does to the route table beyond the recorded conversations."""
+
+import zlib
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.namesrv import route_table
+from rocketmq_tw.namesrv.route_table import MinIdChange
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+REGISTRATION = {
+    "clusterName": "C",
+    "brokerName": "broker-a",
+    "brokerId": 0,
+    "brokerAddr": "127.0.0.1:10911",
+    "haServerAddr": "127.0.0.1:10912",
+}
+
+
+@pytest.mark.parametrize("field", sorted(REGISTRATION))
+def test_a_missing_field_is_named(namesrv: Any, field: str) -> None:
+    fields = {name: value for name, value in REGISTRATION.items() if name != field}
+    with pytest.raises(RequestError, match=field) as caught:
+        namesrv.ask(103, fields)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("brokerName", ""),
+        ("brokerName", "b" * 256),
+        ("clusterName", "c" * 256),
+        ("brokerAddr", "nowhere"),
+        ("brokerAddr", "127.0.0.1:0"),
+        ("brokerAddr", "127.0.0.1:65536"),
+        ("brokerAddr", f"{'h' * 256}:1"),
+        ("haServerAddr", "127.0.0.1"),
+        ("brokerId", "first"),
+        ("bodyCrc32", "12"),
+    ],
+)
+def test_a_wrong_field_is_refused_and_leaves_nothing(namesrv: Any, field: str, value: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        namesrv.ask(103, REGISTRATION | {field: value})
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+    assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (b"{", {}),
+        (b"[]", {}),
+        (b'{"topicConfigSerializeWrapper":7}', {}),
+        (b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"perm":"x"}}}}', {}),
+        (b"\xff\xff", {}),
+        (b"no zlib", {"compressed": "true"}),
+        (zlib.compress(b"\x00\x00\x00\x05"), {"compressed": "true"}),
+        (zlib.compress(b"\x7f\xff\xff\xff"), {"compressed": "true"}),
+        (zlib.compress(b"\x00\x00\x00\x02{}\xff\xff\xff\xff"), {"compressed": "true"}),
+        (zlib.compress(b"x" * 100)[:-8], {"compressed": "true"}),
+    ],
+)
+def test_a_broken_body_is_refused_and_leaves_nothing(
+    namesrv: Any, body: bytes, fields: dict[str, str]
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        namesrv.ask(103, REGISTRATION | fields, body)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+    assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_a_topic_with_an_endless_name_is_refused(namesrv: Any) -> None:
+    with pytest.raises(RequestError, match="256 characters"):
+        namesrv.register(topics=("t" * 256, "T2"))
+    assert namesrv.register(topics=("%RETRY%" + "g" * 248, "T2")).code == 0
+
+
+def test_one_topic_of_a_stranger_leaves_nothing(namesrv: Any) -> None:
+    with pytest.raises(RequestError, match="not registered"):
+        namesrv.register(topics=("T1",))
+    assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_deflated_bodies_of_5_3_3_that_call_themselves_plain(namesrv: Any) -> None:
+    topic = b"T1 8 8 6 SINGLE_TAG {}"
+    version = b'{"counter":1}'
+    parts = [
+        len(version).to_bytes(4, "big") + version,
+        (2).to_bytes(4, "big"),
+        len(topic).to_bytes(4, "big") + topic,
+        len(topic).to_bytes(4, "big") + topic.replace(b"T1", b"T2"),
+        (2).to_bytes(4, "big") + b"[]",
+        (0).to_bytes(4, "big"),
+    ]
+    body = zlib.compress(b"".join(parts), 9)
+    assert namesrv.ask(103, REGISTRATION | {"compressed": "false"}, body).code == 0
+    assert namesrv.addresses("T2") == {"broker-a": {"0": "127.0.0.1:10911"}}
+
+
+def test_an_older_controller_epoch_at_another_address_is_passed_over(namesrv: Any) -> None:
+    namesrv.register(state_version=5)
+    assert namesrv.register(port=10921, state_version=4).code == 0
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10911"}}
+    namesrv.register(port=10921, state_version=6)
+    assert namesrv.addresses("T1") == {"broker-a": {"0": "127.0.0.1:10921"}}
+
+
+def test_topics_that_a_broker_no_longer_has(make_namesrv: Any) -> None:
+    keeping, deleting = make_namesrv(), make_namesrv(delete_topic_with_broker_registration=True)
+    for namesrv in (keeping, deleting):
+        namesrv.register(topics=("T1", "T2", "T3"))
+        namesrv.register(topics=("T1", "T2"))
+    assert keeping.route("T3") is not None
+    assert deleting.route("T3") is None
+    assert deleting.route("T1") is not None
+
+
+def test_memory_is_bounded(namesrv: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(route_table, "MAX_QUEUE_ENTRIES", 5)
+    monkeypatch.setattr(route_table, "MAX_BROKERS", 2)
+    namesrv.register(topics=("T1", "T2"))
+    with pytest.raises(RequestError, match="room for 5"):
+        namesrv.register("broker-b", port=10921, topics=("T1", "T2", "T3", "T4"))
+    namesrv.register("broker-b", port=10921, topics=("T1", "T2"))
+    with pytest.raises(RequestError, match="2 brokers"):
+        namesrv.register("broker-c", port=10931, topics=())
+    fields = {"clusterName": "C", "brokerName": "broker-b", "brokerId": 0}
+    namesrv.ask(104, fields | {"brokerAddr": "127.0.0.1:10921"})
+    assert namesrv.register("broker-c", port=10931, topics=("T1", "T2")).code == 0
+
+
+def test_who_left_and_came_as_the_smallest_id_is_told(namesrv: Any) -> None:
+    namesrv.register(broker_id=0, enableActingMaster="true")
+    namesrv.register(broker_id=1, port=10921, enableActingMaster="true")
+    assert namesrv.changes == []
+    leaving = {"clusterName": "C", "brokerName": "broker-a", "brokerId": 0}
+    namesrv.ask(104, leaving | {"brokerAddr": "127.0.0.1:10911"})
+    left = {1: "127.0.0.1:10921"}
+    assert namesrv.changes == [MinIdChange("broker-a", left, offline_address="127.0.0.1:10911")]
+    namesrv.register(broker_id=0, enableActingMaster="true")
+    both = {0: "127.0.0.1:10911", 1: "127.0.0.1:10921"}
+    assert namesrv.changes[1:] == [MinIdChange("broker-a", both, ha_address="127.0.0.1:10912")]
+
+
+@pytest.mark.parametrize(("supported", "shown"), [(True, "0"), (False, "1")])
+def test_the_substitute_of_a_master_that_left(
+    make_namesrv: Any, supported: bool, shown: str
+) -> None:
+    namesrv = make_namesrv(support_acting_master=supported)
+    namesrv.register(broker_id=0, enableActingMaster="true")
+    namesrv.register(broker_id=1, port=10921, enableActingMaster="true")
+    leaving = {"clusterName": "C", "brokerName": "broker-a", "brokerId": 0}
+    namesrv.ask(104, leaving | {"brokerAddr": "127.0.0.1:10911"})
+    assert namesrv.addresses("T1") == {"broker-a": {shown: "127.0.0.1:10921"}}
+    assert namesrv.route("T1")["queueDatas"][0]["perm"] == 4
+    namesrv.register(broker_id=0, enableActingMaster="true")
+    assert namesrv.route("T1")["queueDatas"][0]["perm"] == 6
+
+
+def test_brokers_of_4_9_have_no_substitute(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(support_acting_master=True)
+    namesrv.register(broker_id=0)
+    namesrv.register(broker_id=1, port=10921)
+    leaving = {"clusterName": "C", "brokerName": "broker-a", "brokerId": 0}
+    namesrv.ask(104, leaving | {"brokerAddr": "127.0.0.1:10911"})
+    assert namesrv.addresses("T1") == {"broker-a": {"1": "127.0.0.1:10921"}}
+    assert namesrv.route("T1")["queueDatas"][0]["perm"] == 6
+
+
+def test_routes_wait_where_they_are_told_to(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(need_wait_for_service=True, wait_seconds_for_service=3)
+    namesrv.register()
+    namesrv.clock.advance(2.9)
+    with pytest.raises(RequestError, match="waitSecondsForService"):
+        namesrv.route("T1")
+    namesrv.clock.advance(0.1)
+    assert namesrv.route("T1")
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "fields"),
+    [
+        ("enable_all_topic_list", 206, {}),
+        ("enable_topic_list", 224, {"cluster": "C"}),
+        ("enable_topic_list", 311, {}),
+        ("enable_topic_list", 313, {}),
+    ],
+)
+def test_lists_that_are_switched_off(
+    make_namesrv: Any, key: str, code: int, fields: dict[str, str]
+) -> None:
+    assert make_namesrv().ask(code, fields).code == 0
+    with pytest.raises(RequestError, match="is false"):
+        make_namesrv(**{key: False}).ask(code, fields)

@@ -1,0 +1,112 @@
+"""The command line: what wins over what, and how a mistake ends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.python.usage import UsageError
+
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.standalone import StandaloneConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.services import broker, namesrv, standalone
+from rocketmq_tw.services.options import ServerOptions
+
+ENVIRON = {"HOME": "/home/me"}
+
+
+def parsed(kind: type[ServerOptions], *arguments: str, **environ: str) -> ServerOptions:
+    options = kind(ENVIRON | environ)
+    options.parseOptions(list(arguments))
+    return options
+
+
+def test_defaults_of_each_server() -> None:
+    loaded = parsed(namesrv.Options).loaded
+    assert loaded[NettyServerConfig].listen_port == 9876
+    assert loaded[NettyServerConfig].bind_address == "0.0.0.0"
+    assert loaded[NamesrvConfig].kv_config_path == "/home/me/namesrv/kvConfig.json"
+    loaded = parsed(broker.Options).loaded
+    assert loaded[NettyServerConfig].listen_port == 10911
+    assert loaded[NettyServerConfig].bind_address == "0.0.0.0"
+    assert loaded[MessageStoreConfig].store_path_root_dir == "/home/me/store"
+    loaded = parsed(standalone.Options).loaded
+    assert loaded[NettyServerConfig].listen_port == 10911
+    assert loaded[NettyServerConfig].bind_address == "127.0.0.1"
+    assert loaded[StandaloneConfig].namesrv_listen_port == 9876
+    assert loaded[MessageStoreConfig].store_path_root_dir == "data/store"
+
+
+def test_environment_then_file_then_single_keys_then_flags(tmp_path: Path) -> None:
+    file = tmp_path / "b.properties"
+    arguments: list[str] = []
+    seen = []
+    for step in (
+        lambda: None,
+        lambda: file.write_text("namesrvAddr=file:1\n"),
+        lambda: arguments.extend(["-o", "namesrvAddr=single:1"]),
+        lambda: arguments.extend(["-n", "flag:1;flag:2"]),
+    ):
+        step()
+        given = [*arguments, *(["-c", str(file)] if file.exists() else [])]
+        loaded = parsed(broker.Options, *given, NAMESRV_ADDR="environ:1").loaded
+        seen.append(loaded[BrokerConfig].namesrv_addr)
+    assert seen == ["environ:1", "file:1", "single:1", "flag:1;flag:2"]
+
+
+def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:
+    file = tmp_path / "n.properties"
+    file.write_text("orderMessageEnable=true\n")
+    loaded = parsed(namesrv.Options, "-c", str(file)).loaded
+    assert loaded[NamesrvConfig].config_store_path == str(file)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-c", "nowhere.properties"], "nowhere.properties: No such file"),
+        (["-o", "listenPort=x"], "-o: listenPort=x: give an integer from 0 to 65535"),
+        (["-n", "here"], "-n: namesrvAddr=here: give host:port"),
+    ],
+)
+def test_a_mistake_ends_with_one_line(arguments: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(broker.Options, *arguments)
+    text = str(caught.value.code)
+    assert text.startswith(said)
+    assert "\n" not in text
+
+
+def test_o_needs_a_key_and_a_value() -> None:
+    with pytest.raises(UsageError, match="key=value"):
+        parsed(broker.Options, "-o", "listenPort")
+
+
+@pytest.mark.parametrize("module", [namesrv, broker, standalone])
+def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parsed(module.Options, "-p", "-o", "maxConnections=17")
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert "maxConnections=17\n" in printed
+    file = tmp_path / "printed.properties"
+    file.write_text(printed)
+    with pytest.raises(SystemExit):
+        parsed(module.Options, "-p", "-c", str(file), "-o", "maxConnections=17")
+    again = capsys.readouterr().out
+    assert set(again.splitlines()) == set(printed.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample"),
+    [
+        (namesrv.Options, "namesrv.properties"),
+        (broker.Options, "broker.properties"),
+        (standalone.Options, "standalone.properties"),
+    ],
+)
+def test_the_samples_have_only_known_keys(kind: type[ServerOptions], sample: str) -> None:
+    etc = Path(__file__).resolve().parents[3] / "etc"
+    assert parsed(kind, "-c", str(etc / sample)).loaded.notices == []

@@ -1,0 +1,95 @@
+"""The three servers, started and stopped as a user does."""
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+LOOPBACK = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
+Start = Callable[..., Any]
+#: twistd shuts down and then dies of the signal that stopped it.
+STOPPED = (0, -signal.SIGINT)
+
+
+def cluster_info(address: str) -> bytes:
+    answer = ask(address, RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO), 10)
+    assert answer.code == ResponseCode.SUCCESS
+    return answer.body
+
+
+def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
+    name_server = twistd("--pidfile=", "rmq-namesrv", *LOOPBACK)
+    address = name_server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1]
+    assert cluster_info(address) == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    broker = twistd(
+        "--pidfile=",
+        "rmq-broker",
+        *LOOPBACK,
+        *("-n", address),
+        *("-o", "storePathRootDir=store"),
+    )
+    served = broker.wait_for(r"serves at (127\.0\.0\.1:\d+)")[1]
+    assert served.encode() in cluster_info(address)
+    broker.interrupt()
+    status, output = broker.finish()
+    assert status in STOPPED, output
+    assert "Traceback" not in output
+    assert served.encode() not in cluster_info(address)
+    name_server.interrupt()
+    status, output = name_server.finish()
+    assert status in STOPPED, output
+    assert "Traceback" not in output
+
+
+def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_path: Path) -> None:
+    both = twistd("rmq-standalone", "-o", "listenPort=0", "-o", "namesrvListenPort=0")
+    ready = both.wait_for(r"ready: name server (\S+), broker (\S+), store in (\S+)")
+    name_server, broker, store = ready.groups()
+    assert name_server.startswith("127.0.0.1:") and broker.startswith("127.0.0.1:")
+    assert broker.encode() in cluster_info(name_server)
+    assert name_server in both.wait_for("next: (.*)")[1]
+    both.interrupt()
+    status, output = both.finish()
+    assert status in STOPPED, output
+    assert "Traceback" not in output
+    assert (tmp_path / store / "checkpoint").exists()
+    assert not (tmp_path / store / "abort").exists(), "a clean stop leaves no abort file"
+
+
+def test_a_taken_port_is_named_and_what_started_is_stopped(twistd: Start, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for command in (
+            ("rmq-namesrv", "-o", "bindAddress=127.0.0.1", "-o", f"listenPort={port}"),
+            ("rmq-standalone", "-o", "listenPort=0", "-o", f"namesrvListenPort={port}"),
+            ("rmq-standalone", "-o", "namesrvListenPort=0", "-o", f"listenPort={port}"),
+        ):
+            status, output = twistd(*command).finish()
+            assert status == 1, output
+            assert f"127.0.0.1:{port} cannot be listened on" in output
+            assert "Traceback" not in output
+            assert not (tmp_path / "twistd.pid").exists()
+            assert not (tmp_path / "data" / "store" / "abort").exists()
+
+
+def test_a_wrong_file_refuses_with_one_line(twistd: Start, tmp_path: Path) -> None:
+    (tmp_path / "b.properties").write_text("brokerName=b\nflushDiskType=SYNC\n")
+    status, output = twistd("rmq-broker", "-c", "b.properties").finish()
+    assert status == 1
+    assert output == ("b.properties:2: flushDiskType=SYNC: give one of ASYNC_FLUSH, SYNC_FLUSH\n")
+
+
+def test_an_unknown_key_is_warned_of(twistd: Start, tmp_path: Path) -> None:
+    (tmp_path / "n.properties").write_text("listenPort=0\nbindAdress=127.0.0.1\n")
+    server = twistd("rmq-namesrv", "-c", "n.properties", "-o", "bindAddress=127.0.0.1")
+    server.wait_for(r"n\.properties:2: bindAdress is no known key: did you mean bindAddress\?")
+    server.wait_for("listening on")
+    server.interrupt()
+    assert server.finish()[0] in STOPPED
