@@ -5,6 +5,7 @@ addresses. The codec is the one of the other clients.
 """
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -12,8 +13,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from rocketmq_tw.client import commands
+from rocketmq_tw.client.access import Credentials
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, check_success
-from rocketmq_tw.client.message import Message, PullResult, SendResult
+from rocketmq_tw.client.message import Message, PulledBytes, PullResult, SendResult
 from rocketmq_tw.client.preparing import (
     DEFAULT_TOPIC_QUEUES,
     Prepared,
@@ -55,13 +57,18 @@ class ConnectionFailed(ClientError):
 class _Connection:
     """One socket; closed for good after the first error."""
 
-    def __init__(self, address: str, connect_timeout: float) -> None:
+    def __init__(
+        self, address: str, connect_timeout: float, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.address = address
+        host, port = split_address(address)
         try:
-            self._socket = socket.create_connection(split_address(address), connect_timeout)
+            self._socket = socket.create_connection((host, port), connect_timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise ConnectionFailed(address, f"cannot connect: {error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def request(self, command: RemotingCommand, timeout: float) -> RemotingCommand:
         deadline = time.monotonic() + timeout
@@ -111,7 +118,8 @@ class BlockingClient:
 
     Calls fail with `BrokerError` (refused), `NoRouteError` (nobody has the topic) or
     `ConnectionFailed`. A request that fails on a connection from an earlier call is tried once
-    more on a new one, unless it sends.
+    more on a new one, unless it sends. `credentials` sign every request; `tls` encrypts all
+    connections, those to name servers as well.
     """
 
     def __init__(
@@ -122,6 +130,8 @@ class BlockingClient:
         connect_timeout: float = 3.0,
         timeout: float = 10.0,
         send_retries: int = 2,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = name_servers.split(";") if isinstance(name_servers, str) else name_servers
         self._name_servers = [part.strip() for part in parts if part.strip()]
@@ -131,6 +141,8 @@ class BlockingClient:
         self._connect_timeout = connect_timeout
         self._timeout = timeout
         self._send_retries = send_retries
+        self._credentials = credentials
+        self._tls = tls
         self._preparer = Preparer(process_unique_ids(_series()))
         self._connections: dict[str, _Connection] = {}
         self._routes: dict[str, tuple[float, TopicRouteData]] = {}
@@ -172,6 +184,15 @@ class BlockingClient:
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues to read of a topic, sorted."""
         return subscribe_queues(topic, self.route(topic))
+
+    def topics(self) -> list[str]:
+        """The names of all topics that the name servers know, system topics among them."""
+        return commands.read_topics(*self._ask_name_servers(commands.topics_command))
+
+    def forget_routes(self) -> None:
+        """Has the next call ask for routes anew, as after a failure of a broker."""
+        self._routes.clear()
+        self._brokers.clear()
 
     def write_queues(self, topic: str) -> list[MessageQueue]:
         """The queues to send to; of a topic that is not there those that brokers would make."""
@@ -217,6 +238,29 @@ class BlockingClient:
             ),
             self._timeout + suspend_seconds,
         )
+
+    def pull_bytes(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_messages: int,
+        *,
+        expression: str = "*",
+        expression_type: str = TAG_TYPE,
+        max_bytes: int | None = None,
+    ) -> PulledBytes:
+        """The same for who decodes the records in another way; of tags only the hash codes are
+        compared so far."""
+        command = commands.pull_command(
+            self.group,
+            queue,
+            offset,
+            expression=expression,
+            expression_type=expression_type,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+        )
+        return self._ask(queue, command, commands.read_pull_bytes)
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message of the queue gets."""
@@ -310,6 +354,8 @@ class BlockingClient:
     def _request(
         self, address: str, command: RemotingCommand, timeout: float, *, again: bool = True
     ) -> RemotingCommand:
+        if self._credentials is not None:
+            self._credentials.sign(command)
         connection = self._connections.get(address)
         if connection is not None:
             try:
@@ -317,22 +363,27 @@ class BlockingClient:
             except ConnectionFailed:
                 del self._connections[address]
                 # Another broker may have the name by now.
-                self._routes.clear()
+                self.forget_routes()
                 if not again:
                     raise
-        connection = self._connections[address] = _Connection(address, self._connect_timeout)
         try:
+            connection = _Connection(address, self._connect_timeout, self._tls)
+            self._connections[address] = connection
             return connection.request(command, timeout)
         except ConnectionFailed:
-            del self._connections[address]
+            self._connections.pop(address, None)
+            self.forget_routes()
             raise
 
     def _ask_names(self, topic: str) -> TopicRouteData | None:
+        return commands.read_route(*self._ask_name_servers(lambda: commands.route_command(topic)))
+
+    def _ask_name_servers(self, make: Callable[[], RemotingCommand]) -> tuple[str, RemotingCommand]:
+        """The first name server that answers, and its answer."""
         reasons = []
         for address in list(self._name_servers):
             try:
-                response = self._request(address, commands.route_command(topic), self._timeout)
-                return commands.read_route(address, response)
+                return address, self._request(address, make(), self._timeout)
             except ConnectionFailed as error:
                 reasons.append(str(error))
                 # The ones that answer come first from now on.

@@ -2,13 +2,20 @@
 
 from rocketmq_tw.client.decoding import decode_messages
 from rocketmq_tw.client.errors import BrokerError, check_success
-from rocketmq_tw.client.message import PullResult, PullStatus, SendResult, SendStatus
+from rocketmq_tw.client.message import (
+    PulledBytes,
+    PullResult,
+    PullStatus,
+    SendResult,
+    SendStatus,
+)
 from rocketmq_tw.client.preparing import Prepared
 from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import GetRouteInfoRequestHeader
@@ -62,6 +69,15 @@ def read_route(address: str, response: RemotingCommand) -> TopicRouteData | None
     if response.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
     return decode_body(TopicRouteData, check_success(address, response).body)
+
+
+def topics_command() -> RemotingCommand:
+    """206: the names of all topics."""
+    return RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+
+
+def read_topics(address: str, response: RemotingCommand) -> list[str]:
+    return decode_body(TopicList, check_success(address, response).body).topic_list
 
 
 def read_send(
@@ -125,6 +141,22 @@ def pull_command(
     return RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
 
 
+def read_pull_bytes(address: str, response: RemotingCommand) -> PulledBytes:
+    """What was pulled, its records as they came; raises `BrokerError` for any other answer."""
+    status = _PULL_STATUS.get(response.code)
+    if status is None:
+        raise BrokerError(address, response.code, response.remark)
+    header = response.header(PullMessageResponseHeader)
+    return PulledBytes(
+        status,
+        response.body if status is PullStatus.FOUND else b"",
+        header.next_begin_offset,
+        header.min_offset,
+        header.max_offset,
+        header.suggest_which_broker_id,
+    )
+
+
 def read_pull(
     address: str,
     response: RemotingCommand,
@@ -136,23 +168,18 @@ def read_pull(
 
     Raises `BrokerError` for any other answer, `BodyError` for a damaged record.
     """
-    status = _PULL_STATUS.get(response.code)
-    if status is None:
-        raise BrokerError(address, response.code, response.remark)
-    header = response.header(PullMessageResponseHeader)
-    messages = []
-    if status is PullStatus.FOUND:
-        messages = decode_messages(response.body, queue)
-        if expression_type == TAG_TYPE and expression not in (None, "", "*"):
-            wanted = parse_tag_expression(expression)
-            messages = [message for message in messages if wanted.matches(message.tags)]
+    pulled = read_pull_bytes(address, response)
+    messages = decode_messages(pulled.records, queue)
+    if messages and expression_type == TAG_TYPE and expression not in (None, "", "*"):
+        wanted = parse_tag_expression(expression)
+        messages = [message for message in messages if wanted.matches(message.tags)]
     return PullResult(
-        status,
+        pulled.status,
         messages,
-        header.next_begin_offset,
-        header.min_offset,
-        header.max_offset,
-        header.suggest_which_broker_id,
+        pulled.next_offset,
+        pulled.min_offset,
+        pulled.max_offset,
+        pulled.suggested_broker_id,
     )
 
 

@@ -117,6 +117,17 @@ class PullStatus(Enum):
     OFFSET_ILLEGAL = "offset_illegal"
 
 
+class PulledBytes(NamedTuple):
+    """What a pull brought, its records as they stand in the log; go on at `next_offset`."""
+
+    status: PullStatus
+    records: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int = 0
+
+
 class PullResult(NamedTuple):
     """What a pull brought; go on at `next_offset` in all cases."""
 

@@ -3,7 +3,8 @@
 A worker lives from the rebalance that gives its queue to this consumer to the one that takes it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, maybeDeferred
@@ -134,11 +135,8 @@ class QueueWorker:
 
     async def listen(self, message: ReceivedMessage) -> bool:
         """Gives the message to the listener; whether it is done with."""
-        self._busy += 1
         try:
-            result = await maybeDeferred(self._listener, message)
-            del result
-            return True
+            await maybeDeferred(self._listener, message)
         except Exception:
             self.log.failure(
                 "the listener failed on {id} of {queue}",
@@ -146,6 +144,26 @@ class QueueWorker:
                 queue=self.queue,
             )
             return False
+        return True
+
+    async def give_back(self, message: ReceivedMessage) -> bool:
+        """Gives the message back to the broker; whether that worked."""
+        if self.stopped:
+            # Whoever has the queue now gets it from there.
+            return False
+        try:
+            await self._send_back(message)
+        except (RemotingError, ClientError) as error:
+            self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
+            return False
+        return True
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Around all that happens to one message, up to its being done."""
+        self._busy += 1
+        try:
+            yield
         finally:
             self._busy -= 1
             if not self._busy and self._when_idle is not None:
@@ -173,30 +191,19 @@ class ConcurrentWorker(QueueWorker):
 
     def took(self, messages: list[ReceivedMessage]) -> None:
         for message in messages:
-            logged(self.log, f"consuming {self.queue}", self._consume(message))
+            self._slots.run(self._start_consuming, message)
+
+    def _start_consuming(self, message: ReceivedMessage) -> Deferred[None]:
+        return logged(self.log, f"consuming {self.queue}", self._consume(message))
 
     async def _consume(self, message: ReceivedMessage) -> None:
-        await self._slots.acquire()
-        try:
-            while not self.stopped:
-                if await self.listen(message) or await self._give_back(message):
+        while not self.stopped:
+            with self.busy():
+                if await self.listen(message) or await self.give_back(message):
                     self.messages.done(message)
                     return
-                await deferLater(self._reactor, LOCAL_RETRY_SECONDS)
-        finally:
-            self._slots.release()
-
-    async def _give_back(self, message: ReceivedMessage) -> bool:
-        if self.stopped:
-            # Whoever has the queue now gets it from there.
-            return False
-        try:
-            await self._send_back(message)
-        except (RemotingError, ClientError) as error:
-            self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
-            message.reconsume_times += 1
-            return False
-        return True
+                message.reconsume_times += 1
+            await deferLater(self._reactor, LOCAL_RETRY_SECONDS)
 
 
 class OrderlyWorker(QueueWorker):
@@ -221,23 +228,21 @@ class OrderlyWorker(QueueWorker):
                 message = self.messages.first()
                 if message is None:
                     return
-                if self._reactor.seconds() >= self.locked_until:
+                if not await self._try(message):
                     await deferLater(self._reactor, SUSPEND_SECONDS)
-                elif await self.listen(message):
-                    self.messages.done(message)
-                else:
-                    await self._try_again(message)
         finally:
             self._consuming = False
 
-    async def _try_again(self, message: ReceivedMessage) -> None:
-        message.reconsume_times += 1
-        if 0 <= self._max_reconsume_times < message.reconsume_times and not self.stopped:
-            try:
-                await self._send_back(message)
-            except (RemotingError, ClientError) as error:
-                self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
-            else:
+    async def _try(self, message: ReceivedMessage) -> bool:
+        """Whether the message is done with."""
+        if self._reactor.seconds() >= self.locked_until:
+            return False
+        with self.busy():
+            done = await self.listen(message)
+            if not done:
+                message.reconsume_times += 1
+                last = 0 <= self._max_reconsume_times < message.reconsume_times
+                done = last and await self.give_back(message)
+            if done:
                 self.messages.done(message)
-                return
-        await deferLater(self._reactor, SUSPEND_SECONDS)
+        return done

@@ -148,5 +148,5 @@ def test_a_wrong_key_is_named(wrong, named):
 
 def test_a_wrong_password_names_the_key_file(files):
     files["server_key_password"] = "4321"
-    with pytest.raises(TlsConfigError, match="tls.server.keyPath"):
+    with pytest.raises(TlsConfigError, match=r"tls\.server\.keyPath"):
         ServerTls(TlsConfig(test_mode_enable=False, **files))

@@ -1,0 +1,209 @@
+"""The blocking client against a server in a thread: real sockets on ports of the kernel."""
+
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
+from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.message import Message, PullStatus, SendStatus
+from rocketmq_tw.testing.memory_broker import MemoryBroker, MemoryNameServer
+from rocketmq_tw.testing.network import FakePeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.frame import FrameDecoder
+
+
+class ThreadedServer:
+    """Serves a table of handlers, one connection after the other's thread."""
+
+    def __init__(self, handlers):
+        self.handlers = handlers
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._connections = []
+        self.accepted = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            self._connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        decoder, peer = FrameDecoder(), FakePeer()
+        try:
+            while data := connection.recv(65536):
+                for command in map(decode_command, decoder.feed(data)):
+                    self._answer(connection, command, peer)
+        except OSError:
+            return
+
+    def _answer(self, connection, command, peer):
+        try:
+            response = self.handlers[command.code](command, peer)
+        except RequestError as error:
+            response = command.response(error.code, error.remark)
+        if isinstance(response, RemotingCommand):
+            connection.sendall(encode_command(response))
+
+    def drop_connections(self):
+        for connection in self._connections:
+            connection.shutdown(socket.SHUT_RDWR)
+        self._connections.clear()
+
+    def close(self):
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.drop_connections()
+
+
+class Cluster:
+    def __init__(self):
+        self.names, self.broker = MemoryNameServer(), MemoryBroker(None)
+        self.names_server = ThreadedServer(self.names.handlers())
+        self.broker_server = ThreadedServer(self.broker.handlers())
+        self.names.add("T", self.broker_server.address, "broker-a", 2)
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    cluster.names_server.close()
+    cluster.broker_server.close()
+
+
+@pytest.fixture
+def client(cluster):
+    with BlockingClient(cluster.names_server.address, group="g", timeout=5) as client:
+        yield client
+
+
+def test_what_is_sent_is_read(client):
+    queue = client.queues("T")[0]
+    sent = [client.send(Message("T", b"%d" % number), queue=queue) for number in range(3)]
+    client.send_batch([Message("T", b"a"), Message("T", b"b")], queue=queue)
+    assert [result.status for result in sent] == [SendStatus.SEND_OK] * 3
+    assert (client.min_offset(queue), client.max_offset(queue)) == (0, 5)
+    result = client.pull(queue, 1, max_messages=3)
+    assert [message.body for message in result.messages] == [b"1", b"2", b"a"]
+    assert (result.status, result.next_offset) == (PullStatus.FOUND, 4)
+    assert result.messages[0].message_id == sent[1].message_id
+    assert client.pull(queue, 5).status is PullStatus.NO_NEW_MESSAGE
+    assert client.search_offset(queue, 0) == 0
+
+
+def test_offsets_of_any_group(client):
+    queue = client.queues("T")[1]
+    assert client.committed_offset(queue) is None
+    client.commit_offset(queue, 3)
+    client.commit_offset(queue, 9, group="other")
+    assert (client.committed_offset(queue), client.committed_offset(queue, "other")) == (3, 9)
+
+
+def test_sends_take_turns(client):
+    assert [client.send(Message("T", b"x")).queue.queue_id for _ in range(4)] == [0, 1, 0, 1]
+
+
+def test_one_connection_serves_all_calls(client, cluster):
+    for _ in range(10):
+        client.send(Message("T", b"x"))
+    assert (cluster.names_server.accepted, cluster.broker_server.accepted) == (1, 1)
+
+
+def test_a_read_goes_on_over_a_new_connection(client, cluster):
+    queue = client.queues("T")[0]
+    client.max_offset(queue)
+    cluster.broker_server.drop_connections()
+    assert client.max_offset(queue) == 0
+    assert cluster.broker_server.accepted == 2
+
+
+def test_a_chosen_queue_whose_connection_broke_is_told(client, cluster):
+    queue = client.queues("T")[0]
+    client.max_offset(queue)
+    cluster.broker_server.drop_connections()
+    with pytest.raises(ConnectionFailed, match=cluster.broker_server.address):
+        client.send(Message("T", b"x"), queue=queue)
+    assert client.send(Message("T", b"x"), queue=queue).status is SendStatus.SEND_OK
+
+
+def test_silence_ends_at_the_timeout_with_the_address(cluster):
+    cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET] = lambda request, peer: None
+    with BlockingClient(cluster.names_server.address, timeout=0.2) as client:
+        queue = client.queues("T")[0]
+        with pytest.raises(ConnectionFailed, match=f"{cluster.broker_server.address}: request 30"):
+            client.max_offset(queue)
+
+
+def test_notices_of_the_broker_are_passed_over(client, cluster):
+    max_offset = cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET]
+    connections = cluster.broker_server._connections
+
+    def with_notice(request, peer):
+        notice = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, oneway=True)
+        connections[0].sendall(encode_command(notice))
+        return max_offset(request, peer)
+
+    cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET] = with_notice
+    assert client.max_offset(client.queues("T")[0]) == 0
+
+
+def test_a_refusal_is_an_error(client, cluster):
+    def refuse(header):
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "no")
+
+    cluster.broker.before_send = refuse
+    with pytest.raises(BrokerError, match="answered 13: no"):
+        client.send(Message("T", b"x"))
+
+
+def test_a_name_server_that_is_down_is_passed_over(cluster):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"127.0.0.1:{closed.getsockname()[1]}"
+    with BlockingClient(f"{dead};{cluster.names_server.address}") as client:
+        assert len(client.queues("T")) == 2
+    with pytest.raises(NoRouteError, match=dead):
+        BlockingClient(dead).queues("T")
+
+
+def test_an_unknown_topic_has_no_route(client):
+    with pytest.raises(NoRouteError, match="NONE"):
+        client.queues("NONE")
+
+
+def test_a_topic_that_brokers_would_make(client, cluster):
+    cluster.names.add("TBW102", cluster.broker_server.address, "broker-a", 8)
+    assert len(client.write_queues("NEW")) == 4
+    assert client.send(Message("NEW", b"x")).status is SendStatus.SEND_OK
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x7f\xff\xff\xff", b"\0\0\0\x08\0\0\0\x09abcd", b"\0\0\0\x05\0\0\0\x01{"]
+)
+def test_bytes_that_are_no_response_end_the_connection(client, cluster, data):
+    def garbage(request, peer):
+        cluster.broker_server._connections[-1].sendall(data)
+
+    queue = client.queues("T")[0]
+    cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET] = garbage
+    with pytest.raises(ConnectionFailed):
+        client.max_offset(queue)
+
+
+def test_the_module_needs_no_reactor():
+    code = (
+        "import sys, rocketmq_tw.client.blocking;"
+        "sys.exit(any(name.partition('.')[0] == 'twisted' for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,240 @@
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.message import Message, SendStatus
+from rocketmq_tw.client.producer import by_key
+from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
+from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.net.errors import RemotingError, RequestTimeout
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+def test_a_message_is_stored_with_all_that_it_has(world):
+    producer = world.producer()
+    message = Message(
+        "T",
+        b"body",
+        tags="a",
+        keys=["k1", "k2"],
+        properties={"name": "\u00fcn\u00efcode"},
+        delay_level=3,
+        sharding_key="s",
+        flag=7,
+    )
+    result = world.run(producer.send(message))
+    (stored,) = world.broker.messages("T")
+    assert (stored.body, stored.flag) == (b"body", 7)
+    assert parse_properties(stored.properties) == {
+        "TAGS": "a",
+        "KEYS": "k1 k2",
+        "name": "\u00fcn\u00efcode",
+        "DELAY": "3",
+        "__SHARDINGKEY": "s",
+        "WAIT": "true",
+        "UNIQ_KEY": result.message_id,
+    }
+    assert result.status is SendStatus.SEND_OK
+    assert result.queue == MessageQueue(topic="T", broker_name="broker-a", queue_id=stored.queue_id)
+    assert len(result.message_id) == 32
+
+
+def test_queues_take_turns(world):
+    producer = world.producer()
+    ids = [world.run(producer.send(Message("T", b"x"))).queue.queue_id for _ in range(8)]
+    assert ids == [0, 1, 2, 3] * 2
+
+
+def test_a_chosen_queue_and_a_selector(world):
+    producer = world.producer()
+    queues = world.run(producer.queues("T"))
+    assert world.run(producer.send(Message("T", b"x"), queue=queues[2])).queue == queues[2]
+    chosen = {
+        world.run(producer.send(Message("T", b"x"), selector=by_key("order-7"))).queue
+        for _ in range(3)
+    }
+    assert len(chosen) == 1
+
+
+def test_large_bodies_are_compressed(world):
+    world.run(world.producer().send(Message("T", b"x" * 4096)))
+    world.run(world.producer().send(Message("T", b"x" * 4095)))
+    large, small = world.broker.messages("T")
+    assert compression_type(large.sys_flag) is CompressionType.ZLIB
+    assert decompress(large.body, CompressionType.ZLIB) == b"x" * 4096
+    assert compression_type(small.sys_flag) is None
+
+
+def test_a_batch_is_stored_message_by_message(world):
+    batch = [Message("T", b"%d" % number, tags="a") for number in range(3)]
+    result = world.run(world.producer().send_batch(batch))
+    stored = world.broker.messages("T")
+    assert [message.body for message in stored] == [b"0", b"1", b"2"]
+    assert len({message.queue_id for message in stored}) == 1
+    ids = [parse_properties(message.properties)["UNIQ_KEY"] for message in stored]
+    assert result.message_id == ",".join(ids)
+
+
+def test_a_oneway_message_arrives(world):
+    world.run(world.producer().send_oneway(Message("T", b"x")))
+    assert len(world.broker.messages("T")) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("T", b"x" * (4 * 1024 * 1024 + 1)),
+        Message("T", b"", properties={"a\x01b": "c"}),
+        Message("T", b"", tags="a\x02"),
+        Message("T", b"", properties={"empty": ""}),
+        Message("T", b"", properties={"long": "x" * 40000}),
+        Message("no/slash", b""),
+        Message("", b""),
+        Message("t" * 128, b""),
+    ],
+)
+def test_an_illegal_message_raises_at_once(world, message):
+    with pytest.raises((ValueError, RequestError)):
+        world.producer().send(message)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [Message("T", b"x"), Message("U", b"x")],
+        [Message("T", b"x", delay_level=1)],
+    ],
+)
+def test_an_illegal_batch_raises_at_once(world, messages):
+    with pytest.raises(ValueError):
+        world.producer().send_batch(messages)
+
+
+def test_another_broker_takes_what_one_refuses(world):
+    world.add_other()
+
+    def busy(header):
+        raise RequestError(ResponseCode.SYSTEM_BUSY, "full")
+
+    world.broker.before_send = busy
+    producer = world.producer()
+    for _ in range(4):
+        assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
+
+
+def test_another_broker_takes_what_a_dead_one_cannot(world):
+    world.add_other()
+    producer = world.producer()
+    world.run(producer.send(Message("T", b"x")))
+    world.network.stop(world.address)
+    for _ in range(4):
+        assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
+
+
+def test_a_refusal_for_good_is_not_tried_again(world):
+    tries = []
+
+    def refuse(header):
+        tries.append(header.queue_id)
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "too long")
+
+    world.broker.before_send = refuse
+    with pytest.raises(BrokerError, match="answered 13: too long") as raised:
+        world.run(world.producer().send(Message("T", b"x")))
+    assert raised.value.code == ResponseCode.MESSAGE_ILLEGAL
+    assert len(tries) == 1
+
+
+def test_a_chosen_queue_is_not_exchanged_for_another(world):
+    tries = []
+
+    def refuse(header):
+        tries.append(header.queue_id)
+        raise RequestError(ResponseCode.SYSTEM_BUSY, "full")
+
+    world.broker.before_send = refuse
+    producer = world.producer()
+    queue = world.run(producer.queues("T"))[1]
+    with pytest.raises(BrokerError):
+        world.run(producer.send(Message("T", b"x"), queue=queue))
+    assert tries == [1]
+
+
+def test_all_tries_together_end_at_the_timeout(world):
+    handlers = world.broker.handlers()
+    handlers[RequestCode.SEND_MESSAGE_V2] = lambda request, peer: Deferred()
+    world.network.serve(world.address, handlers)
+    outcome = []
+    world.producer().send(Message("T", b"x"), timeout=2).addErrback(outcome.append)
+    world.wait(1.9)
+    assert outcome == []
+    world.wait(0.2)
+    assert outcome[0].check(RequestTimeout)
+
+
+def test_a_topic_that_is_not_there_goes_where_the_default_topic_is(world):
+    world.names.add("TBW102", world.address, "broker-a", 8)
+    producer = world.producer()
+    assert len(world.run(producer.queues("NEW"))) == 4
+    assert world.run(producer.send(Message("NEW", b"x"))).status is SendStatus.SEND_OK
+    world.names.add("NEW", world.address, "broker-a", 6)
+    producer.session.start()
+    world.wait(31)
+    assert len(world.run(producer.queues("NEW"))) == 6, "the real route, once it is there"
+
+
+def test_without_a_default_topic_there_is_no_route(world):
+    with pytest.raises(NoRouteError, match="NEW"):
+        world.run(world.producer().send(Message("NEW", b"x")))
+
+
+def test_brokers_hear_of_the_group_until_it_stops(world):
+    producer = world.producer()
+    world.run(producer.start())
+    world.run(producer.send(Message("T", b"x")))
+    assert world.broker.producers["producers"] == {"client-1"}
+    world.broker.producers.clear()
+    world.wait(31)
+    assert world.broker.producers["producers"] == {"client-1"}
+    world.run(producer.stop())
+    assert world.broker.producers["producers"] == set()
+    assert world.clock.getDelayedCalls() == []
+
+
+class TestNameServers:
+    def test_one_that_is_down_is_passed_over(self, world):
+        producer = world.producer(f"10.9.9.9:9876;{world.names_address}")
+        assert world.run(producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+    def test_none_that_answers_is_told_with_every_address(self, world):
+        with pytest.raises(NoRouteError, match=r"10\.9\.9\.8:9876.*10\.9\.9\.9:9876"):
+            world.run(world.producer("10.9.9.8:9876; 10.9.9.9:9876").send(Message("T", b"x")))
+
+    def test_an_empty_list_is_refused(self, world):
+        with pytest.raises(ValueError, match="no name server"):
+            world.producer(" ; ")
+
+    def test_routes_stay_in_use_while_no_name_server_answers(self, world):
+        producer = world.producer()
+        producer.session.start()
+        world.run(producer.send(Message("T", b"x")))
+        world.network.stop(world.names_address)
+        world.wait(120)
+        assert world.run(producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+    def test_those_who_ask_at_once_share_a_request(self, world):
+        producer = world.producer()
+        for _ in range(5):
+            producer.send(Message("T", b"x"))
+        world.clock.advance(0)
+        assert world.names.asked == ["T"]
+        assert len(world.broker.messages("T")) == 5
+
+
+def test_a_lost_broker_fails_a_send_with_its_address(world):
+    world.network.stop(world.address)
+    with pytest.raises(RemotingError, match=world.address):
+        world.run(world.producer(retries=0).send(Message("T", b"x")))

@@ -1,0 +1,386 @@
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
+
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.producer import by_key
+from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.consumers import ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue, ResetOffsetBody
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.clients import GetConsumerRunningInfoRequestHeader
+from rocketmq_tw.wire.headers.offsets import (
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+
+
+def queue(queue_id, topic="T"):
+    return MessageQueue(topic=topic, broker_name="broker-a", queue_id=queue_id)
+
+
+def send(world, *bodies, queue_id=None, **rest):
+    producer = world.producer()
+    target = None if queue_id is None else queue(queue_id)
+    for body in bodies:
+        world.run(producer.send(Message("T", body, **rest), queue=target))
+
+
+def own(consumer):
+    return [taken.queue_id for taken in consumer.queues if taken.topic == "T"]
+
+
+class TestConcurrently:
+    def test_all_messages_come_once(self, world):
+        send(world, b"1", b"2", b"3")
+        got = []
+        consumer = world.push_consumer(
+            lambda message: got.append(message.body), start_from=StartFrom.FIRST
+        )
+        world.run(consumer.start())
+        world.clock.advance(0)
+        send(world, b"4", b"5")
+        world.clock.advance(0)
+        assert sorted(got) == [b"1", b"2", b"3", b"4", b"5"]
+
+    def test_a_new_group_starts_at_the_end_unless_told_otherwise(self, world):
+        send(world, b"old")
+        got = []
+        consumer = world.push_consumer(lambda message: got.append(message.body))
+        world.run(consumer.start())
+        send(world, b"new")
+        world.clock.advance(0)
+        assert got == [b"new"]
+
+    def test_offsets_are_kept_every_five_seconds_and_at_the_stop(self, world):
+        consumer = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        send(world, b"1", b"2", queue_id=1)
+        world.wait(5.1)
+        assert world.broker.offsets["workers", "T", 1] == 2
+        send(world, b"3", queue_id=1)
+        world.run(consumer.stop())
+        assert world.broker.offsets["workers", "T", 1] == 3
+
+    def test_a_restart_goes_on_where_it_was(self, world):
+        send(world, b"1", b"2", queue_id=1)
+        first = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(first.start())
+        world.clock.advance(0)
+        world.run(first.stop())
+        send(world, b"3", queue_id=1)
+        got = []
+        second = world.push_consumer(
+            lambda message: got.append(message.body), start_from=StartFrom.FIRST
+        )
+        world.run(second.start())
+        world.clock.advance(0)
+        assert got == [b"3"]
+
+    def test_the_offset_stays_before_a_message_that_is_not_done(self, world):
+        open_ones = {}
+
+        def listener(message):
+            open_ones[message.body] = Deferred()
+            return open_ones[message.body]
+
+        consumer = world.push_consumer(listener, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        send(world, b"1", b"2", b"3", queue_id=0)
+        world.clock.advance(0)
+        open_ones[b"2"].callback(None)
+        open_ones[b"3"].callback(None)
+        world.clock.advance(0)
+        assert consumer.offset(queue(0)) == 0
+        open_ones[b"1"].callback(None)
+        world.clock.advance(0)
+        assert consumer.offset(queue(0)) == 3
+
+    def test_no_more_messages_at_a_time_than_concurrency(self, world):
+        held = []
+
+        def listener(message):
+            held.append(Deferred())
+            return held[-1]
+
+        consumer = world.push_consumer(listener, concurrency=2, start_from=StartFrom.FIRST)
+        send(world, *(b"%d" % number for number in range(6)))
+        world.run(consumer.start())
+        world.clock.advance(0)
+        assert len(held) == 2
+        held[0].callback(None)
+        world.clock.advance(0)
+        assert len(held) == 3
+
+    def test_a_failed_message_comes_again_through_the_retry_topic(self, world):
+        world.names.add("%RETRY%workers", world.address, "broker-a", 1)
+        got = []
+
+        def listener(message):
+            got.append((message.topic, message.reconsume_times))
+            if message.reconsume_times < 2:
+                raise RuntimeError("not yet")
+
+        consumer = world.push_consumer(listener, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        with capturedLogs():
+            send(world, b"x", queue_id=0)
+            world.clock.advance(0)
+        assert got == [("T", 0), ("T", 1), ("T", 2)]
+        assert [header.max_reconsume_times for header in world.broker.sent_back] == [16, 16]
+        assert world.broker.sent_back[0].origin_topic == "T"
+        assert consumer.offset(queue(0)) == 1
+
+    def test_a_message_that_cannot_be_given_back_is_tried_again_here(self, world):
+        handlers = world.broker.handlers()
+        del handlers[RequestCode.CONSUMER_SEND_MSG_BACK]
+        world.network.serve(world.address, handlers)
+        tries = []
+
+        async def listener(message):
+            tries.append(message.reconsume_times)
+            if len(tries) == 1:
+                raise RuntimeError("not yet")
+
+        consumer = world.push_consumer(listener, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        with capturedLogs():
+            send(world, b"x", queue_id=0)
+            world.clock.advance(0)
+            assert consumer.offset(queue(0)) == 0
+            world.wait(5.1)
+        assert tries == [0, 1]
+        assert consumer.offset(queue(0)) == 1
+
+    def test_pulling_waits_while_a_thousand_messages_are_open(self, world):
+        consumer = world.push_consumer(lambda message: Deferred(), start_from=StartFrom.FIRST)
+        producer = world.producer()
+        for _ in range(15):
+            batch = [Message("T", b"x")] * 100
+            world.run(producer.send_batch(batch, queue=queue(0)))
+        world.run(consumer.start())
+        world.wait(1)
+        info = consumer.running_info().mq_table[queue(0)]
+        assert 1000 < info.cached_msg_count <= 1000 + 32
+
+
+class TestSharing:
+    def test_two_members_divide_the_queues_and_one_takes_over(self, world):
+        first = world.push_consumer(lambda message: None)
+        world.run(first.start())
+        assert own(first) == [0, 1, 2, 3]
+        second = world.push_consumer(lambda message: None)
+        world.run(second.start())
+        world.clock.advance(0)
+        assert (own(first), own(second)) == ([0, 1], [2, 3])
+        world.run(first.stop())
+        world.clock.advance(0)
+        assert own(second) == [0, 1, 2, 3]
+
+    def test_a_new_route_is_noticed(self, world):
+        consumer = world.push_consumer(lambda message: None)
+        world.run(consumer.start())
+        world.names.routes["T"].queue_datas[0].read_queue_nums = 6
+        world.wait(51)
+        assert own(consumer) == [0, 1, 2, 3, 4, 5]
+
+    def test_a_broker_that_was_away_hears_of_the_group_again(self, world):
+        got = []
+        consumer = world.push_consumer(lambda message: got.append(message.body))
+        world.run(consumer.start())
+        with capturedLogs():
+            world.network.stop(world.address)
+            world.broker.members.clear()
+            world.wait(1)
+            world.network.serve(world.address, world.broker.handlers())
+            world.wait(41)
+        assert list(world.broker.members["workers"]) == ["client-1"]
+        send(world, b"back")
+        world.wait(1)
+        assert got == [b"back"]
+        assert own(consumer) == [0, 1, 2, 3]
+
+    def test_a_stop_waits_for_the_listener(self, world):
+        held = Deferred()
+        consumer = world.push_consumer(lambda message: held, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        send(world, b"x", queue_id=0)
+        world.clock.advance(0)
+        stopped = []
+        consumer.stop().addCallback(stopped.append)
+        world.wait(1)
+        assert stopped == []
+        held.callback(None)
+        world.clock.advance(0)
+        assert stopped == [None]
+        assert world.broker.offsets["workers", "T", 0] == 1
+        assert world.broker.members["workers"] == {}
+
+    def test_a_stop_leaves_nothing_behind(self, world):
+        consumer = world.push_consumer(lambda message: None)
+        world.run(consumer.start())
+        world.run(consumer.stop())
+        world.wait(16)  # the broker's own timers of held pulls
+        assert world.clock.getDelayedCalls() == []
+
+
+class TestOrderly:
+    def test_each_key_comes_in_order_also_after_a_failure(self, world):
+        got, failed = {}, set()
+
+        def listener(message):
+            key = message.properties["__SHARDINGKEY"]
+            if message.body == b"2" and key not in failed:
+                failed.add(key)
+                raise RuntimeError("once more")
+            got.setdefault(key, []).append(int(message.body))
+
+        consumer = world.push_consumer(listener, orderly=True, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        producer = world.producer()
+        with capturedLogs():
+            for number in range(5):
+                for key in "abc":
+                    message = Message("T", b"%d" % number, sharding_key=key)
+                    world.run(producer.send(message, selector=by_key(key)))
+            world.wait(2)
+        assert got == {key: [0, 1, 2, 3, 4] for key in "abc"}
+        assert world.broker.sent_back == []
+
+    def test_queues_that_another_has_locked_are_left_alone(self, world):
+        world.broker.locks["workers", "T", 1] = "somebody"
+        consumer = world.push_consumer(lambda message: None, orderly=True)
+        world.run(consumer.start())
+        assert own(consumer) == [0, 2, 3]
+        del world.broker.locks["workers", "T", 1]
+        world.wait(21)
+        assert own(consumer) == [0, 1, 2, 3]
+
+    def test_nothing_is_consumed_without_the_lock(self, world):
+        got = []
+        consumer = world.push_consumer(
+            lambda message: got.append(message.body), orderly=True, start_from=StartFrom.FIRST
+        )
+        world.run(consumer.start())
+        world.broker.locks = {("workers", "T", queue_id): "thief" for queue_id in range(4)}
+        world.wait(21)
+        send(world, b"x", queue_id=0)
+        world.wait(2)
+        assert got == []
+        world.broker.locks.clear()
+        world.wait(21)
+        assert got == [b"x"]
+
+    def test_locks_are_given_back_at_the_stop(self, world):
+        consumer = world.push_consumer(lambda message: None, orderly=True)
+        world.run(consumer.start())
+        assert len(world.broker.locks) == 4
+        world.run(consumer.stop())
+        assert world.broker.locks == {}
+
+    def test_after_the_last_try_a_message_is_given_back(self, world):
+        def listener(message):
+            raise RuntimeError("never")
+
+        consumer = world.push_consumer(
+            listener, orderly=True, max_reconsume_times=2, start_from=StartFrom.FIRST
+        )
+        world.run(consumer.start())
+        with capturedLogs():
+            send(world, b"x", queue_id=0)
+            world.wait(4)
+        assert [header.max_reconsume_times for header in world.broker.sent_back] == [2]
+        assert consumer.offset(queue(0)) == 1
+
+
+class TestBroadcast:
+    def test_each_consumer_gets_all_and_keeps_its_offsets_in_a_file(self, world, tmp_path):
+        send(world, b"1", b"2")
+        got = [[], []]
+
+        def start(number):
+            consumer = world.push_consumer(
+                lambda message: got[number].append(message.body),
+                broadcast=True,
+                start_from=StartFrom.FIRST,
+                offset_file=str(tmp_path / f"offsets-{number}.json"),
+            )
+            world.run(consumer.start())
+            world.clock.advance(0)
+            return consumer
+
+        first, second = start(0), start(1)
+        assert own(first) == own(second) == [0, 1, 2, 3]
+        assert [sorted(bodies) for bodies in got] == [[b"1", b"2"]] * 2
+        world.run(first.stop())
+        send(world, b"3")
+        start(0)
+        assert sorted(got[0]) == [b"1", b"2", b"3"]
+        assert world.broker.offsets == {}
+
+
+class TestWhatBrokersAsk:
+    @pytest.fixture
+    def started(self, world):
+        got = []
+        consumer = world.push_consumer(
+            lambda message: got.append(message.body), start_from=StartFrom.FIRST
+        )
+        world.run(consumer.start())
+        send(world, b"1", b"2", b"3", queue_id=0)
+        world.clock.advance(0)
+        return consumer, got, world.broker.members["workers"]["client-1"]
+
+    def test_a_reset_goes_on_elsewhere(self, world, started):
+        consumer, got, peer = started
+        body = encode_body(ResetOffsetBody(offset_table={queue(0): 1}))
+        header = ResetOffsetRequestHeader(topic="T", group="workers", timestamp=0)
+        command = RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+        response = world.run(peer.request(command, 3))
+        world.clock.advance(0)
+        assert response.code == 0
+        assert got == [b"1", b"2", b"3", b"2", b"3"]
+        assert consumer.offset(queue(0)) == 3
+
+    def test_positions(self, world, started):
+        header = GetConsumerStatusRequestHeader(topic="T", group="workers")
+        command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+        response = world.run(started[2].request(command, 3))
+        table = decode_body(ConsumerStatusBody, response.body).message_queue_table
+        assert table == {queue(0): 3, queue(1): 0, queue(2): 0, queue(3): 0}
+
+    def test_running_info(self, world, started):
+        header = GetConsumerRunningInfoRequestHeader(consumer_group="workers", client_id="client-1")
+        command = RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        response = world.run(started[2].request(command, 3))
+        info = decode_body(ConsumerRunningInfo, response.body)
+        assert info.mq_table[queue(0)].commit_offset == 3
+        assert {data.topic for data in info.subscription_set} == {"T", "%RETRY%workers"}
+
+    def test_a_group_that_is_not_here_is_told(self, world, started):
+        header = GetConsumerStatusRequestHeader(topic="T", group="strangers")
+        command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+        response = world.run(started[2].request(command, 3))
+        assert response.code == 1 and "strangers" in response.remark
+
+
+def test_two_groups_share_a_session_and_one_group_cannot_stand_twice(world):
+    session = world.session()
+
+    def consumer(group):
+        made = PushConsumer(
+            world.clock, world.names_address, group, lambda message: None, session=session
+        )
+        made.subscribe("T")
+        return made
+
+    first, second, again = consumer("one"), consumer("two"), consumer("one")
+    world.run(first.start())
+    world.run(second.start())
+    assert own(first) == own(second) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="one"):
+        world.run(again.start())
+    world.run(first.stop())
+    assert list(world.broker.members["two"]) == [session.client_id]
