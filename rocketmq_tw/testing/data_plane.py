@@ -96,7 +96,7 @@ class DataPlane:
         self.files = files or MemoryFiles()
         self.clock = clock or Clock()
         self.threads = threads or Threads()
-        self.config = BrokerConfig(broker_ip1="127.0.0.1", **broker or {})
+        self.config = BrokerConfig(broker_name="broker-a", broker_ip1="127.0.0.1", **broker or {})
         store_config = small_config(**{"mapped_file_size_commit_log": 1 << 20} | store)
         self.store_config = store_config
         self.store = MessageStore(store_config, self.files, self.now_ms)

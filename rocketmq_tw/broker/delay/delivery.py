@@ -137,14 +137,20 @@ class DelayDelivery:
             log.failure("the offsets of delayed messages are not saved; trying again later")
 
     def _sleep(self, level: _Level, seconds: float) -> None:
-        level.timer = self._clock.callLater(
-            min(max(seconds, 0), LONGEST_SLEEP), self._deliver_due, level
-        )
+        level.timer = self._clock.callLater(min(max(seconds, 0), LONGEST_SLEEP), self._wake, level)
+
+    def _wake(self, level: _Level) -> None:
+        level.timer = None
+        try:
+            self._deliver_due(level)
+        except Exception:
+            log.failure("delay level {number}: trying again later", number=level.level)
+            if not level.unwritten:
+                self._sleep(level, RETRY_DELAY)
 
     def _deliver_due(self, level: _Level) -> None:
         """Delivers what is due; then waits for the writes, for the next message's time, or for a
         message."""
-        level.timer = None
         read = self._store.read_queue(
             SCHEDULE_TOPIC, queue_of(level.level), level.offset, BATCH_MESSAGES, BATCH_BYTES
         )
@@ -189,9 +195,9 @@ class DelayDelivery:
         message = due_message(waiting)
         if message is None or message.topic == HALF_TOPIC:
             log.error(
-                "message {offset} of delay level {level} names no topic to go to: passed over",
+                "message {offset} of delay level {number} names no topic to go to: passed over",
                 offset=waiting.queue_offset,
-                level=level.level,
+                number=level.level,
             )
             return
 
@@ -210,9 +216,9 @@ class DelayDelivery:
 
     def _failed(self, level: _Level, offset: int, why: str) -> None:
         log.warn(
-            "message {offset} of delay level {level} not delivered, trying again: {why}",
+            "message {offset} of delay level {number} not delivered, trying again: {why}",
             offset=offset,
-            level=level.level,
+            number=level.level,
             why=why,
         )
         if level.failed_at is None or offset < level.failed_at:

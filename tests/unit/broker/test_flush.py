@@ -1,0 +1,64 @@
+"""The periodic flush and the checkpoint."""
+
+from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.testing.data_plane import DataPlane, Threads
+from rocketmq_tw.testing.stores import make_message
+
+
+def append(plane: DataPlane) -> None:
+    plane.commit.append(make_message(), lambda code, appended: None)
+    plane.clock.advance(0)
+
+
+def test_async_flush_syncs_in_the_background() -> None:
+    plane = DataPlane()
+    plane.flusher.start()
+    append(plane)
+    assert plane.store.flushed_offset == 0
+    plane.clock.advance(0.4)
+    assert plane.store.flushed_offset == 0
+    plane.clock.advance(0.2)
+    assert plane.store.flushed_offset == plane.store.end_offset
+
+
+def test_an_idle_log_is_not_synced() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads)
+    plane.flusher.start()
+    plane.clock.pump([0.5] * 20)
+    assert threads.waiting == []
+
+
+def test_a_slow_sync_is_not_overtaken_by_the_next() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads)
+    plane.flusher.start()
+    append(plane)
+    plane.clock.pump([0.5] * 5)
+    assert len(threads.waiting) == 1
+
+
+def test_a_checkpoint_comes_with_its_interval() -> None:
+    plane = DataPlane()
+    plane.flusher.start()
+    append(plane)
+    plane.clock.pump([0.5] * 100)
+    assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
+    plane.clock.pump([0.5] * 30)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
+
+
+def test_stop_waits_for_the_round_that_runs() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads)
+    plane.flusher.start()
+    append(plane)
+    plane.clock.advance(0.5)
+    stopped: list[None] = []
+    plane.flusher.stop().addCallback(stopped.append)
+    assert not stopped
+    threads.run()
+    assert stopped
+    plane.clock.advance(1)
+    assert threads.waiting == []
