@@ -176,23 +176,38 @@ class Broker:
     @inlineCallbacks
     def stop(self) -> Any:
         """In the order that loses nothing: no new requests, answers to the held ones, the log
-        durable, the books written, the registration taken back, the store closed."""
+        durable, the books written, the registration taken back, the store closed.
+
+        What fails is logged and keeps nothing else from its turn; then `stop` fails with the first.
+        """
         periodic_stopped = self._periodic.stop()
         served = self.server.stop()
         self.long_polling.stop()
+        steps: list[tuple[str, Callable[[], Any]]] = [("closing connections", lambda: served)]
         if self._loaded:
+            steps = [
+                ("ending deliveries", self.delivery.stop),
+                ("flushing the log", self.commit.stop),
+                ("answering held requests", self.long_polling.resume_all),
+                *steps,
+                ("ending periodic tasks", lambda: periodic_stopped),
+                ("writing offsets", self._write_offsets),
+                ("unregistering", self._leave),
+                ("closing the store", lambda: self._in_thread(self.store.close)),
+            ]
+        steps.append(("closing the client", self._client.close))
+        failures = []
+        for name, step in steps:
             try:
-                yield self.delivery.stop()
-                yield self.commit.stop()
-            finally:
-                self.long_polling.resume_all()
-                yield served
-                yield periodic_stopped
-                yield self._write_offsets()
-                if self.membership is not None:
-                    yield self.membership.leave()
-                yield self._in_thread(self.store.close)
-        yield self._client.close()
+                yield step()
+            except Exception as error:
+                log.failure("{name} failed while stopping", name=name)
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _leave(self) -> Deferred[None]:
+        return succeed(None) if self.membership is None else self.membership.leave()
 
     def _handlers(self, membership: Membership, host: str) -> dict[int, Handler]:
         config, store = self.config, self.store

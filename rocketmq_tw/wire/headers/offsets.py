@@ -83,11 +83,12 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
 
 
 class ResetOffsetRequestHeader(TopicRpcHeader):
-    """222 to a broker, 220 to a client; `timestamp` in ms, -1 the end, -2 the start."""
+    """222 to a broker, 220 to a client; `timestamp` in ms, negative: the queue's end. Queue -1,
+    and none as 4.9.7 sends it, means all queues."""
 
     group: str
     topic: str
-    queue_id: Int = 0
+    queue_id: Int = -1
     offset: Long | None = None
     timestamp: Long = 0
     is_force: bool = False

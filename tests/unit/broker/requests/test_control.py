@@ -17,7 +17,12 @@ from rocketmq_tw.wire.bodies.locks import (
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats, MessageQueue, TopicStatsTable
+from rocketmq_tw.wire.bodies.offsets import (
+    ConsumeStats,
+    MessageQueue,
+    ResetOffsetBody,
+    TopicStatsTable,
+)
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -340,8 +345,9 @@ def test_a_commit_does_not_undo_a_reset(plane: ControlPlane) -> None:
     plane.groups.get("G")
     plane.put("T", b"one", b"two")
     commit(plane, 2)
-    header = ResetOffsetRequestHeader(group="G", topic="T", queue_id=-1, timestamp=0)
-    assert plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header).code == 0
+    header = ResetOffsetRequestHeader(group="G", topic="T", timestamp=0)
+    answer = plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    assert len(decode_body(ResetOffsetBody, answer.body).offset_table) == 2
     assert commit(plane, 2).code == 0
     assert query(plane) == 0
     assert plane.offsets.take_reset("G", "T", 0) == 0
@@ -366,7 +372,7 @@ def test_a_reset_to_an_offset_stays_in_the_queue(plane: ControlPlane) -> None:
 def test_without_server_side_reset_the_clients_are_told() -> None:
     plane = ControlPlane(use_server_side_reset_offset=False)
     plane.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
-    header = ResetOffsetRequestHeader(group="G", topic="T", queue_id=-1, timestamp=0)
+    header = ResetOffsetRequestHeader(group="G", topic="T", timestamp=0)
     with refused(ResponseCode.CONSUMER_NOT_ONLINE):
         plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
     plane.heartbeat("c1", plane.peer)

@@ -1,0 +1,202 @@
+"""A whole broker on files in memory, a clock and a network in memory."""
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.testing.data_plane import Threads
+from rocketmq_tw.testing.network import MemoryNetwork
+from rocketmq_tw.testing.stores import START_MS, small_config
+from rocketmq_tw.wire.bodies.registration import decode_registration
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.offsets import UpdateConsumerOffsetRequestHeader
+from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
+
+NAME_SERVER, BROKER = "10.0.0.1:9876", "10.0.0.9:10911"
+
+
+class World:
+    """One name server that says yes, and a broker that may be started again on its files."""
+
+    def __init__(self) -> None:
+        self.reactor = MemoryReactorClock()
+        self.network = MemoryNetwork(self.reactor)
+        self.registrations: list[RemotingCommand] = []
+        self.left: list[RemotingCommand] = []
+        self.network.serve(
+            NAME_SERVER,
+            {
+                RequestCode.REGISTER_BROKER: self._registered,
+                RequestCode.UNREGISTER_BROKER: self._left,
+            },
+        )
+        self.files = MemoryFiles()
+        self.client = self.network.client()
+        self.start()
+
+    def start(self) -> None:
+        self.broker = Broker(
+            self.reactor,
+            BrokerConfig(broker_name="broker-a", broker_ip1="10.0.0.9", namesrv_addr=NAME_SERVER),
+            small_config(mapped_file_size_commit_log=1 << 20),
+            NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
+            self.files,
+            client=self.network.client(),
+            now_ms=lambda: START_MS + round(self.reactor.seconds() * 1000),
+            in_thread=Threads(),
+        )
+        started = self.broker.start()
+        self.result(started)
+        self.network.listen(BROKER, self.broker.server.factory)
+
+    def stop(self) -> None:
+        stopped = self.broker.stop()
+        self.network.stop(BROKER)
+        self.result(stopped)
+
+    def result(self, deferred: Deferred[Any]) -> Any:
+        """What it fires with, within a few seconds of the clock; a failure is raised."""
+        results: list[Any] = []
+        deferred.addBoth(results.append)
+        for _ in range(50):
+            if results:
+                break
+            self.reactor.advance(0.1)
+        assert results, "it did not fire"
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        return results[0]
+
+    def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
+        request = RemotingCommand.request(code, header, body)
+        response: RemotingCommand = self.result(self.client.request(BROKER, request, 5))
+        return response
+
+    def send(self, body: bytes) -> RemotingCommand:
+        header = SendMessageRequestHeaderV2(
+            producer_group="P",
+            topic="Orders",
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=0,
+            sys_flag=0,
+            born_timestamp=START_MS,
+            flag=0,
+        )
+        return self.ask(RequestCode.SEND_MESSAGE_V2, header, body)
+
+    def _registered(self, request: RemotingCommand, peer: Any) -> RemotingCommand:
+        self.registrations.append(request)
+        return request.response()
+
+    def _left(self, request: RemotingCommand, peer: Any) -> RemotingCommand:
+        self.left.append(request)
+        return request.response()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_started_broker_listens_and_is_registered(world: World) -> None:
+    assert [server[0] for server in world.reactor.tcpServers] == [10911, 10909]
+    assert world.broker.address == BROKER
+    (request,) = world.registrations
+    assert request.ext_fields["brokerAddr"] == BROKER
+    assert request.ext_fields["haServerAddr"] == "10.0.0.9:10912"
+    body = decode_registration(request.body, compressed=False)
+    assert "TBW102" in body.topic_config_serialize_wrapper.topic_config_table
+
+
+def test_it_registers_again_every_period(world: World) -> None:
+    world.reactor.advance(30)
+    world.reactor.advance(0)
+    assert len(world.registrations) == 2
+
+
+def test_what_was_sent_and_committed_is_there_after_a_restart(world: World) -> None:
+    assert world.send(b"one").code == ResponseCode.SUCCESS
+    world.broker.groups.get("G")
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group="G", topic="Orders", queue_id=0, commit_offset=1
+    )
+    assert world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header).code == ResponseCode.SUCCESS
+    world.stop()
+    assert len(world.left) == 1
+    assert not world.files.exists("/store/abort")
+    world.start()
+    assert world.broker.store.max_queue_offset("Orders", 0) == 1
+    assert world.broker.offsets.query("G", "Orders", 0) == 1
+    topic = world.broker.topics.get("Orders")
+    assert topic is not None
+    assert topic.write_queue_nums == 4
+    assert world.send(b"two").code == ResponseCode.SUCCESS
+
+
+def test_offsets_reach_the_file_at_intervals(world: World) -> None:
+    world.broker.offsets.commit("G", "T", 0, 7)
+    world.reactor.advance(5)
+    assert b'"T@G":{0:7}' in world.files.read("/store/config/consumerOffset.json")
+
+
+def test_a_held_read_is_answered_when_a_message_comes_and_when_the_broker_stops(
+    world: World,
+) -> None:
+    world.send(b"one")
+    world.broker.groups.get("G")
+
+    def pull(offset: int) -> list[RemotingCommand]:
+        header = PullMessageRequestHeader(
+            consumer_group="G",
+            topic="Orders",
+            queue_id=0,
+            queue_offset=offset,
+            max_msg_nums=32,
+            sys_flag=2 | 4,
+            commit_offset=0,
+            suspend_timeout_millis=15_000,
+            subscription="*",
+            sub_version=0,
+        )
+        answers: list[RemotingCommand] = []
+        request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        world.client.request(BROKER, request, 30).addBoth(answers.append)
+        world.reactor.advance(0.1)
+        return answers
+
+    answers = pull(1)
+    assert not answers
+    world.send(b"two")
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS]
+    answers = pull(2)
+    assert not answers
+    stopped = world.broker.stop()
+    world.result(stopped)
+    assert [answer.code for answer in answers] == [ResponseCode.PULL_NOT_FOUND]
+
+
+def test_a_broker_that_cannot_start_can_be_stopped(world: World) -> None:
+    second = Broker(
+        world.reactor,
+        BrokerConfig(broker_name="broker-b", broker_ip1="10.0.0.9"),
+        small_config(mapped_file_size_commit_log=1 << 20),
+        NettyServerConfig(bind_address="127.0.0.1", listen_port=20911),
+        world.files,
+        client=world.network.client(),
+        in_thread=Threads(),
+    )
+    with pytest.raises(Exception, match="in use"):
+        world.result(second.start())
+    world.result(second.stop())
+    assert world.send(b"one").code == ResponseCode.SUCCESS
