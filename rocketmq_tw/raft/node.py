@@ -1,0 +1,441 @@
+"""A member of a group as a process has it: the core, its files, a clock and the network."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.raft.core import messages as m
+from rocketmq_tw.raft.core.codes import Code, Refused, Role
+from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.core import RaftCore, Ready
+from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
+from rocketmq_tw.raft.machine import IStateMachine
+from rocketmq_tw.raft.messages import (
+    RESPONSE_BODIES,
+    BodyError,
+    decode_body,
+    encode_body,
+    no_answer,
+    request_to_body,
+    response_from_body,
+)
+from rocketmq_tw.raft.pending import Applied, PendingProposals
+from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Runs something that may block and fires with its result: a thread pool's, or at once.
+RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
+
+
+class NodeConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """A group, the addresses of its members, and what the core does not know of."""
+
+    group: str
+    peers: dict[str, str]
+    raft: RaftConfig
+    #: Milliseconds a request between members may take.
+    request_timeout_ms: int = 3000
+    #: Milliseconds an append waits for a quorum.
+    max_wait_ack_time_ms: int = 2500
+    checkpoint_interval_ms: int = 3000
+    #: Entries between two snapshots of the state machine; 0: none.
+    snapshot_every: int = 10_000
+
+
+class RaftNode:
+    """Feeds the core and does what its `Ready` says.
+
+    Everything runs on the reactor's thread, but the storing of a `Ready`: the next one waits for
+    it, so what comes meanwhile is stored together.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        config: NodeConfig,
+        store: MemberStore,
+        client: IRemotingClient,
+        run_blocking: RunBlocking,
+        *,
+        machine: Any = None,
+        random: Random | None = None,
+    ) -> None:
+        self._clock = clock
+        self.config = config
+        self._store = store
+        self._client = client
+        self._run_blocking = run_blocking
+        self._machine: IStateMachine | None = machine
+        self.core = RaftCore(
+            config.raft, store, store.hard_state, store.commit_index, random or Random()
+        )
+        self._pending = PendingProposals(clock, config.max_wait_ack_time_ms / 1000)
+        self._answers: dict[int, Deferred[m.Message]] = {}
+        self._reads: dict[int, Deferred[None]] = {}
+        self._ready_reads: list[tuple[int, Deferred[None]]] = []
+        self._tokens = 0
+        self._since_snapshot = 0
+        self._running = False
+        self._storing: Deferred[None] | None = None
+        self._in_pump = False
+        self._wake_call: IDelayedCall | None = None
+        self._tick_call: IDelayedCall | None = None
+        self._checkpoint_call: IDelayedCall | None = None
+        #: Called with (role, term) after each change.
+        self.role_listeners: list[Callable[[Role, int], None]] = []
+        #: Fires with the failure that made this node stop by itself: its disk.
+        self.when_failed: Deferred[None] = Deferred()
+        if machine is not None and store.snapshot is not None:
+            machine.load_snapshot(store.read_snapshot(0, store.snapshot.size))
+
+    # Life
+
+    def start(self) -> None:
+        """Begins to take part."""
+        self._running = True
+        self._tick()
+
+    def stop(self) -> "Deferred[None]":
+        """Ends; fires when the files are closed."""
+        self._running = False
+        for call in (self._wake_call, self._tick_call, self._checkpoint_call):
+            if call is not None and call.active():
+                call.cancel()
+        self._fail_all(lambda: Refused(Code.NOT_LEADER, "this member is stopping"))
+        done: Deferred[None] = Deferred()
+        if self._storing is not None:
+            self._storing.addBoth(lambda _: self._close(done))
+        else:
+            self._close(done)
+        return done
+
+    def _close(self, done: "Deferred[None]") -> None:
+        self._store.write_checkpoint(self.core.commit_index)
+        self._store.close()
+        done.callback(None)
+
+    def _fail_all(self, reason: Callable[[], Refused]) -> None:
+        self._pending.fail_all(reason)
+        reads = [*self._reads.values(), *(deferred for _, deferred in self._ready_reads)]
+        self._reads.clear()
+        self._ready_reads.clear()
+        for read in reads:
+            read.errback(reason())
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            answer.errback(reason())
+
+    # What others ask of it
+
+    @property
+    def is_leader(self) -> bool:
+        return self.core.role is Role.LEADER
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.core.leader_id
+
+    def propose(self, bodies: Iterable[bytes]) -> "list[Deferred[Applied]]":
+        """Appends entries; each Deferred fires once its entry is applied.
+
+        Raises `Refused` where we do not lead. A Deferred that fails with `Refused` leaves open
+        whether the entry stays.
+        """
+        self._check_running()
+        entries = self.core.propose(list(bodies))
+        self._wake()
+        return [self._pending.add(entry) for entry in entries]
+
+    def read(self) -> "Deferred[None]":
+        """Fires when the state machine may be read: it then holds all that any member had
+        acknowledged when `read` was called. Raises `Refused` where we do not lead."""
+        self._check_running()
+        self._tokens += 1
+        self.core.request_read(self._tokens)
+        deferred = self._reads[self._tokens] = Deferred()
+        self._wake()
+        return deferred
+
+    def answer(self, message_for: Callable[[int], m.Message]) -> "Deferred[m.Message]":
+        """Steps a request that came in; fires with the core's answer. `message_for` gets the
+        number that the request must carry."""
+        self._check_running()
+        self._tokens += 1
+        token = self._tokens
+        deferred = self._answers[token] = Deferred()
+        try:
+            message = message_for(token)
+            self.core.step(message, self._now())
+        except (StoreError, OSError) as error:
+            self._store_failed(Failure())
+            raise Refused(Code.DISK_ERROR, str(error)) from error
+        except ValueError:
+            del self._answers[token]
+            raise
+        self._wake()
+        return deferred
+
+    def transfer(self, transferee: str) -> "Deferred[Code]":
+        """Hands the leadership over; fires with the outcome."""
+        answered = self.answer(
+            lambda token: m.TransferRequest(
+                source="",
+                target=self.core.config.self_id,
+                term=self.core.term,
+                rpc=token,
+                transfer_id=self.core.config.self_id,
+                transferee_id=transferee,
+            )
+        )
+        return answered.addCallback(_transfer_code)
+
+    def committed_entry(self, index: int) -> Entry:
+        """A committed entry. Raises `Refused` with stock's codes."""
+        log = self.core.log
+        if index < 0 or index > self.core.commit_index:
+            raise Refused(Code.INDEX_OUT_OF_RANGE, f"{index} is not committed")
+        if index < log.begin_index:
+            raise Refused(Code.INDEX_LESS_THAN_LOCAL_BEGIN, f"the log begins at {log.begin_index}")
+        return log.read(index)
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise Refused(Code.NOT_LEADER, "this member does not run")
+
+    # The loop
+
+    def _now(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    def _wake(self) -> None:
+        """Looks at the core at the end of this turn of the reactor, once for all it brought."""
+        if self._wake_call is None and self._storing is None and self._running:
+            self._wake_call = self._clock.callLater(0, self._woken)
+
+    def _woken(self) -> None:
+        self._wake_call = None
+        self._pump()
+
+    def _tick(self) -> None:
+        self._tick_call = None
+        self.core.tick(self._now())
+        self._pump()
+
+    def _pump(self) -> None:
+        if self._in_pump:
+            return
+        self._in_pump = True
+        try:
+            self._drain()
+        except (StoreError, OSError):
+            self._store_failed(Failure())
+        finally:
+            self._in_pump = False
+        if self._storing is None:
+            self._schedule_tick()
+
+    def _drain(self) -> None:
+        while self._running and self._storing is None:
+            ready = self.core.ready()
+            if ready is None:
+                self._maybe_snapshot()
+                break
+            self._send_all(ready.immediate)
+            if not ready.must_store:
+                self._finish(ready)
+                continue
+            self._use_disk(partial(self._store.store, ready), partial(self._stored, ready))
+
+    def _stored(self, ready: Ready) -> None:
+        self._finish(ready)
+        self._checkpoint_soon()
+
+    def _use_disk(self, action: Callable[[], None], done: Callable[[], None]) -> None:
+        """Runs `action` aside, then `done` here; until then no `Ready` is looked at."""
+        storing = self._storing = self._run_blocking(action)
+        storing.addCallbacks(lambda _: self._disk_free(done), self._store_failed)
+
+    def _disk_free(self, done: Callable[[], None]) -> None:
+        self._storing = None
+        if self._running:
+            done()
+            self._pump()
+
+    def _store_failed(self, failure: Failure) -> None:
+        """A member that cannot store must not answer any more."""
+        self._storing = None
+        if not self._running:
+            return
+        self.log.failure("the disk failed; this member stops", failure)
+        self._running = False
+        self._fail_all(lambda: Refused(Code.DISK_ERROR, "this member's disk failed"))
+        self.when_failed.errback(failure)
+
+    def _finish(self, ready: Ready) -> None:
+        self._send_all(ready.messages)
+        if ready.snapshot is not None and self._machine is not None:
+            self._machine.load_snapshot(ready.snapshot.data)
+            self._since_snapshot = 0
+        for entry in ready.committed:
+            result = None if self._machine is None else self._machine.apply(entry)
+            self._pending.applied(entry, result)
+        self._since_snapshot += len(ready.committed)
+        self.core.advance()
+        self._serve_reads(ready)
+        for role in ready.roles:
+            self._role_changed(role)
+
+    def _serve_reads(self, ready: Ready) -> None:
+        for token in ready.failed_reads:
+            read = self._reads.pop(token, None)
+            if read is not None:
+                read.errback(Refused(Code.TERM_CHANGED, "the leader changed; read again"))
+        for state in ready.reads:
+            read = self._reads.pop(state.token, None)
+            if read is not None:
+                self._ready_reads.append((state.index, read))
+        if self._ready_reads:
+            applied = self.core.applied_index
+            served = [read for index, read in self._ready_reads if index <= applied]
+            self._ready_reads = [one for one in self._ready_reads if one[0] > applied]
+            for read in served:
+                read.callback(None)
+
+    def _role_changed(self, role: Role) -> None:
+        core = self.core
+        self.log.info(
+            "{group}/{member}: {role} in term {term}, leader {leader}",
+            group=self.config.group,
+            member=core.config.self_id,
+            role=role.value,
+            term=core.term,
+            leader=core.leader_id,
+        )
+        if role is not Role.LEADER:
+            self._pending.fail_all()
+        for listener in self.role_listeners:
+            listener(role, core.term)
+
+    def _schedule_tick(self) -> None:
+        if not self._running:
+            return
+        delay = max(0.001, self.core.next_deadline() / 1000 - self._clock.seconds())
+        call = self._tick_call
+        if call is not None and call.active():
+            due = self._clock.seconds() + delay
+            # Timers that fire too early are harmless, so only a nearer deadline moves one.
+            if due < call.getTime() - 0.001:
+                call.reset(delay)
+        else:
+            self._tick_call = self._clock.callLater(delay, self._tick)
+
+    # Messages out and in
+
+    def _send_all(self, messages: Iterable[m.Message]) -> None:
+        for message in messages:
+            answer = self._answers.pop(message.rpc, None) if _is_response(message) else None
+            if answer is not None:
+                answer.callback(message)
+            elif not _is_response(message):
+                self._request(message)
+
+    def _request(self, message: m.Message) -> None:
+        code, body = request_to_body(message, self.config.group)
+        command = RemotingCommand.request(code, body=encode_body(body))
+        answered = self._client.request(
+            self.config.peers[message.target], command, self.config.request_timeout_ms / 1000
+        )
+        stepped = answered.addCallback(self._read_response, message, code).addErrback(
+            self._no_response, message
+        )
+        stepped.addCallback(self._step_response)
+
+    def _read_response(self, response: RemotingCommand, request: m.Message, code: Any) -> m.Message:
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return no_answer(request, unsupported=True)
+        try:
+            body = decode_body(RESPONSE_BODIES[code], response.body)
+        except BodyError as error:
+            self.log.warn(
+                "{peer} answered request {code} with {response}: {reason}",
+                peer=request.target,
+                code=code,
+                response=response.code,
+                reason=error,
+            )
+            return no_answer(request)
+        return response_from_body(request, body)
+
+    def _no_response(self, failure: Failure, request: m.Message) -> m.Message:
+        self.log.debug(
+            "no answer of {peer}: {reason}",
+            peer=request.target,
+            reason=failure.getErrorMessage(),
+        )
+        return no_answer(request)
+
+    def _step_response(self, response: m.Message) -> None:
+        if not self._running:
+            return
+        try:
+            self.core.step(response, self._now())
+        except (StoreError, OSError):
+            self._store_failed(Failure())
+        else:
+            self._wake()
+
+    # Snapshots and checkpoints
+
+    def _maybe_snapshot(self) -> None:
+        every = self.config.snapshot_every
+        if self._machine is None or not every or self._since_snapshot < every:
+            return
+        place = self.core.snapshot_place()
+        if place is None:
+            return
+        self._since_snapshot = 0
+        data = self._machine.take_snapshot()
+        meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
+        self._use_disk(
+            partial(self._store.save_snapshot, Snapshot(meta, data)), self.core.compacted
+        )
+
+    def _checkpoint_soon(self) -> None:
+        if self._checkpoint_call is None:
+            delay = self.config.checkpoint_interval_ms / 1000
+            self._checkpoint_call = self._clock.callLater(delay, self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        self._checkpoint_call = None
+        if self._storing is not None:
+            self._checkpoint_soon()
+            return
+        self._use_disk(partial(self._store.write_checkpoint, self.core.commit_index), lambda: None)
+
+
+def _transfer_code(message: m.Message) -> Code:
+    return message.code if isinstance(message, m.TransferResponse) else Code.UNKNOWN
+
+
+def _is_response(message: m.Message) -> bool:
+    return isinstance(
+        message,
+        m.VoteResponse
+        | m.HeartbeatResponse
+        | m.PushResponse
+        | m.SnapshotResponse
+        | m.TransferResponse,
+    )

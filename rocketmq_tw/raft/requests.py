@@ -1,0 +1,171 @@
+"""DLedger's requests as handlers of a remoting server.
+
+Every answer is a response with code 200 whose body says the rest, as stock answers. Whatever is
+wrong with a request is answered with the code of the protocol, logged, and changes nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.raft.core import messages as m
+from rocketmq_tw.raft.core.codes import Code, Refused
+from rocketmq_tw.raft.messages import (
+    REQUEST_BODIES,
+    RESPONSE_BODIES,
+    AppendRequest,
+    AppendResponse,
+    Body,
+    BodyError,
+    GetRequest,
+    GetResponse,
+    MetadataResponse,
+    RequestCode,
+    decode_body,
+    encode_body,
+    entry_to_body,
+    request_from_body,
+    response_to_body,
+)
+from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.pending import Applied
+from rocketmq_tw.wire.command import RemotingCommand
+
+
+class DLedgerRequests:
+    """The handlers of one group; `table()` has one for each request code."""
+
+    log = Logger()
+
+    def __init__(self, node: RaftNode) -> None:
+        self._node = node
+        self._group = node.config.group
+        self._self_id = node.core.config.self_id
+
+    def table(self) -> dict[int, Handler]:
+        """Request codes and their handlers."""
+        serve: dict[RequestCode, Callable[[Any], Deferred[Body]]] = {
+            RequestCode.METADATA: self._metadata,
+            RequestCode.APPEND: self._append,
+            RequestCode.GET: self._get,
+            RequestCode.PULL: self._pull,
+        }
+        between_members = (
+            RequestCode.VOTE,
+            RequestCode.HEART_BEAT,
+            RequestCode.PUSH,
+            RequestCode.LEADERSHIP_TRANSFER,
+            RequestCode.INSTALL_SNAPSHOT,
+        )
+        serve.update(dict.fromkeys(between_members, self._step))
+        return {code.value: self._handler(code, action) for code, action in serve.items()}
+
+    def _handler(self, code: RequestCode, action: Callable[[Any], "Deferred[Body]"]) -> Handler:
+        def handle(command: RemotingCommand, peer: IPeer) -> Any:
+            body: Body | None = None
+            try:
+                body = decode_body(REQUEST_BODIES[code], command.body)
+                self._check_addressee(body)
+                answer = action(body)
+            except (BodyError, Refused) as error:
+                return command.response(
+                    Code.SUCCESS, body=encode_body(self._refusal(code, body, error, peer))
+                )
+            answer.addErrback(self._failed, code, body, peer)
+            return answer.addCallback(
+                lambda response: command.response(Code.SUCCESS, body=encode_body(response))
+            )
+
+        return handle
+
+    def _check_addressee(self, body: Body) -> None:
+        if body.remote_id != self._self_id:
+            raise Refused(
+                Code.UNKNOWN_MEMBER, f"{body.remote_id} is asked for, {self._self_id} is here"
+            )
+        if body.group != self._group:
+            raise Refused(Code.UNKNOWN_GROUP, f"group {body.group} is not {self._group}")
+
+    def _failed(self, failure: Failure, code: RequestCode, body: Body, peer: IPeer) -> Body:
+        failure.trap(Refused)
+        error = failure.value
+        assert isinstance(error, Refused)
+        return self._refusal(code, body, error, peer)
+
+    def _refusal(
+        self, code: RequestCode, body: Body | None, error: "BodyError | Refused", peer: IPeer
+    ) -> Body:
+        """The body that says why; it repeats the request's fields as stock does."""
+        self.log.warn(
+            "{group}/{member}: {request} of {peer} is answered with {code}: {reason}",
+            group=self._group,
+            member=self._self_id,
+            request=code.name,
+            peer=peer.address,
+            code=error.code.name,
+            reason=error,
+        )
+        body = body or Body()
+        return RESPONSE_BODIES[code](
+            group=body.group,
+            remote_id=body.remote_id,
+            local_id=body.local_id,
+            term=body.term,
+            code=error.code,
+            leader_id=self._node.leader_id,
+        )
+
+    def _step(self, body: Body) -> "Deferred[Body]":
+        answered = self._node.answer(lambda token: request_from_body(body, token))
+        return answered.addCallback(self._stepped)
+
+    def _stepped(self, message: m.Message) -> Body:
+        return response_to_body(message, self._group, self._node.leader_id)
+
+    def _metadata(self, body: Body) -> "Deferred[Body]":
+        return succeed(
+            MetadataResponse(
+                group=self._group,
+                peers=self._node.config.peers,
+                leader_id=self._node.leader_id,
+            )
+        )
+
+    def _append(self, body: AppendRequest) -> "Deferred[Body]":
+        bodies = [body.body] if body.body is not None else body.batch_msgs
+        if not bodies:
+            raise Refused(Code.REQUEST_WITH_EMPTY_BODYS, "neither body nor batchMsgs is given")
+        proposed = self._node.propose(bodies)
+        if len(proposed) == 1:
+            return proposed[0].addCallback(self._appended)
+        together = gatherResults(proposed, consumeErrors=True)
+        return together.addCallbacks(lambda applied: self._appended(applied[-1]), _first_failure)
+
+    def _appended(self, applied: Applied) -> Body:
+        return AppendResponse(
+            group=self._group,
+            leader_id=self._self_id,
+            term=applied.term,
+            index=applied.index,
+            pos=applied.pos,
+        )
+
+    def _get(self, body: GetRequest) -> "Deferred[Body]":
+        if not self._node.is_leader:
+            raise Refused(Code.NOT_LEADER, f"{self._node.leader_id} leads the group")
+        if body.begin_index is None:
+            raise Refused(Code.UNEXPECTED_ARGUMENT, "beginIndex is missing")
+        entry = self._node.committed_entry(body.begin_index)
+        return succeed(GetResponse(group=self._group, entries=[entry_to_body(entry)]))
+
+    def _pull(self, body: Body) -> "Deferred[Body]":
+        raise Refused(Code.UNSUPPORTED, "stock defines PULL and serves it nowhere")
+
+
+def _first_failure(failure: Failure) -> Failure:
+    """What `gatherResults` wraps."""
+    return failure.value.subFailure  # type: ignore[union-attr]
