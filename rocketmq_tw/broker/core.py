@@ -238,6 +238,7 @@ class Broker:
                 clients,
                 store,
                 self.long_polling,
+                self.statistics.count_pulled,
             ),
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, self._memory_bytes),

@@ -59,6 +59,10 @@ class Statistics:
         """A message became readable: the store's arrival listener."""
         self.sent.total += 1
 
+    def count_pulled(self, messages: int) -> None:
+        """So many messages left in one answer."""
+        self.pulled.total += messages
+
     def sample(self) -> None:
         """To be called every `SAMPLE_SECONDS`."""
         self.sent.sample()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients import ClientRegistry
@@ -68,7 +70,10 @@ class PullRequests:
         clients: ClientRegistry,
         store: IMessageStore,
         long_polling: LongPolling,
+        pulled: Callable[[int], None] | None = None,
     ) -> None:
+        """`pulled` is told how many messages each answer takes along."""
+        self._pulled = pulled
         self._config = config
         self._store_config = store_config
         self._topics = topics
@@ -137,6 +142,8 @@ class PullRequests:
             )
             if held:
                 return None
+        if read.messages and self._pulled is not None:
+            self._pulled(read.messages)
         return request.response(
             code,
             read.status.name if reset is None else "OFFSET_RESET",
