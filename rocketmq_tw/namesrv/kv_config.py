@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from msgspec import field
+from twisted.logger import Logger
 
-from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import BodyError, RequestError
+from rocketmq_tw.wire.errors import RequestError
 
 #: Where the queue counts of ordered topics stand: topic to "broker-a:4;broker-b:4".
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -17,9 +18,7 @@ MAX_NAME_BYTES = 255
 MAX_VALUE_BYTES = 64 * 1024
 MAX_TOTAL_BYTES = 8 * 1024 * 1024
 
-
-class KvConfigError(Exception):
-    """The file cannot be read; the name server does not start over it."""
+log = Logger()
 
 
 class _File(Body):
@@ -35,19 +34,16 @@ class KvConfig:
         self._table: dict[str, dict[str, str]] = {}
 
     def load(self) -> None:
-        """Reads the file; there need not be one. Raises `KvConfigError`."""
-        try:
-            data = self._files.read(self._path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise KvConfigError(f"{self._path}: {error.strerror}") from error
-        try:
-            self._table = decode_body(_File, data).config_table
-        except BodyError as error:
-            raise KvConfigError(
-                f"{self._path} is damaged, repair or remove it: {error.remark}"
-            ) from error
+        """Reads the file; there need not be one. Raises `DamagedStoreError` where it and its
+        `.bak` cannot be read, so that a name server never starts as if nothing had been put."""
+        kept = read_metadata(
+            self._files,
+            self._path,
+            lambda data: decode_body(_File, data),
+            lambda text: log.warn("{text}", text=text),
+        )
+        if kept is not None:
+            self._table = kept.config_table
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -85,7 +81,7 @@ class KvConfig:
                 " delete what is not needed",
             )
         try:
-            write_atomic(self._files, self._path, data)
+            write_metadata(self._files, self._path, data)
         except OSError as error:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"

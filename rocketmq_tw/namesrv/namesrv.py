@@ -59,7 +59,7 @@ class NameServer:
     def start(self, server: RemotingServer) -> int:
         """Loads what was kept, listens, scans; returns the port.
 
-        Raises `KvConfigError`, or `CannotListenError` where the port is taken.
+        Raises `DamagedStoreError`, or `CannotListenError` where the port is taken.
         """
         self.kv.load()
         for code, handler in self.handlers.items():

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from twisted.application import service
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -17,6 +18,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.store.errors import StoreError
 
 
 class Options(NamesrvAddressOptions):
@@ -70,6 +72,8 @@ class BrokerService(service.Service):
         return stopped
 
     def _cannot_start(self, failure: Failure) -> None:
+        if not failure.check(CannotListenError, StoreError, OSError):
+            self.log.failure("while starting", failure=failure)
         refuse_to_start(self._reactor, failure.value)
 
 

@@ -14,13 +14,13 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.files.posix import PosixFiles
-from rocketmq_tw.namesrv.kv_config import KvConfigError
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import refuse_to_start
 from rocketmq_tw.services.options import ServerOptions
+from rocketmq_tw.store.errors import StoreError
 
 
 class Options(ServerOptions):
@@ -63,7 +63,7 @@ class NamesrvService(service.Service):
         try:
             tls = ServerTls(self._tls)
             port = self._name_server.start(RemotingServer(self._reactor, self._net, tls=tls))
-        except (CannotListenError, KvConfigError, TlsConfigError) as error:
+        except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
             refuse_to_start(self._reactor, error)
             return
         super().startService()

@@ -1,31 +1,21 @@
 """The JSON files below `config/` and their `.bak` (docs/formats/config-files.md).
 
-A file is written aside, synced, renamed into place, and its directory synced: whatever the moment
-of a crash, the old content or the new one is there, whole.
+Each is replaced as a whole (`files.atomic`): whatever the moment of a crash, the old content or
+the new one is there.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 from typing import TypeVar
 
+from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.errors import DamagedStoreError
 
 BACKUP_SUFFIX = ".bak"
-_ASIDE_SUFFIX = ".tmp"
 
 T = TypeVar("T")
-
-
-def replace_file(files: IFiles, path: str, data: bytes) -> None:
-    """Replaces the whole content of `path`, durably."""
-    directory = posixpath.dirname(path) or "."
-    files.make_dirs(directory)
-    _write_aside(files, path, data)
-    files.rename(path + _ASIDE_SUFFIX, path)
-    files.sync_dir(directory)
 
 
 def write_metadata(files: IFiles, path: str, data: bytes) -> None:
@@ -37,8 +27,8 @@ def write_metadata(files: IFiles, path: str, data: bytes) -> None:
     if former == data:
         return
     if former.strip():
-        replace_file(files, path + BACKUP_SUFFIX, former)
-    replace_file(files, path, data)
+        write_atomic(files, path + BACKUP_SUFFIX, former)
+    write_atomic(files, path, data)
 
 
 def read_metadata(
@@ -73,13 +63,3 @@ def read_metadata(
             f"{'; '.join(problems)}: restore one of them, or remove them to begin anew"
         )
     return None
-
-
-def _write_aside(files: IFiles, path: str, data: bytes) -> None:
-    file = files.open(path + _ASIDE_SUFFIX, create=True)
-    try:
-        file.truncate(0)
-        file.pwrite(data, 0)
-        file.fsync()
-    finally:
-        file.close()

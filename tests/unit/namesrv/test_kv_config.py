@@ -6,7 +6,8 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv import kv_config
-from rocketmq_tw.namesrv.kv_config import KvConfig, KvConfigError
+from rocketmq_tw.namesrv.kv_config import KvConfig
+from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.wire.errors import RequestError
 
 PATH = "/ns/kvConfig.json"
@@ -35,12 +36,21 @@ def test_the_file_is_stocks() -> None:
     assert files.read(PATH) == b'{"configTable":{"NS":{"k":"v"}}}'
 
 
+def test_the_bak_stands_in_for_a_damaged_file() -> None:
+    files = MemoryFiles()
+    kv = loaded(files)
+    kv.put("NS", "k", "old")
+    kv.put("NS", "k", "new")
+    files.open(PATH).truncate(5)
+    assert loaded(files).get("NS", "k") == "old"
+
+
 def test_a_damaged_file_is_not_overwritten_but_named() -> None:
     files = MemoryFiles()
     loaded(files).put("NS", "k", "v")
     file = files.open(PATH)
     file.pwrite(b"{{{", 0)
-    with pytest.raises(KvConfigError, match=PATH):
+    with pytest.raises(DamagedStoreError, match=PATH):
         loaded(files)
 
 
