@@ -4,7 +4,7 @@ Frames become commands; requests go to a table of handlers, responses to who wai
 protocol itself is the `IPeer` that handlers get.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -193,15 +193,11 @@ class RemotingProtocol(Protocol):
         if type(result) is RemotingCommand:
             self.reply(result)
         elif result is not None:
+            if not isinstance(result, Deferred):
+                result = Deferred.fromCoroutine(result)
             self._wait(command, result)
 
-    def _wait(
-        self,
-        command: RemotingCommand,
-        result: Deferred[Any] | Coroutine[Deferred[Any], Any, Any],
-    ) -> None:
-        if not isinstance(result, Deferred):
-            result = Deferred.fromCoroutine(result)
+    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
         result.addErrback(lambda failure: self._refusal(command, failure))
         result.addCallback(self._late_reply)
 

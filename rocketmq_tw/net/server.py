@@ -28,6 +28,8 @@ SWEEP_INTERVAL = 5.0
 #: Seconds that replies in flight get when the server stops.
 STOP_TIMEOUT = 3.0
 _DRAIN_INTERVAL = 0.02
+#: What a request that waits for its answer costs beside its body, roughly.
+REQUEST_OVERHEAD = 2048
 
 
 class Budget:
@@ -61,6 +63,8 @@ class ServerProtocol(RemotingProtocol):
         self._budget = budget
         self._held = 0
         self._unread = 0
+        #: Opaque -> bytes of a request that is being carried out or held.
+        self._open: dict[int, int] = {}
         self._stuck_since: float | None = None
 
     # Twisted's side
@@ -80,8 +84,9 @@ class ServerProtocol(RemotingProtocol):
                 self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._budget.used -= self._held + self._unread
+        self._budget.used -= self._held + self._unread + sum(self._open.values())
         self._held = self._unread = 0
+        self._open.clear()
         self._stuck_since = None
         super().connectionLost(reason)
         self._owner.connection_lost(self)
@@ -131,24 +136,35 @@ class ServerProtocol(RemotingProtocol):
                 self.close(f"it leaves {self._unread} bytes unread, which are too many for us")
                 self.abort()
 
+    def reply(self, response: RemotingCommand) -> None:
+        if self._open:
+            self._budget.used -= self._open.pop(response.opaque, 0)
+        super().reply(response)
+
     def _serve(self, command: RemotingCommand) -> None:
         if self._budget.exhausted:
-            self.unanswered += 1
-            self.reply(
-                command.response(
-                    ResponseCode.SYSTEM_BUSY,
-                    f"{self._budget.used} bytes are in flight; send again later",
-                )
-            )
-        else:
-            super()._serve(command)
+            self._refuse_busy(command)
+            return
+        before = self.unanswered
+        super()._serve(command)
+        if self.unanswered > before and self.connected:
+            size = REQUEST_OVERHEAD + len(command.body)
+            self._open[command.opaque] = self._open.get(command.opaque, 0) + size
+            self._budget.used += size
 
-    def _wait(self, command: RemotingCommand, result: Any) -> None:
-        size = len(command.body)
-        self._budget.used += size
+    def _refuse_busy(self, command: RemotingCommand) -> None:
+        if not command.is_oneway:
+            self.unanswered += 1
+            remark = f"{self._budget.used} bytes are in flight; send again later"
+            self.reply(command.response(ResponseCode.SYSTEM_BUSY, remark))
+
+    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
         super()._wait(command, result)
-        # The reply is written by now, or will be before this runs.
-        result.addBoth(self._give_back, size)
+        if command.is_oneway:
+            # No reply will say when it is over.
+            size = REQUEST_OVERHEAD + len(command.body)
+            self._budget.used += size
+            result.addBoth(self._give_back, size)
 
     def _give_back(self, result: Any, size: int) -> Any:
         self._budget.used -= size
@@ -289,8 +305,15 @@ class RemotingServer:
         self._ports.append(listening)
         return listening.getHost().port
 
-    def stop(self, timeout: float = STOP_TIMEOUT) -> Deferred[None]:
-        """Stops listening; replies in flight get `timeout` seconds; fires when all is closed."""
+    def stop(self, timeout: float | None = None) -> Deferred[None]:
+        """Stops listening, lets replies in flight leave, closes; fires when all is closed.
+
+        They get `timeout` seconds; by default `shutdownWaitTimeSeconds` where
+        `enableShutdownGracefully` is set, 3 otherwise.
+        """
+        if timeout is None:
+            graceful = self._config.enable_shutdown_gracefully
+            timeout = self._config.shutdown_wait_time_seconds if graceful else STOP_TIMEOUT
         ports, self._ports = self._ports, []
         stopped = DeferredList([maybeDeferred(port.stopListening) for port in ports])
-        return stopped.addCallback(lambda _: self.factory.drain(timeout))
+        return stopped.addCallback(lambda _: self.factory.drain(timeout or 0.0))

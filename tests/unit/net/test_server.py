@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
@@ -7,11 +9,11 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.server import RemotingFactory, RemotingServer
+from rocketmq_tw.net.server import REQUEST_OVERHEAD, RemotingFactory, RemotingServer
 from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
-from rocketmq_tw.wire.frame import FrameDecoder
+from rocketmq_tw.wire.frame import FrameDecoder, encode_frame
 
 ADDRESS = "10.0.0.1:10911"
 ECHO, BIG, HELD = 1, 2, 3
@@ -200,6 +202,80 @@ def test_the_server_listens_where_its_config_says():
     outcome = []
     server.stop().addCallback(outcome.append)
     assert outcome == [None]
+
+
+@pytest.mark.parametrize("flag", [0, 2])
+def test_requests_that_are_held_count_until_they_are_answered(flag):
+    server = Server()
+    peer = server.connect()
+    command = RemotingCommand(HELD, body=b"x" * 1000, opaque=1, flag=flag)
+    peer.transport.write(encode_command(command) * 3)
+    server.clock.advance(0)
+    assert server.factory.budget.used == 3 * (1000 + REQUEST_OVERHEAD)
+    for request, answer in server.held:
+        answer.callback(request.response())
+    assert server.factory.budget.used == 0
+
+
+@pytest.mark.parametrize(
+    ("graceful", "seconds"), [(False, 3), (True, 30)], ids=["as usual", "gracefully"]
+)
+def test_how_long_a_stop_waits_is_configured(graceful, seconds):
+    reactor = MemoryReactorClock()
+    server = RemotingServer(reactor, NettyServerConfig(enable_shutdown_gracefully=graceful))
+    server.register(HELD, lambda request, peer: Deferred())
+    network = MemoryNetwork(reactor)
+    network.listen(ADDRESS, server.factory)
+    peer = []
+    network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Raw)).addCallback(peer.append)
+    peer[0].send(HELD)
+    reactor.advance(0)
+    stopped = []
+    server.stop().addCallback(stopped.append)
+    reactor.pump([0.5] * (2 * seconds - 1))
+    assert stopped == []
+    reactor.pump([0.5, 0.1])
+    assert stopped == [None]
+
+
+def test_whatever_bytes_come_others_are_served_and_nothing_is_kept():
+    @settings(max_examples=200)
+    @given(
+        st.lists(
+            st.one_of(
+                st.binary(max_size=200),
+                st.builds(
+                    lambda length, rest: length.to_bytes(4, "big") + rest,
+                    st.integers(0, 300),
+                    st.binary(max_size=300),
+                ),
+                st.builds(
+                    lambda kind, header, body: encode_frame(kind, header, body),
+                    st.integers(0, 255),
+                    st.binary(max_size=60),
+                    st.binary(max_size=20),
+                ),
+            ),
+            max_size=8,
+        )
+    )
+    def check(pieces):
+        server = Server()
+        with capturedLogs() as logs:
+            hostile, other = server.connect(), server.connect()
+            for piece in pieces:
+                hostile.transport.write(piece)
+                server.clock.advance(0)
+            other.send(ECHO)
+            server.clock.advance(0)
+            assert len(other.responses) == 1
+            hostile.transport.abortConnection()
+            server.clock.advance(0)
+        assert not any("log_failure" in event for event in logs)
+        assert len(logs) <= 1
+        assert server.factory.budget.used == 0
+
+    check()
 
 
 @pytest.mark.parametrize("code", [ECHO, HELD])
