@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rocketmq_tw.testing.java_client import JavaClients
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.servers import OurBroker, OurNameServer
 from rocketmq_tw.testing.stock import StockBroker, StockNameServer
 from rocketmq_tw.testing.wait import wait_until
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
 
 OURS = "ours"
 
@@ -23,17 +21,12 @@ def make_name_server(kind: str, home: Path) -> NameServerProcess:
 
 
 def make_broker(
-    kind: str,
-    name: str,
-    home: Path,
-    name_servers: list[NameServerProcess],
-    *,
-    store: Path | None = None,
-    settings: dict[str, str] | None = None,
+    kind: str, name: str, home: Path, name_servers: list[NameServerProcess], **options: Any
 ) -> BrokerProcess:
+    """A broker of the kind, not started; `options` as for every `BrokerProcess`."""
     if kind == OURS:
-        return OurBroker(name, home, name_servers, store=store, settings=settings)
-    return StockBroker(kind, name, home, name_servers, store=store, settings=settings)
+        return OurBroker(name, home, name_servers, **options)
+    return StockBroker(kind, name, home, name_servers, **options)
 
 
 @dataclass
@@ -101,19 +94,10 @@ class Cluster:
         for broker in chosen:
             java.create_topic(self.namesrv, broker.address, topic, queues)
         wait_until(
-            lambda: all(self._routes(server, topic, chosen) for server in self.name_servers),
+            lambda: all(server.routes(topic, chosen) for server in self.name_servers),
             f"the route of {topic}",
         )
         return topic
-
-    @staticmethod
-    def _routes(server: NameServerProcess, topic: str, brokers: list[BrokerProcess]) -> bool:
-        request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-        request.ext_fields["topic"] = topic
-        response = ask(server.address, request)
-        return response.code == ResponseCode.SUCCESS and all(
-            f'"{broker.address}"'.encode() in response.body for broker in brokers
-        )
 
     def __enter__(self) -> Cluster:
         try:

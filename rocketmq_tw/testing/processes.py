@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 from rocketmq_tw.testing.ports import BrokerPorts, ReservedPort
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.wait import wait_until
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 
 START_LIMIT = 60.0
@@ -184,6 +185,15 @@ class NameServerProcess(ServerProcess):
         """Whether the broker's address is registered."""
         return f'"{broker.address}"'.encode() in self.cluster_body()
 
+    def routes(self, topic: str, brokers: Sequence[ServerProcess]) -> bool:
+        """Whether the topic's route leads to each of the brokers."""
+        request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        request.ext_fields["topic"] = topic
+        response = ask(self.address, request, _PROBE_TIMEOUT)
+        return response.code == ResponseCode.SUCCESS and all(
+            f'"{broker.address}"'.encode() in response.body for broker in brokers
+        )
+
     def write_properties(self) -> Path:
         path = self.home / "namesrv.properties"
         settings = {
@@ -216,7 +226,8 @@ TEST_SETTINGS = {
 class BrokerProcess(ServerProcess):
     """What any broker has: ports, a store, name servers, and readiness once it is registered.
 
-    `settings` are stock's .properties keys over `TEST_SETTINGS`.
+    `settings` are stock's .properties keys over `TEST_SETTINGS`. Brokers that take turns on one
+    store may share its `store` directory and `ports`.
     """
 
     def __init__(
@@ -227,6 +238,7 @@ class BrokerProcess(ServerProcess):
         *,
         cluster: str = "TestCluster",
         store: Path | None = None,
+        ports: BrokerPorts | None = None,
         settings: dict[str, str] | None = None,
     ) -> None:
         super().__init__(name, home)
@@ -234,7 +246,7 @@ class BrokerProcess(ServerProcess):
         self.cluster = cluster
         self.store = store or home / "store"
         self.settings = dict(settings or {})
-        self._ports = BrokerPorts()
+        self._ports = ports or BrokerPorts()
 
     @property
     def address(self) -> str:
@@ -256,8 +268,10 @@ class BrokerProcess(ServerProcess):
         )
         return all(name_server.knows(self) for name_server in self.name_servers)
 
-    def name_server_list(self) -> str:
-        return ";".join(name_server.address for name_server in self.name_servers)
+    def _name_server_setting(self) -> dict[str, str]:
+        # Stock takes an empty list for a wrong address; no key means none.
+        addresses = ";".join(name_server.address for name_server in self.name_servers)
+        return {"namesrvAddr": addresses} if addresses else {}
 
     def write_properties(self) -> Path:
         settings = {
@@ -267,7 +281,7 @@ class BrokerProcess(ServerProcess):
             "brokerIP1": "127.0.0.1",
             "brokerIP2": "127.0.0.1",
             "bindAddress": "127.0.0.1",
-            "namesrvAddr": self.name_server_list(),
+            **self._name_server_setting(),
             "listenPort": str(self.port),
             "haListenPort": str(self.ha_port),
             "storePathRootDir": str(self.store),

@@ -1,6 +1,7 @@
 """Stock name servers and brokers of either version as processes of a test."""
 
 from pathlib import Path
+from typing import Any
 
 from rocketmq_tw.testing.jars import java_command, stock_jars
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
@@ -69,19 +70,12 @@ class StockBroker(BrokerProcess):
         home: Path,
         name_servers: list[NameServerProcess],
         *,
-        cluster: str = "TestCluster",
-        store: Path | None = None,
         settings: dict[str, str] | None = None,
+        **options: Any,
     ) -> None:
+        """`options` as for every `BrokerProcess`."""
         stock = {} if version.startswith("4.") else {"timerWheelEnable": "false"}
-        super().__init__(
-            name,
-            home,
-            name_servers,
-            cluster=cluster,
-            store=store,
-            settings=stock | (settings or {}),
-        )
+        super().__init__(name, home, name_servers, settings=stock | (settings or {}), **options)
         self.version = version
 
     def command(self) -> list[str]:

@@ -95,8 +95,8 @@ final class PullConsumers {
     private Object commit(JSONObject arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         MessageQueue queue = Messages.queue(arguments);
-        consumer.updateConsumeOffset(queue, arguments.getLongValue("offset"));
-        consumer.getOffsetStore().persist(queue);
+        consumer.getOffsetStore().updateConsumeOffsetToBroker(
+            queue, arguments.getLongValue("offset"), false);
         return null;
     }
 

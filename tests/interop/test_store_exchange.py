@@ -1,0 +1,141 @@
+"""A store that one broker wrote is opened by the other kind, which serves all of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketmq_tw.testing.cluster import OURS, Cluster, make_broker
+from rocketmq_tw.testing.java_client import JavaClients, Json, PullConsumer
+from rocketmq_tw.testing.ports import BrokerPorts
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.storecheck import check_store
+from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.fastjson import loads
+
+STOCK = "5.3.3"
+COMMITTED = 7
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture
+def name_server(cluster: Cluster) -> NameServerProcess:
+    return cluster.name_servers[0]
+
+
+@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
+@pytest.mark.parametrize(("first", "second"), [(OURS, STOCK), (STOCK, OURS)])
+def test_the_second_broker_serves_what_the_first_one_stored(
+    first: str,
+    second: str,
+    end: Callable[[BrokerProcess], None],
+    servers: str,
+    jvms: dict[str, JavaClients],
+    name_server: NameServerProcess,
+    tmp_path: Path,
+    names,
+) -> None:
+    java = jvms[STOCK]
+    topic, group = names.topic, names.group
+    name = names.new("exchange")
+    ports = BrokerPorts()
+    store = tmp_path / "store"
+    brokers = [
+        make_broker(
+            servers if kind == OURS else kind,
+            name,
+            tmp_path / str(number),
+            [name_server],
+            store=store,
+            ports=ports,
+        )
+        for number, kind in enumerate((first, second))
+    ]
+    writer, reader = brokers
+    try:
+        with java.puller(name_server.address) as puller:
+            writer.start()
+            written = _write(java, writer, puller, topic)
+            _commit(java, writer, topic, group)
+            end(writer)
+            assert (store / "abort").exists() == (end is BrokerProcess.kill)
+
+            reader.start()
+            assert _places(_drain(puller, topic, len(written))) == _places(written)
+            assert [m["body"] for m in puller.query(topic, "key-11")] == ["m11"]
+            _go_on(java, name_server.address, group, written)
+        reader.stop()
+        check_store(store)
+    finally:
+        for broker in brokers:
+            broker.close()
+
+
+def _write(
+    java: JavaClients, broker: BrokerProcess, puller: PullConsumer, topic: str
+) -> list[Json]:
+    """Messages of every kind, over more than one log file; what the writer serves of them."""
+    namesrv = broker.name_servers[0].address
+    java.create_topic(namesrv, broker.address, topic, 2)
+    wait_until(lambda: broker.name_servers[0].routes(topic, [broker]), "the route")
+    with java.producer(namesrv) as producer:
+        for number in range(40):
+            producer.send(
+                {
+                    "topic": topic,
+                    "body": f"m{number}",
+                    "keys": f"key-{number}",
+                    "tags": "abc"[number % 3],
+                    "properties": {"ключ": "語"},
+                },
+                queue=number % 2,
+            )
+        producer.send(*({"topic": topic, "body": f"b{n}"} for n in range(10)), mode="batch")
+        producer.send(*({"topic": topic, "size": 2 * MEBIBYTE, "seed": n} for n in range(9)))
+        producer.send({"topic": topic, "body": "compressed " * 1000})
+    return _drain(puller, topic, 60)
+
+
+def _commit(java: JavaClients, broker: BrokerProcess, topic: str, group: str) -> None:
+    with java.puller(broker.name_servers[0].address, group) as puller:
+        for queue in puller.queues(topic):
+            puller.commit(queue, COMMITTED)
+        path = broker.store / "config" / "consumerOffset.json"
+
+        def written() -> bool:
+            if not path.exists():
+                return False
+            offsets = loads(path.read_bytes())["offsetTable"].get(f"{topic}@{group}", {})
+            return list(offsets.values()) == [COMMITTED] * 2
+
+        wait_until(written, "the offsets on disk")
+        # A group's pull client has a share of its queues as long as it is there.
+        puller.stop()
+
+
+def _drain(puller: PullConsumer, topic: str, count: int) -> list[Json]:
+    """All messages, once the client's connections are made anew."""
+
+    def all_there() -> list[Json]:
+        messages = puller.drain(topic)
+        return messages if len(messages) >= count else []
+
+    return wait_until(all_there, f"{count} messages", interval=0.2)
+
+
+def _places(messages: list[Json]) -> list[tuple[object, ...]]:
+    """All that must not change when another broker serves a message."""
+    fields = ("queue", "offset", "physicalOffset", "size", "crc", "tags", "keys", "msgId", "born")
+    return sorted(tuple(str(message[field]) for field in fields) for message in messages)
+
+
+def _go_on(java: JavaClients, namesrv: str, group: str, written: list[Json]) -> None:
+    """The reader takes messages behind the old ones, and the group goes on where it was."""
+    topic = written[0]["topic"]
+    with java.producer(namesrv) as producer:
+        for queue in (0, 1):
+            (result,) = producer.send({"topic": topic, "body": f"new-{queue}"}, queue=queue)
+            assert result["offset"] == sum(message["queue"] == queue for message in written)
+    with java.consumer(namesrv, group, {topic: "*"}) as consumer:
+        rest = consumer.received(len(written) + 2 - 2 * COMMITTED)
+    assert min(message["offset"] for message in rest) == COMMITTED
