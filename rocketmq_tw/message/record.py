@@ -140,15 +140,17 @@ def body_crc(body: bytes) -> int:
 def record_size(message: StoredMessage, *, crc_property: bool = False) -> int:
     """The size of the message's record in bytes; raises `RecordError` as `encode_record` does."""
     _, topic = _topic_part(message.topic)
-    extra = _crc_room(message.properties) if crc_property else 0
+    properties_length = len(message.properties)
+    if crc_property:
+        properties_length += _crc_room(message.properties)
+    _check_properties(properties_length)
     return (
         90
         + (12 if ":" in message.born_host[0] else 0)
         + (12 if ":" in message.store_host[0] else 0)
         + len(message.body)
         + len(topic)
-        + len(message.properties)
-        + extra
+        + properties_length
     )
 
 
@@ -167,10 +169,7 @@ def encode_record(message: StoredMessage, *, crc_property: bool = False) -> byte
         properties_length = len(properties) + CRC_PROPERTY_LENGTH
     else:
         properties_length = len(properties)
-    if properties_length > MAX_PROPERTIES_LENGTH:
-        raise RecordError(
-            f"the properties have {properties_length} bytes: use at most {MAX_PROPERTIES_LENGTH}"
-        )
+    _check_properties(properties_length)
     born_ip, born_port = message.born_host
     store_ip, store_port = message.store_host
     born, store = host_bytes(born_ip), host_bytes(store_ip)
@@ -208,6 +207,13 @@ def encode_record(message: StoredMessage, *, crc_property: bool = False) -> byte
         raise RecordError(f"a number of the message is out of its range: {error}") from error
     record = b"".join((head, body, topic, _SHORT.pack(properties_length), properties))
     return record + _crc_property(record) if crc_property else record
+
+
+def _check_properties(length: int) -> None:
+    if length > MAX_PROPERTIES_LENGTH:
+        raise RecordError(
+            f"the properties have {length} bytes: use at most {MAX_PROPERTIES_LENGTH}"
+        )
 
 
 def _crc_room(properties: bytes) -> int:

@@ -10,7 +10,7 @@ import errno
 
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.message.record import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
-from rocketmq_tw.store.errors import NotWritableError, StoreError
+from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
 
 _HANDLES = 64
@@ -59,7 +59,7 @@ class CommitLog:
         room = self.file_size - offset % self.file_size
         if size + BLANK_SIZE > room:
             if size + BLANK_SIZE > self.file_size:
-                raise StoreError(
+                raise IllegalMessageError(
                     f"{size} bytes do not fit in a commit-log file: raise mappedFileSizeCommitLog"
                 )
             self.push(SIZE_AND_MAGIC.pack(room, BLANK_MAGIC))

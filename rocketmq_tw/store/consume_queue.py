@@ -65,10 +65,10 @@ class ConsumeQueue:
         """Buffers a unit; False where the queue has that offset already."""
         expected = self.max_offset + len(self._pending)
         if queue_offset != expected:
-            if queue_offset < expected:
-                return False
-            if expected == self._first_offset():
+            if expected == self._first_offset() and not self._pending:
                 self._begin(queue_offset)
+            elif queue_offset < expected:
+                return False
             else:
                 # Messages were lost. Their fillers keep the positions in ascending order.
                 lost = UNIT.pack(max(self.max_physical, 0), _FILLER_SIZE, 0)

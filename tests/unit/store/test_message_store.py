@@ -1,0 +1,431 @@
+"""Appending, dispatching and reading: statuses, limits, offsets, failures."""
+
+import errno
+
+import pytest
+from zope.interface.verify import verifyObject
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.names import SCHEDULE_TOPIC
+from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.message.sysflags import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
+from rocketmq_tw.store.interface import GetStatus
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, put, read_all
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def files() -> FaultyFiles:
+    return FaultyFiles(MemoryFiles())
+
+
+@pytest.fixture
+def store(files: FaultyFiles, clock: ManualClock) -> MessageStore:
+    return open_store(files, clock)
+
+
+def read(store: MessageStore, offset: int, count: int = 32, size: int = 1 << 20, **match):
+    return store.read_queue("Topic", 0, offset, count, size, **match)
+
+
+def test_it_is_what_the_broker_asks_for(store: MessageStore) -> None:
+    assert verifyObject(IMessageStore, store)
+
+
+def test_an_append_says_where_the_message_went(store: MessageStore, clock: ManualClock) -> None:
+    first = store.append(make_message(b"one"))
+    second = store.append(make_message(b"two"))
+    assert (first.physical_offset, first.queue_offset) == (0, 0)
+    assert second.physical_offset == first.end_offset
+    assert second.queue_offset == 1
+    assert second.end_offset == store.end_offset
+    assert first.store_timestamp == clock.now_ms
+    assert second.message_ids == (f"7F00000100002A9F{second.physical_offset:016X}",)
+
+
+def test_a_batch_is_contiguous_and_its_offsets_consecutive(store: MessageStore) -> None:
+    put(store, *[make_message(bytes(300)) for _ in range(7)])
+    batch = [make_message(b"%d" % n + bytes(400)) for n in range(4)]
+    appended = store.append(batch[0], multi=batch)
+    # It did not fit in the first file's rest and went whole into the next one.
+    assert appended.physical_offset == 4096
+    assert [message.queue_offset for message in batch] == [7, 8, 9, 10]
+    assert appended.end_offset == 4096 + sum(message.store_size for message in batch)
+    assert len(appended.message_ids) == 4
+    put(store)
+    assert [m.body[:1] for m in read_all(store)[7:]] == [b"0", b"1", b"2", b"3"]
+
+
+def test_readers_see_only_what_is_dispatched(store: MessageStore) -> None:
+    arrivals = []
+    store.on_arrival(lambda *arrival: arrivals.append(arrival))
+    store.append(make_message(tags="A"))
+    assert read(store, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
+    store.write_pending()
+    assert store.max_queue_offset("Topic", 0) == 0
+    assert store.dispatch() == 1
+    assert arrivals == [("Topic", 0, 1, java_hash_code("A"))]
+    assert read(store, 0).status is GetStatus.FOUND
+    assert store.dispatch() == 0
+
+
+def test_with_sync_flush_readers_see_only_what_is_flushed(clock: ManualClock) -> None:
+    store = open_store(MemoryFiles(), clock, flush_disk_type="SYNC_FLUSH")
+    store.append(make_message())
+    store.write_pending()
+    assert store.dispatch() == 0
+    store.fsync()
+    assert store.dispatch() == 1
+
+
+def test_a_dispatch_limit_holds_messages_back(store: MessageStore) -> None:
+    end = store.append(make_message()).end_offset
+    store.append(make_message())
+    store.write_pending()
+    store.dispatch_limit = end
+    assert store.dispatch() == 1
+    store.dispatch_limit = None
+    assert store.dispatch() == 1
+
+
+def test_statuses_and_next_offsets(store: MessageStore) -> None:
+    assert read(store, 7)[:4] == (GetStatus.NO_MATCHED_LOGIC_QUEUE, b"", 0, 0)
+    put(store, *[make_message() for _ in range(5)])
+    queue = store._queues.find("Topic", 0)
+    assert queue is not None
+    queue.min_offset = 2
+    low, high = 2, 5
+    cases = [
+        (1, GetStatus.OFFSET_TOO_SMALL, 0, low),
+        (5, GetStatus.OFFSET_OVERFLOW_ONE, 0, high),
+        (9, GetStatus.OFFSET_OVERFLOW_BADLY, 0, high),
+        (2, GetStatus.FOUND, 3, high),
+    ]
+    for offset, status, messages, following in cases:
+        found = read(store, offset)
+        assert (found.status, found.messages, found.next_offset) == (status, messages, following)
+        assert (found.min_offset, found.max_offset) == (low, high)
+
+
+def test_a_slave_does_not_correct_offsets() -> None:
+    store = open_store(MemoryFiles(), broker_role="SLAVE")
+    put(store, make_message())
+    assert read(store, 9).next_offset == 9
+    store.config.offset_check_in_slave = True
+    assert read(store, 9).next_offset == 1
+
+
+def test_limits_of_count_and_bytes(store: MessageStore) -> None:
+    put(store, *[make_message(bytes(100)) for _ in range(8)])
+    one = read(store, 0, 1).data
+    assert read(store, 0, 3).messages == 3
+    assert read(store, 0, 32, 2 * len(one)).messages == 2
+    assert read(store, 0, 32, 1).messages == 1
+    store.config.max_transfer_count_on_message_in_memory = 4
+    assert read(store, 0).messages == 4
+    store.config.max_transfer_bytes_on_message_in_memory = 3 * len(one)
+    assert read(store, 0).messages == 3
+
+
+def test_what_memory_cannot_hold_any_more_has_the_disk_limits(clock: ManualClock) -> None:
+    store = MessageStore(open_store(MemoryFiles()).config, MemoryFiles(), clock, memory_bytes=1000)
+    store.load()
+    put(store, *[make_message(bytes(100)) for _ in range(12)])
+    found = read(store, 0)
+    assert found.messages == 8
+    assert found.suggest_slave
+    assert not read(store, 11).suggest_slave
+
+
+def test_a_rare_tag_makes_progress_without_reading_all(store: MessageStore) -> None:
+    store.config.max_filter_message_size = 20 * 6
+    put(store, *[make_message(tags="A") for _ in range(9)], make_message(tags="B"))
+    wanted = java_hash_code("B")
+    found = read(store, 0, 2, tag_match=lambda code: code == wanted)
+    assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
+    found = read(store, 6, 2, tag_match=lambda code: code == wanted)
+    assert (found.status, found.messages, found.next_offset) == (GetStatus.FOUND, 1, 10)
+
+
+def test_a_filter_that_looks_into_records(store: MessageStore) -> None:
+    put(store, *[make_message(b"%d" % n) for n in range(6)])
+    asked = []
+
+    def is_even(record: bytes) -> bool:
+        (message,) = decode_records(record)
+        asked.append(message.queue_offset)
+        return message.queue_offset % 2 == 0
+
+    found = read(store, 1, record_match=is_even)
+    assert [m.body for m in decode_records(found.data)] == [b"2", b"4"]
+    assert asked == [1, 2, 3, 4, 5]
+    assert found.next_offset == 6
+
+
+def test_interleaved_queues_are_read_apart(store: MessageStore) -> None:
+    put(store, *[make_message(b"%d" % n + bytes(300), queue_id=n % 3) for n in range(30)])
+    for queue_id in range(3):
+        bodies = [int(m.body.rstrip(b"\0")) for m in read_all(store, queue_id=queue_id)]
+        assert bodies == list(range(queue_id, 30, 3))
+
+
+def test_delay_level_becomes_the_time_of_delivery(store: MessageStore, clock: ManualClock) -> None:
+    arrivals = []
+    store.on_arrival(lambda *arrival: arrivals.append(arrival[3]))
+    for level in (b"1", b"3", b"99", b"0", b"x"):
+        properties = b"DELAY\x01" + level + b"\x02TAGS\x01A\x02"
+        put(store, make_message(topic=SCHEDULE_TOPIC, properties=properties))
+    put(store, make_message(properties=b"TAGS\x01A\x02DELAY\x013"))
+    now, tag = clock.now_ms, java_hash_code("A")
+    assert arrivals == [now + 1_000, now + 10_000, now + 7_200_000, tag, tag, tag]
+
+
+@pytest.mark.parametrize("flag", [TRANSACTION_PREPARED, TRANSACTION_ROLLBACK])
+def test_half_and_rolled_back_messages_are_in_no_queue(store: MessageStore, flag: int) -> None:
+    put(store, make_message(b"before"))
+    (offset,) = put(store, make_message(b"half", sys_flag=flag))
+    put(store, make_message(b"after", sys_flag=TRANSACTION_COMMIT))
+    assert [message.body for message in read_all(store)] == [b"before", b"after"]
+    half = store.message_at(offset)
+    assert half is not None and (half.body, half.queue_offset) == (b"half", 0)
+
+
+def test_store_times_find_offsets_exactly(store: MessageStore, clock: ManualClock) -> None:
+    start = clock.now_ms
+    for step in (0, 10, 0, 0, 10):
+        clock.now_ms += step
+        put(store, make_message(bytes(1200)))
+    # Times: 0, 10, 10, 10, 20
+    lower = {-1: 0, 0: 0, 1: 1, 10: 1, 11: 4, 20: 4, 21: 5}
+    upper = {-1: 0, 0: 0, 1: 0, 10: 3, 11: 3, 20: 4, 21: 4}
+    for moment, offset in lower.items():
+        assert store.offset_by_time("Topic", 0, start + moment) == offset, moment
+    for moment, offset in upper.items():
+        assert store.offset_by_time("Topic", 0, start + moment, upper=True) == offset, moment
+    assert store.store_time("Topic", 0, 4) == start + 20
+    assert store.store_time("Topic", 0, 5) == -1
+    assert store.earliest_store_time("Topic", 0) == start
+    assert store.earliest_store_time("None", 0) == -1
+    assert store.offset_by_time("None", 0, start) == 0
+
+
+def test_a_clock_set_back_a_little_does_not_show(store: MessageStore, clock: ManualClock) -> None:
+    first = store.append(make_message()).store_timestamp
+    clock.now_ms -= 500
+    assert store.append(make_message()).store_timestamp == first
+    clock.now_ms -= 5000
+    assert store.append(make_message()).store_timestamp == first - 5500
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (make_message(bytes(2049)), "maxMessageSize"),
+        (make_message(properties=bytes(33000)), "properties"),
+        (make_message(topic="../../etc"), "topic"),
+        (make_message(topic=""), "topic"),
+        (make_message(queue_id=-1), "queue id"),
+    ],
+)
+def test_illegal_messages_change_nothing(store: MessageStore, message, reason: str) -> None:
+    with pytest.raises(IllegalMessageError, match=reason):
+        store.append(message)
+    assert store.end_offset == 0
+    assert store.queues() == {}
+
+
+def test_a_full_disk_refuses_and_recovers(files: FaultyFiles, store: MessageStore) -> None:
+    put(store, make_message(b"before"))
+    end = store.end_offset
+    files.room = 50
+    store.append(make_message(b"lost 1"))
+    store.append(make_message(b"lost 2", queue_id=1))
+    with pytest.raises(NotWritableError, match="No space"):
+        store.write_pending()
+    assert store.end_offset == end
+    files.room = None
+    appended = store.append(make_message(b"after"))
+    assert (appended.physical_offset, appended.queue_offset) == (end, 1)
+    put(store)
+    assert [message.body for message in read_all(store)] == [b"before", b"after"]
+    assert store.append(make_message(queue_id=1)).queue_offset == 0
+
+
+def test_a_write_error_ends_all_writing(files: FaultyFiles, store: MessageStore) -> None:
+    put(store, make_message(b"before"))
+    files.faults.append(Fault("pwrite", "commitlog", errno.EIO, kept=30, times=1))
+    store.append(make_message(b"torn"))
+    with pytest.raises(NotWritableError):
+        store.write_pending()
+    with pytest.raises(NotWritableError, match="check the disk"):
+        store.append(make_message())
+    assert [message.body for message in read_all(store)] == [b"before"]
+
+
+def test_a_failed_fsync_is_never_retried_as_a_success(
+    files: FaultyFiles, store: MessageStore
+) -> None:
+    put(store, make_message(b"before"))
+    flushed = store.flushed_offset
+    files.faults.append(Fault("fsync", "commitlog", times=1))
+    store.append(make_message(b"unsure"))
+    store.write_pending()
+    for _ in range(2):
+        with pytest.raises(NotWritableError, match="fsync"):
+            store.fsync()
+    with pytest.raises(NotWritableError, match="fsync"):
+        store.append(make_message())
+    assert store.flushed_offset == flushed
+    store.close()
+    assert files.exists("/store/abort")
+
+
+def test_queues_that_cannot_be_written_are_written_later(
+    files: FaultyFiles, store: MessageStore
+) -> None:
+    files.faults.append(Fault("pwrite", "consumequeue", errno.ENOSPC, times=1))
+    store.append(make_message(b"one"))
+    store.append(make_message(b"two", queue_id=1))
+    store.write_pending()
+    with pytest.raises(NotWritableError):
+        store.dispatch()
+    store.append(make_message(b"three"))
+    store.write_pending()
+    store.dispatch()
+    assert [message.body for message in read_all(store)] == [b"one", b"three"]
+    assert [message.body for message in read_all(store, queue_id=1)] == [b"two"]
+
+
+def test_a_queue_sync_that_failed_leaves_the_checkpoint_alone(
+    files: FaultyFiles, store: MessageStore
+) -> None:
+    put(store, make_message(b"one"))
+    files.faults.append(Fault("fsync", "consumequeue", times=1))
+    with pytest.raises(StoreError):
+        store.checkpoint()
+    store.checkpoint()
+    assert not files.exists("/store/checkpoint")
+    store.close()
+    assert files.exists("/store/abort")
+
+
+def test_a_closed_store_refuses(store: MessageStore) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(NotWritableError, match="closed"):
+        store.append(make_message())
+
+
+def test_a_replica_has_the_same_bytes_and_queues(store: MessageStore) -> None:
+    put(store, *[make_message(bytes(700), queue_id=n % 2, keys=f"k{n}") for n in range(12)])
+    replica = open_store(MemoryFiles())
+    while replica.end_offset < store.end_offset:
+        data = store.read_log(replica.end_offset, 1000)
+        replica.append_raw(replica.end_offset, data)
+        replica.write_pending()
+        replica.dispatch()
+    assert replica.read_log(0, 4096) == store.read_log(0, 4096)
+    for queue_id in (0, 1):
+        assert read_all(replica, queue_id=queue_id) == read_all(store, queue_id=queue_id)
+    assert replica.query_by_key("Topic", "k7", 9, 0, 1 << 62)[0]
+    assert replica.append(make_message()).queue_offset == 6
+    with pytest.raises(StoreError, match="ends at"):
+        replica.append_raw(5, b"x")
+
+
+def test_an_empty_replica_begins_where_its_masters_log_does() -> None:
+    replica = open_store(MemoryFiles())
+    with pytest.raises(StoreError, match="inside a file"):
+        replica.append_raw(5000, b"x")
+    replica.append_raw(8192, bytes(10))
+    assert replica.end_offset == 8202
+
+
+def test_appends_wait_until_a_replicas_bytes_are_dispatched(store: MessageStore) -> None:
+    put(store, make_message())
+    replica = open_store(MemoryFiles())
+    replica.append_raw(0, store.read_log(0, 4096))
+    replica.write_pending()
+    with pytest.raises(NotWritableError, match="not dispatched"):
+        replica.append(make_message())
+    replica.dispatch()
+    assert replica.append(make_message()).queue_offset == 1
+
+
+def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
+    files = MemoryFiles()
+    store = open_store(files, clock)
+    offsets = put(store, *[make_message(bytes(600), keys=f"k{n}") for n in range(20)])
+    store.checkpoint()
+    store.truncate_to(offsets[8])
+    assert (store.end_offset, store.max_queue_offset("Topic", 0)) == (offsets[8], 8)
+    assert store.query_by_key("Topic", "k7", 9, 0, 1 << 62)[0] == [offsets[7]]
+    assert store.query_by_key("Topic", "k8", 9, 0, 1 << 62)[0] == []
+    for survivor in (files.crash(), files.kill()):
+        assert open_store(survivor, clock).end_offset == offsets[8]
+    assert store.append(make_message()).queue_offset == 8
+    with pytest.raises(StoreError, match="cannot truncate"):
+        store.truncate_to(store.end_offset + 1)
+
+
+def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageStore) -> None:
+    put(store, make_message(topic="Gone"), make_message(topic="Kept"))
+    store.remove_topic("Gone")
+    store.remove_topic("../config")
+    assert store.queues() == {"Kept": {0}}
+    assert files.list("/store/consumequeue") == ["Kept"]
+    assert store.append(make_message(topic="Gone")).queue_offset == 0
+
+
+def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
+    files = MemoryFiles()
+    store = open_store(files, clock)
+    hours = ";".join(map(str, range(24)))
+    put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
+    store.config.delete_when = "25"
+    clock.now_ms += 100 * 3_600_000
+    assert store.clean(clock.now_ms) == 0
+    store.config.delete_when = hours
+    assert store.clean(clock.now_ms - 50 * 3_600_000) == 0
+    assert store.clean(clock.now_ms) > 0
+    lowest = store.min_physical_offset
+    assert lowest == store._log.segments.starts[-1]
+    low = store.min_queue_offset("Topic", 0)
+    assert 0 < low < 20
+    assert read(store, low).status is GetStatus.FOUND
+    assert read(store, 0).status is GetStatus.OFFSET_TOO_SMALL
+    assert store.record_at(0) is None
+
+
+def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> None:
+    files = MemoryFiles()
+    store = open_store(files, clock)
+    put(store, *[make_message(bytes(900)) for _ in range(20)])
+    used = files.usage("/").used
+    files.capacity = used + used // 20
+    assert store.clean(clock.now_ms) > 0
+    with pytest.raises(NotWritableError, match="nearly full"):
+        store.append(make_message())
+    files.capacity = used * 100
+    store.clean(clock.now_ms)
+    store.append(make_message())
+
+
+def test_five_thousand_queues_with_few_descriptors(store: MessageStore) -> None:
+    put(store, *[make_message(b"", queue_id=n) for n in range(5000)])
+    assert len(store._queues._pool._open) <= 256
+    assert read_all(store, queue_id=4999)[0].queue_offset == 0
+    assert read_all(store, queue_id=0)[0].queue_offset == 0

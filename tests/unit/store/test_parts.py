@@ -1,0 +1,181 @@
+"""The store's small formats: metadata files, checkpoint, index, retention, delay levels."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.interface import DiskUsage
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from rocketmq_tw.store.dispatch import parse_delay_levels, property_value
+from rocketmq_tw.store.errors import DamagedStoreError
+from rocketmq_tw.store.index import ENTRY, HEADER, MessageIndex, index_name, key_hash
+from rocketmq_tw.store.metadata import read_metadata, write_metadata
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.testing.stores import ManualClock, small_config
+
+PATH = "/store/config/topics.json"
+
+
+def decode(data: bytes) -> str:
+    if not data.startswith(b"{"):
+        raise ValueError("no JSON")
+    return data.decode()
+
+
+def test_metadata_keeps_the_former_content_beside_the_new() -> None:
+    files = MemoryFiles()
+    assert read_metadata(files, PATH, decode, print) is None
+    for content in (b"{1", b"{2", b"{3"):
+        write_metadata(files, PATH, content)
+    assert (files.read(PATH), files.read(PATH + ".bak")) == (b"{3", b"{2")
+    assert files.list("/store/config") == ["topics.json", "topics.json.bak"]
+    write_metadata(files, PATH, b"{3")
+    assert files.read(PATH + ".bak") == b"{2"
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", bytes(50), None])
+def test_bak_stands_in_with_a_report(content: bytes | None) -> None:
+    files = MemoryFiles()
+    write_metadata(files, PATH, b"{old")
+    write_metadata(files, PATH, b"{new")
+    files.remove(PATH)
+    if content is not None:
+        files.open(PATH, create=True).pwrite(content, 0)
+    reports: list[str] = []
+    assert read_metadata(files, PATH, decode, reports.append) == "{old"
+    assert len(reports) == 1 and ".bak" in reports[0]
+
+
+def test_metadata_damaged_on_both_sides_is_an_error_not_an_empty_broker() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/store/config")
+    files.open(PATH, create=True).pwrite(b"x", 0)
+    with pytest.raises(DamagedStoreError, match="damaged"):
+        read_metadata(files, PATH, decode, print)
+
+
+def test_metadata_is_whole_at_every_moment_of_a_power_loss() -> None:
+    for moment in range(1, 40):
+        memory = MemoryFiles()
+        write_metadata(memory, PATH, b"{one")
+        files = FaultyFiles(memory)
+        files.lose_power_at = moment
+        written = b"{one"
+        try:
+            for content in (b"{two", b"{three"):
+                write_metadata(files, PATH, content)
+                written = content
+        except PowerLoss:
+            pass
+        for seed in (None, 1, 2, 3):
+            found = read_metadata(memory.crash(seed), PATH, decode, print)
+            following = {b"{one": "{two", b"{two": "{three", b"{three": "{three"}[written]
+            assert found in (written.decode(), following), (moment, seed)
+
+
+checkpoints = st.builds(
+    Checkpoint, **{name: st.integers(0, 2**62) for name in Checkpoint.__struct_fields__}
+)
+
+
+@given(checkpoints)
+def test_checkpoint_there_and_back(checkpoint: Checkpoint) -> None:
+    data = encode_checkpoint(checkpoint)
+    assert len(data) == 4096
+    assert decode_checkpoint(data) == checkpoint
+    changed = bytearray(data)
+    changed[7] ^= 1
+    # Stock wrote its part since: ours does not hold any more.
+    assert decode_checkpoint(bytes(changed)).safe_offset == -1
+
+
+@given(st.text(max_size=60))
+def test_key_hash_is_javas_without_its_sign(text: str) -> None:
+    value = java_hash_code(text)
+    assert key_hash(text) == (0 if value == -(2**31) else abs(value))
+
+
+def test_key_hash_of_long_and_of_the_smallest() -> None:
+    assert key_hash("x" * 3000) == abs(java_hash_code("x" * 3000))
+    assert java_hash_code("polygenelubricants") == -(2**31)
+    assert key_hash("polygenelubricants") == 0
+
+
+def new_index(files: MemoryFiles, slots: int = 4, capacity: int = 10) -> MessageIndex:
+    index = MessageIndex(files, "/index", slots, capacity, ManualClock())
+    index.load((-1, 1), clean=True)
+    return index
+
+
+def test_index_bytes_are_stocks() -> None:
+    files = MemoryFiles()
+    index = new_index(files)
+    index.add("T", ("a", "b"), 100, 5_000)
+    index.add("T", ("a",), 200, 8_500)
+    index.write_pending()
+    (name,) = files.list("/index")
+    data = files.read(f"/index/{name}")
+    assert len(data) == 40 + 4 * 4 + 10 * 20
+    assert HEADER.unpack_from(data) == (5_000, 8_500, 100, 200, 2, 4)
+    first, second = key_hash("T#a"), key_hash("T#b")
+    entries = [ENTRY.unpack_from(data, 56 + number * 20) for number in (1, 2, 3)]
+    assert entries == [(first, 100, 0, 0), (second, 100, 0, 0), (first, 200, 3, 1)]
+    assert index.query("T", "a", 9, 0, 10_000) == ([200, 100], 8_500, 200)
+    assert index.query("T", "a", 1, 0, 10_000)[0] == [200]
+    assert index.query("T", "a", 9, 0, 6_000)[0] == [100]
+    assert index.query("T", "c", 9, 0, 10_000)[0] == []
+
+
+def test_index_rolls_and_collects() -> None:
+    files = MemoryFiles()
+    index = new_index(files)
+    for number in range(40):
+        index.add("T", (f"k{number}",), number * 10, 1_000 * number)
+    assert index.query("T", "k39", 9, 0, 1 << 62)[0] == [390]
+    assert len(files.list("/index")) == 5
+    for number in range(40):
+        assert index.query("T", f"k{number}", 9, 0, 1 << 62)[0] == [number * 10]
+    assert index.remove_before(200) == 2
+    index.cut(300)
+    assert index.query("T", "k30", 9, 0, 1 << 62)[0] == []
+    assert index.query("T", "k29", 9, 0, 1 << 62)[0] == [290]
+    index.close()
+    assert new_index(files).query("T", "k25", 9, 0, 1 << 62)[0] == [250]
+
+
+def test_index_name_has_milliseconds() -> None:
+    name = index_name(1_700_000_000_007)
+    assert len(name) == 17 and name.endswith("007")
+
+
+def test_delay_levels() -> None:
+    assert parse_delay_levels("1s 2m 3h 1d") == (1_000, 120_000, 10_800_000, 86_400_000)
+    for wrong in ("", "1", "s", "-1s", "1s 5y"):
+        with pytest.raises(ValueError, match="messageDelayLevel"):
+            parse_delay_levels(wrong)
+
+
+def test_one_property_of_many() -> None:
+    properties = b"XTAGS\x01no\x02TAGS\x01yes\x02KEYS\x01last"
+    assert property_value(properties, b"TAGS\x01") == b"yes"
+    assert property_value(properties, b"KEYS\x01") == b"last"
+    assert property_value(properties, b"XTAGS\x01") == b"no"
+    assert property_value(properties, b"AGS\x01") == b""
+
+
+@pytest.mark.parametrize(
+    ("percent", "pressure"),
+    [(75, "NONE"), (76, "RECLAIM"), (86, "FORCE"), (91, "FULL")],
+)
+def test_disk_pressure(percent: int, pressure: str) -> None:
+    assert disk_pressure(small_config(), DiskUsage(100, percent)) is Pressure[pressure]
+
+
+def test_a_full_disk_forces_files_out_in_portions() -> None:
+    config = small_config(delete_file_batch_max=3)
+    assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 3
+    config.clean_file_forcibly_enable = False
+    assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 0

@@ -1,0 +1,286 @@
+"""A store opens again, whatever was done to its files."""
+
+import errno
+
+import pytest
+
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import DamagedStoreError, StoreError
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.testing.stores import ROOT, make_message, open_store, put, read_all, small_config
+
+LOG = f"{ROOT}/commitlog"
+QUEUE = f"{ROOT}/consumequeue/Topic/0"
+
+
+def filled(count: int, files: MemoryFiles, *, size: int = 200) -> list[bytes]:
+    """A store with `count` messages that was closed; their bodies."""
+    store = open_store(files)
+    bodies = [b"%d " % n + bytes(size) for n in range(count)]
+    put(store, *[make_message(body, keys=f"k{n}") for n, body in enumerate(bodies)])
+    store.close()
+    return bodies
+
+
+def bodies_of(store: MessageStore) -> list[bytes]:
+    return [message.body for message in read_all(store)]
+
+
+def killed(files: MemoryFiles) -> MemoryFiles:
+    """As after a kill -9 of a store that had no checkpoint."""
+    files.open(f"{ROOT}/abort", create=True)
+    if files.exists(f"{ROOT}/checkpoint"):
+        files.remove(f"{ROOT}/checkpoint")
+    return files.kill()
+
+
+def overwrite(files: MemoryFiles, path: str, offset: int, data: bytes) -> None:
+    files.open(path).pwrite(data, offset)
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def test_a_clean_stop_leaves_no_abort_and_needs_no_scan(files: MemoryFiles) -> None:
+    bodies = filled(40, files)
+    assert not files.exists(f"{ROOT}/abort")
+    store = open_store(files.kill())
+    assert bodies_of(store) == bodies
+    assert store.report is not None and store.report.records == 0
+    assert store.append(make_message()).queue_offset == 40
+
+
+def test_abort_has_the_process_id_while_the_store_is_open(files: MemoryFiles) -> None:
+    open_store(files)
+    assert files.read(f"{ROOT}/abort").isdigit()
+
+
+def test_a_second_store_on_the_same_files_is_refused(files: MemoryFiles) -> None:
+    open_store(files)
+    with pytest.raises(StoreError, match="in use"):
+        open_store(files)
+
+
+def test_torn_last_record(files: MemoryFiles) -> None:
+    bodies = filled(10, files)
+    store = open_store(files)
+    (last,) = put(store, make_message(b"torn", keys="torn"))
+    files = killed(files)
+    overwrite(files, f"{LOG}/{0:020d}", last + 70, bytes(40))
+    store = open_store(files)
+    assert bodies_of(store) == bodies
+    assert store.end_offset == last
+    assert store.query_by_key("Topic", "torn", 10, 0, 1 << 62)[0] == []
+    appended = store.append(make_message(b"new"))
+    assert (appended.physical_offset, appended.queue_offset) == (last, 10)
+
+
+def test_bit_flip_in_the_last_body(files: MemoryFiles) -> None:
+    bodies = filled(10, files)
+    store = open_store(files)
+    (last,) = put(store, make_message(b"flipped"))
+    files = killed(files)
+    overwrite(files, f"{LOG}/{0:020d}", last + 90, b"F")
+    assert bodies_of(open_store(files)) == bodies
+
+
+def test_zeroed_tail(files: MemoryFiles) -> None:
+    filled(12, files)
+    store = open_store(files)
+    message = store.message_at(0)
+    assert message is not None
+    cut = message.store_size * 5
+    files = killed(files)
+    overwrite(files, f"{LOG}/{0:020d}", cut, bytes(4096 - cut))
+    assert len(bodies_of(open_store(files))) == 5
+
+
+def test_what_stood_behind_a_torn_record_never_comes_back(files: MemoryFiles) -> None:
+    """Older whole records behind the cut must not join a log that grows up to them again."""
+    filled(6, files)
+    files = killed(files)
+    message = open_store(files).message_at(0)
+    assert message is not None
+    size = message.store_size
+    files = killed(files)
+    overwrite(files, f"{LOG}/{0:020d}", size + 4, bytes(8))
+    store = open_store(files)
+    assert len(bodies_of(store)) == 1
+    put(store, make_message(b"9 " + bytes(200), keys="k9"))
+    store = open_store(killed(files))
+    assert [body[:2] for body in bodies_of(store)] == [b"0 ", b"9 "]
+
+
+def test_a_bit_flip_before_the_checkpoint_truncates_nothing_and_is_not_served(
+    files: MemoryFiles,
+) -> None:
+    bodies = filled(10, files)
+    files = files.kill()
+    overwrite(files, f"{LOG}/{0:020d}", 95, b"?")
+    store = open_store(files)
+    assert bodies_of(store) == bodies[1:]
+    assert store.damaged_records > 0
+    assert store.message_at(0) is None
+
+
+def test_damage_in_front_of_what_the_checkpoint_says_is_safe_is_refused(
+    files: MemoryFiles,
+) -> None:
+    filled(40, files)
+    image = files.read(f"{LOG}/{0:020d}")
+    files = files.kill()
+    files.open(f"{ROOT}/abort", create=True)
+    checkpoint = bytearray(files.read(f"{ROOT}/checkpoint"))
+    checkpoint[64:] = bytes(len(checkpoint) - 64)
+    checkpoint[0:16] = (1_800_000_000_000).to_bytes(8, "big") * 2
+    overwrite(files, f"{ROOT}/checkpoint", 0, bytes(checkpoint))
+    files.remove_tree(f"{ROOT}/consumequeue")
+    overwrite(files, f"{LOG}/{0:020d}", 95, b"?")
+    with pytest.raises(DamagedStoreError, match="restore"):
+        open_store(files)
+    overwrite(files, f"{LOG}/{0:020d}", 0, image)
+    assert len(bodies_of(open_store(files.kill()))) == 40
+
+
+def test_queues_rebuilt_across_the_ends_of_files(files: MemoryFiles) -> None:
+    bodies = filled(40, files)
+    assert len(files.list(LOG)) > 2
+    files = killed(files)
+    files.remove_tree(f"{ROOT}/consumequeue")
+    store = open_store(files)
+    assert bodies_of(store) == bodies
+    assert store.max_queue_offset("Topic", 0) == 40
+
+
+def test_truncated_consume_queue_file(files: MemoryFiles) -> None:
+    bodies = filled(25, files)
+    files = files.kill()
+    files.open(f"{QUEUE}/{200:020d}").truncate(37)
+    assert bodies_of(open_store(files)) == bodies
+
+
+def test_missing_consume_queue_file_in_the_middle(files: MemoryFiles) -> None:
+    bodies = filled(35, files)
+    files = files.kill()
+    files.remove(f"{QUEUE}/{200:020d}")
+    assert bodies_of(open_store(files)) == bodies
+
+
+def test_missing_queue_directory_after_a_clean_stop(files: MemoryFiles) -> None:
+    store = open_store(files)
+    put(store, *[make_message(b"a", queue_id=n) for n in range(3)])
+    store.close()
+    files = files.kill()
+    files.remove_tree(f"{ROOT}/consumequeue/Topic/1")
+    store = open_store(files)
+    assert [message.body for message in read_all(store, queue_id=1)] == [b"a"]
+
+
+def test_units_behind_the_end_of_the_log_are_dropped(files: MemoryFiles) -> None:
+    bodies = filled(5, files)
+    unit = files.read(f"{QUEUE}/{0:020d}")[80:100]
+    overwrite(files, f"{QUEUE}/{0:020d}", 100, (3000).to_bytes(8, "big") + unit[8:])
+    store = open_store(killed(files))
+    assert bodies_of(store) == bodies
+    assert store.append(make_message()).queue_offset == 5
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "garbage"])
+def test_index_file(files: MemoryFiles, damage: str) -> None:
+    filled(10, files)
+    files = files.kill()
+    (name,) = files.list(f"{ROOT}/index")
+    if damage == "missing":
+        files.remove(f"{ROOT}/index/{name}")
+    elif damage == "cut":
+        files.open(f"{ROOT}/index/{name}").truncate(100)
+    else:
+        files = killed(files)
+        overwrite(files, f"{ROOT}/index/{name}", 60, bytes(range(200)))
+    store = open_store(files)
+    for number in range(10):
+        hits, _, _ = store.query_by_key("Topic", f"k{number}", 10, 0, 1 << 62)
+        assert len(hits) == 1, number
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 4096, bytes(4096), b"short"])
+def test_damaged_checkpoint(files: MemoryFiles, content: bytes) -> None:
+    bodies = filled(30, files)
+    files.open(f"{ROOT}/abort", create=True)
+    file = files.open(f"{ROOT}/checkpoint")
+    file.truncate(0)
+    file.pwrite(content, 0)
+    store = open_store(files.kill())
+    assert bodies_of(store) == bodies
+    assert len(store.query_by_key("Topic", "k3", 10, 0, 1 << 62)[0]) == 1
+
+
+def test_kill_between_file_creation_and_first_write(files: MemoryFiles) -> None:
+    bodies = filled(10, files)
+    files = killed(files)
+    files.open(f"{LOG}/{4096:020d}", create=True)
+    assert bodies_of(open_store(files)) == bodies
+    files = killed(files)
+    files.open(f"{LOG}/{4096:020d}", create=True).truncate(4096)
+    assert bodies_of(open_store(files)) == bodies
+
+
+def test_another_file_size_than_the_configured_is_refused_and_named(files: MemoryFiles) -> None:
+    filled(10, files)
+    with pytest.raises(DamagedStoreError, match="mappedFileSizeCommitLog"):
+        open_store(files.kill(), mapped_file_size_commit_log=8192)
+    with pytest.raises(DamagedStoreError, match="mappedFileSizeConsumeQueue"):
+        open_store(files.kill(), mapped_file_size_consume_queue=100)
+
+
+def test_a_missing_log_file_in_the_middle_is_refused(files: MemoryFiles) -> None:
+    filled(60, files)
+    files = files.kill()
+    files.remove(f"{LOG}/{4096:020d}")
+    with pytest.raises(DamagedStoreError, match="does not follow"):
+        open_store(files)
+
+
+def test_an_unreadable_log_is_left_alone(files: MemoryFiles) -> None:
+    bodies = filled(10, files)
+    before = files.read(f"{LOG}/{0:020d}")
+    faulty = FaultyFiles(killed(files))
+    faulty.faults.append(Fault("pread", "commitlog", errno.EIO))
+    with pytest.raises(DamagedStoreError, match="left as it is"):
+        open_store(faulty)
+    faulty.faults.clear()
+    assert faulty.read(f"{LOG}/{0:020d}") == before
+    assert bodies_of(open_store(faulty)) == bodies
+
+
+def test_no_commit_log_at_all(files: MemoryFiles) -> None:
+    filled(10, files)
+    files = files.kill()
+    files.remove_tree(LOG)
+    store = open_store(files)
+    assert store.queues() == {}
+    assert store.append(make_message()).queue_offset == 0
+
+
+def test_a_queue_keeps_its_offset_when_the_log_lost_all_its_messages(files: MemoryFiles) -> None:
+    store = open_store(files)
+    put(store, *[make_message(bytes(300), topic="Old") for _ in range(12)])
+    put(store, *[make_message(bytes(300), topic="New") for _ in range(40)])
+    store.clean(store._clock() + 80 * 3_600_000)
+    store.config.delete_when = "0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23"
+    assert store.clean(store._clock() + 80 * 3_600_000) > 0
+    assert store.min_queue_offset("Old", 0) == store.max_queue_offset("Old", 0) == 12
+    store.close()
+    store = open_store(files.kill())
+    assert store.max_queue_offset("Old", 0) == 12
+    assert store.append(make_message(topic="Old")).queue_offset == 12
+
+
+def test_configuration_that_cannot_be_is_refused() -> None:
+    with pytest.raises(StoreError, match="mappedFileSizeConsumeQueue"):
+        MessageStore(small_config(mapped_file_size_consume_queue=30), MemoryFiles(), lambda: 0)
+    with pytest.raises(StoreError, match="messageDelayLevel"):
+        MessageStore(small_config(message_delay_level="1s 5x"), MemoryFiles(), lambda: 0)
