@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import attrs
@@ -369,10 +369,6 @@ class RouteTable:
         )
 
     # What there is ---------------------------------------------------------------------------
-
-    @property
-    def live_brokers(self) -> Iterator[LiveBroker]:
-        return iter(self._live.values())
 
     def cluster_info(self) -> ClusterInfo:
         """All brokers and clusters."""
