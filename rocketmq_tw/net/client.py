@@ -5,44 +5,37 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, succeed
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
-from twisted.internet.interfaces import (
-    IOpenSSLClientConnectionCreator,
-    IReactorTime,
-    IStreamClientEndpoint,
-)
+from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.config.net import NettyClientConfig
+from rocketmq_tw.config.net import NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient
 from rocketmq_tw.net.protocol import RemotingProtocol, RequestCheck
+from rocketmq_tw.net.tls import client_context
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Called with each request before it leaves and the address it goes to (signing).
 Sign = Callable[[RemotingCommand, str], None]
 #: Where an address is reached; tests give an in-memory one.
 EndpointFor = Callable[[str], IStreamClientEndpoint]
-TlsFor = Callable[[str], IOpenSSLClientConnectionCreator]
 
 #: After a failed attempt the next one waits this long, twice as long each time, up to the last.
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 2.0
 
 
-def host_endpoints(
-    reactor: Any, connect_timeout: float, tls_for: TlsFor | None = None
-) -> EndpointFor:
-    """`host:port` over TCP, with TLS where `tls_for` gives the options for a host."""
+def host_endpoints(reactor: Any, connect_timeout: float) -> EndpointFor:
+    """`host:port` over TCP."""
 
     def endpoint_for(address: str) -> IStreamClientEndpoint:
         host, port = split_address(address)
-        endpoint = HostnameEndpoint(reactor, host.encode(), port, timeout=connect_timeout)
-        return endpoint if tls_for is None else wrapClientTLS(tls_for(host), endpoint)
+        return HostnameEndpoint(reactor, host.encode(), port, timeout=connect_timeout)
 
     return endpoint_for
 
@@ -76,7 +69,8 @@ class RemotingClient:
 
     Callers that come while a connection is being made share the attempt. A lost connection is
     made again by the next request; after a failed attempt requests fail at once until the
-    back-off is over, so a dead address costs its callers nothing.
+    back-off is over, so a dead address costs its callers nothing. With `useTLS` all connections
+    are TLS as `tls` says. Raises `TlsConfigError` that names a wrong key.
     """
 
     log = Logger()
@@ -86,7 +80,7 @@ class RemotingClient:
         reactor: IReactorTime,
         config: NettyClientConfig | None = None,
         *,
-        tls_for: TlsFor | None = None,
+        tls: TlsConfig | None = None,
         endpoint_for: EndpointFor | None = None,
         before_send: Sequence[Sign] = (),
         before_request: Sequence[RequestCheck] = (),
@@ -94,7 +88,8 @@ class RemotingClient:
         config = config or NettyClientConfig()
         self._clock = reactor
         self._connect_timeout = config.connect_timeout_millis / 1000
-        self._endpoint_for = endpoint_for or host_endpoints(reactor, self._connect_timeout, tls_for)
+        self._endpoint_for = endpoint_for or host_endpoints(reactor, self._connect_timeout)
+        self._tls = client_context(tls or TlsConfig()) if config.use_tls else None
         self._before_send = before_send
         self._before_request = before_request
         self._handlers: dict[int, Handler] = {}
@@ -173,6 +168,8 @@ class RemotingClient:
             self._idle_check.start(max(1.0, self._idle_timeout / 4), now=False)
         try:
             endpoint = self._endpoint_for(link.address)
+            if self._tls is not None:
+                endpoint = wrapClientTLS(self._tls, endpoint)
         except ValueError as error:
             self._not_connected(Failure(error), link)
             return

@@ -4,7 +4,6 @@ In mode permissive plaintext and TLS share a port: the first byte of a TLS hands
 which no remoting frame within the limit starts with.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -151,12 +150,6 @@ def client_context(config: TlsConfig) -> CertificateOptions:
         trusted = _certificates("tls.client.trustCertPath", config.client_trust_cert_path)
         _ask_for_certificate(options.getContext(), True, trusted)
     return options
-
-
-def client_tls_for(config: TlsConfig) -> Callable[[str], Any]:
-    """For `RemotingClient(tls_for=...)`: the same options for every host."""
-    options = client_context(config)
-    return lambda _host: options
 
 
 def self_signed() -> tuple[crypto.PKey, list[crypto.X509]]:

@@ -1,16 +1,15 @@
 import pytest
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import crypto
-from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.server import RemotingFactory
-from rocketmq_tw.net.tls import ServerTls, TlsConfigError, client_context, self_signed
+from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
 from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -30,15 +29,15 @@ def network_with(config: TlsConfig, **limits) -> tuple[MemoryNetwork, RemotingFa
     return network, factory
 
 
-def ask(network, context=None, body=b"x" * 100_000):
-    """What becomes of a request over TLS with `context`, or in the clear."""
-
-    def endpoint_for(address):
-        plain = network.endpoint(address)
-        return plain if context is None else wrapClientTLS(context, plain)
-
+def ask(network, tls: TlsConfig | None = None, body=b"x" * 100_000):
+    """What becomes of a request over TLS as `tls` says, or in the clear."""
     outcome = []
-    client = RemotingClient(network.clock, endpoint_for=endpoint_for)
+    client = RemotingClient(
+        network.clock,
+        NettyClientConfig(use_tls=tls is not None),
+        tls=tls,
+        endpoint_for=network.endpoint,
+    )
     client.request(ADDRESS, RemotingCommand.request(1, body=body), 3).addBoth(outcome.append)
     network.clock.advance(0)
     network.clock.advance(3)
@@ -76,9 +75,8 @@ def files(tmp_path):
 )
 def test_modes(mode, plain_works, tls_works):
     network, _ = network_with(TlsConfig(server_mode=mode))
-    context = client_context(TlsConfig())
     with capturedLogs():
-        outcomes = ask(network), ask(network, context)
+        outcomes = ask(network), ask(network, TlsConfig())
     assert [isinstance(outcome, RemotingCommand) for outcome in outcomes] == [
         plain_works,
         tls_works,
@@ -103,9 +101,9 @@ def test_files_and_checked_certificates_both_ways(files):
         **files,
     )
     network, _ = network_with(config)
-    assert ask(network, client_context(config)).body == b"x" * 100_000
+    assert ask(network, config).body == b"x" * 100_000
     with capturedLogs():
-        stranger = ask(network, client_context(TlsConfig()))
+        stranger = ask(network, TlsConfig())
     assert stranger.check(RemotingError), "a client without a certificate"
 
 
@@ -113,7 +111,7 @@ def test_a_client_refuses_a_server_that_it_does_not_trust(files):
     network, _ = network_with(TlsConfig())
     config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
     with capturedLogs():
-        assert ask(network, client_context(config)).check(RemotingError)
+        assert ask(network, config).check(RemotingError)
 
 
 def test_a_connection_that_says_nothing_counts_and_is_closed_when_idle():
@@ -150,3 +148,9 @@ def test_a_wrong_password_names_the_key_file(files):
     files["server_key_password"] = "4321"
     with pytest.raises(TlsConfigError, match=r"tls\.server\.keyPath"):
         ServerTls(TlsConfig(test_mode_enable=False, **files))
+
+
+def test_a_client_that_shall_check_needs_to_know_whom_to_trust():
+    tls = TlsConfig(test_mode_enable=False, client_auth_server=True)
+    with pytest.raises(TlsConfigError, match=r"name the trusted certificates in"):
+        RemotingClient(Clock(), NettyClientConfig(use_tls=True), tls=tls)
