@@ -158,6 +158,7 @@ class MessageStore:
             self._dispatcher,
             self._checkpoint,
             check_body=self.config.check_crc_on_recover,
+            retract=self._retract_checkpoint,
         ).run(clean=clean, queues_repaired=repaired)
         self._dispatched = self._log.end_offset
         self._last_timestamp = self._last_dispatched_timestamp = max(
@@ -169,6 +170,19 @@ class MessageStore:
         abort.fsync()
         abort.close()
         files.sync_dir(paths.root)
+        if self._checkpoint.safe_offset < 0 and self.report.records:
+            # So that the next crash need not read all of it again.
+            self.checkpoint()
+
+    def _retract_checkpoint(self) -> None:
+        """A power loss while queues are built again must not find that they were safe."""
+        former = self._checkpoint
+        if former.safe_offset >= 0 or former.logics_msg_timestamp > 0:
+            self._checkpoint = Checkpoint(
+                master_flushed_offset=former.master_flushed_offset,
+                confirm_phy_offset=former.confirm_phy_offset,
+            )
+            write_checkpoint(self._files, self.paths.checkpoint, self._checkpoint)
 
     def close(self) -> None:
         """Writes, flushes, dispatches, checkpoints; removes `abort` only where all of it held."""

@@ -6,6 +6,8 @@ cut at the first thing that is no record, and queues and index are built again b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from rocketmq_tw.message.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC, parse_head
@@ -44,6 +46,7 @@ class Recovery:
         checkpoint: Checkpoint,
         *,
         check_body: bool,
+        retract: Callable[[], None],
     ) -> None:
         self._log = log
         self._queues = queues
@@ -51,6 +54,8 @@ class Recovery:
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
         self._check_body = check_body
+        #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
+        self._retract = retract
 
     def run(self, *, clean: bool, queues_repaired: bool) -> RecoveryReport:
         """`clean`: the last stop was one; `queues_repaired`: queue files were not what they
@@ -92,6 +97,7 @@ class Recovery:
         else:
             start = self._file_by_time(checkpoint.min_timestamp)
         if start != safe and (repaired or not clean or start == log.min_offset):
+            self._retract()
             self._cut_queues(start, False)
         return self._index_start(start, trusted=start == safe)
 
