@@ -37,6 +37,9 @@ STORED = frozenset(
     }
 )
 
+#: Seconds until queues that could not be filled are tried again, if nothing is sent before.
+DISPATCH_RETRY = 1.0
+
 log = Logger()
 
 
@@ -76,6 +79,7 @@ class Commit:
         self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[tuple[Done, Appended, bool]] = []
         self._turn_end: IDelayedCall | None = None
+        self._retry: IDelayedCall | None = None
         self._stopped = False
         # With SYNC_FLUSH the store shows messages only once they are durable.
         flusher.on_round(self._dispatch)
@@ -83,6 +87,8 @@ class Commit:
     def stop(self) -> Deferred[None]:
         """Accepts nothing any more; fires once all that was accepted is durable and answered."""
         self._stopped = True
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
         self._write_now()
         self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
         return self._flusher.stop()
@@ -151,6 +157,8 @@ class Commit:
         except Exception:
             # The messages are in the log, and the store goes on from there the next time.
             log.failure("filling the queues failed; what is stored will be seen later")
+            if not self._stopped and not (self._retry and self._retry.active()):
+                self._retry = self._clock.callLater(DISPATCH_RETRY, self._dispatch)
             return
         for callback in self._after_dispatch:
             callback()

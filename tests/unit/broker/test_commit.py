@@ -183,6 +183,30 @@ class TestWriteFails:
         assert answers[2:] == [("c", ResponseCode.SUCCESS)], "room was made"
         assert [message.body for message in plane.consume()] == [b"later"]
 
+    def test_queues_that_cannot_be_filled_are_filled_later(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        plane, answers = DataPlane(files), Answers()
+        fault = Fault("pwrite", "consumequeue", errno.ENOSPC)
+        files.faults.append(fault)
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        assert answers == [("a", ResponseCode.SUCCESS)], "it is in the log"
+        assert plane.consume() == []
+        plane.clock.advance(1)
+        assert plane.consume() == []
+        files.faults.clear()
+        plane.clock.advance(1)
+        assert fault.hits == 2 and len(plane.consume()) == 1
+
+    def test_stop_does_not_leave_a_retry_behind(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        plane, answers = DataPlane(files), Answers()
+        files.faults.append(Fault("pwrite", "consumequeue"))
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        plane.commit.stop()
+        assert not plane.clock.getDelayedCalls()
+
 
 class TestReplicas:
     def make(self, **store: Any) -> tuple[DataPlane, Replicas, Answers]:
