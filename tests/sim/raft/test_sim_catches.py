@@ -1,0 +1,93 @@
+"""Rules of the protocol, left out one by one: the simulation must notice each."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication, vote
+from rocketmq_tw.raft.core.codes import Code, Role
+from rocketmq_tw.raft.core.state import State
+from rocketmq_tw.raft.store.ledger import Ledger
+from rocketmq_tw.raft.store.segments import SegmentedFile
+from rocketmq_tw.testing.raft_cluster import Faults, simulate
+from rocketmq_tw.testing.raft_invariants import Violation
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def votes_without_looking_at_the_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vote, "_check_log", lambda state, request: None)
+
+
+def votes_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vote, "_check_term", lambda state, request: None)
+
+
+def elections_by_a_minority(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(election, "is_quorum", lambda count, members: count >= members // 2)
+
+
+def commits_by_a_minority(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(replication, "quorum_index", lambda indexes: max(indexes))
+
+
+def votes_that_are_not_stored(patch: pytest.MonkeyPatch) -> None:
+    def set_vote(state: State, candidate: str) -> None:
+        state.vote_for = candidate
+
+    patch.setattr(State, "set_vote", set_vote)
+
+
+def entries_that_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "sync", lambda self: None)
+    patch.setattr(SegmentedFile, "sync", lambda self: None)
+
+
+def commits_of_what_was_not_compared(patch: pytest.MonkeyPatch) -> None:
+    def become_follower(state: State, leader_id: str) -> None:
+        state.matched_index = state.log.end_index
+        state._become(Role.FOLLOWER, leader_id)
+
+    patch.setattr(State, "become_follower", become_follower)
+
+
+def late_truncations_that_cut(patch: pytest.MonkeyPatch) -> None:
+    def truncate(self: follower.Follower, entry: log.Entry) -> Code:
+        state = self._state
+        if not state.log.matches(entry):
+            return Code.INCONSISTENT_STATE
+        state.log.keep_to(entry.index)
+        state.matched_index = entry.index
+        return Code.SUCCESS
+
+    patch.setattr(follower.Follower, "_truncate", truncate)
+
+
+@pytest.mark.parametrize(
+    "leave_out",
+    [
+        votes_without_looking_at_the_log,
+        votes_for_everybody,
+        elections_by_a_minority,
+        commits_by_a_minority,
+        votes_that_are_not_stored,
+        entries_that_are_not_synced,
+        commits_of_what_was_not_compared,
+        late_truncations_that_cut,
+    ],
+    ids=lambda rule: rule.__name__,
+)
+def test_a_missing_rule_is_noticed(leave_out: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_out(monkeypatch)
+    with pytest.raises(Violation, match="seed"):
+        for seed in range(400):
+            simulate(seed)
+
+
+def test_reads_that_no_quorum_confirms_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seldom: an old leader has to outlive the election of the next one, behind a partition."""
+    newest = property(lambda beats: beats._round)
+    monkeypatch.setattr(heartbeat.Heartbeats, "confirmed_round", newest)
+    with pytest.raises(Violation, match="which had ended"):
+        for seed in range(100, 200):
+            simulate(seed, faults=Faults(partitions=1.0, clock_skew=0.7))
