@@ -24,7 +24,7 @@ $(STAMP)-test: setup.cfg pyproject.toml
 
 #: make run      install into .venv and start a name server and broker on 127.0.0.1
 run: $(STAMP)-run
-	@$(BIN)/twistd -n rmq-standalone
+	@trap : INT; $(BIN)/twistd -n rmq-standalone || [ $$? = 130 ]
 
 #: make test     format, lint, types, import contracts, unit, simulation and interop tests
 test: $(STAMP)-test lint types imports unit interop
