@@ -86,20 +86,20 @@ class Recovery:
             report.notes.append("queue files are missing or damaged: built them all again")
             start = log.min_offset
         elif log.min_offset <= safe <= log.segments.end and self._starts_record(safe):
-            start = safe
-            self._cut_queues(start, clean)
-            if len(queues) < checkpoint.queues or queues.units < checkpoint.units:
-                report.notes.append("queues have fewer messages than they had: built them again")
-                start = log.min_offset
+            self._cut_queues(safe, clean)
+            if len(queues) >= checkpoint.queues and queues.units >= checkpoint.units:
+                return self._index_start(safe, trusted=True)
+            report.notes.append("queues have fewer messages than they had: built them again")
+            start = log.min_offset
         elif clean:
-            start = max(log.segments.start_of(max(queues.max_physical, 0)), log.min_offset)
-            start = min(start, log.segments.starts[-1])
+            # As after a stop of stock: the queues are whole, what they have is passed over.
+            start = log.segments.start_of(max(queues.max_physical, log.min_offset))
+            return self._index_start(min(start, log.segments.starts[-1]), trusted=False)
         else:
             start = self._file_by_time(checkpoint.min_timestamp)
-        if start != safe and (repaired or not clean or start == log.min_offset):
-            self._retract()
-            self._cut_queues(start, False)
-        return self._index_start(start, trusted=start == safe)
+        self._retract()
+        self._cut_queues(start, False)
+        return self._index_start(start, trusted=False)
 
     def _index_start(self, start: int, *, trusted: bool) -> int:
         """Keys wait in memory for company, so the index may be behind the queues; one that was
