@@ -46,6 +46,12 @@ class Connection:
             if answer.is_response and answer.opaque == command.opaque:
                 return answer
 
+    def drain(self) -> None:
+        """Ends our direction and reads until the peer closes; raises `TimeoutError`."""
+        self._socket.shutdown(socket.SHUT_WR)
+        while self._socket.recv(1 << 18):
+            pass
+
     def close(self) -> None:
         self._socket.close()
 

@@ -74,6 +74,7 @@ def test_committed_offsets_are_kept(
     with java.puller(cluster.namesrv, group) as mine:
         # A queue whose first message is still at hand is consumed from there.
         assert mine.committed(queue) == 0
+        assert len(mine.pull(queue, 0, 7)["messages"]) == 7
         mine.commit(queue, 7)
         wait_until(lambda: mine.committed(queue) == 7, "the committed offset")
     assert puller.committed(queue) == 0

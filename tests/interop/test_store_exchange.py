@@ -99,6 +99,8 @@ def _write(
 def _commit(java: JavaClients, broker: BrokerProcess, topic: str, group: str) -> None:
     with java.puller(broker.name_servers[0].address, group) as puller:
         for queue in puller.queues(topic):
+            # The pull makes the group, as stock's brokers have it.
+            assert len(puller.pull(queue, 0, COMMITTED)["messages"]) == COMMITTED
             puller.commit(queue, COMMITTED)
         path = broker.store / "config" / "consumerOffset.json"
 

@@ -1,0 +1,40 @@
+"""What a broker keeps in memory of a million messages: next to nothing."""
+
+import shutil
+from pathlib import Path
+
+from rocketmq_tw.testing.load import encode_batch, read_topic, send_request
+from rocketmq_tw.testing.remoting import Connection
+from rocketmq_tw.testing.servers import OurBroker
+from rocketmq_tw.wire.codes import ResponseCode
+
+MESSAGES = 1_000_000
+BATCH = 500
+WINDOW = 4
+LIMIT = 150 * 1024 * 1024
+
+
+def test_a_million_messages_leave_the_broker_below_150_mb(tmp_path: Path) -> None:
+    # Stock's file sizes: what a user's broker holds open is what is measured.
+    settings = {"mappedFileSizeCommitLog": str(1 << 30), "mappedFileSizeConsumeQueue": "6000000"}
+    broker = OurBroker("memory", tmp_path, [], settings=settings)
+    body = encode_batch([b"x" * 1024] * BATCH)
+    try:
+        broker.start()
+        before = broker.resident_bytes()
+        with Connection(broker.address, timeout=60) as connection:
+            for number in range(MESSAGES // BATCH):
+                connection.send(send_request("million", number % 4, body, batch=True))
+                if number >= WINDOW:
+                    assert connection.receive().code == ResponseCode.SUCCESS
+            for _ in range(WINDOW):
+                assert connection.receive().code == ResponseCode.SUCCESS
+        written = broker.resident_bytes()
+        served = sum(1 for _ in read_topic(broker.address, "million"))
+        read = broker.resident_bytes()
+        print(f"resident MiB: {before >> 20} empty, {written >> 20} written, {read >> 20} read")
+        assert served == MESSAGES
+        assert max(written, read) < LIMIT
+    finally:
+        broker.close()
+        shutil.rmtree(broker.store, ignore_errors=True)

@@ -1,0 +1,169 @@
+"""Random bytes on every port: no unhandled error, bounded memory, and the servers still serve."""
+
+import contextlib
+import importlib
+import pkgutil
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from rocketmq_tw.testing.load import Load, read_topic
+from rocketmq_tw.testing.processes import ServerProcess
+from rocketmq_tw.testing.remoting import Connection
+from rocketmq_tw.testing.servers import OurBroker, OurNameServer
+from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire import headers
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command
+from rocketmq_tw.wire.frame import encode_frame
+from rocketmq_tw.wire.headers.base import Header
+
+GROWTH_LIMIT = 64 * 1024 * 1024
+#: What a log line of an error that nobody handled, or an exception that nobody expected, holds.
+UNHANDLED = ("Traceback", "Unhandled")
+CODES = [int(code) for code in RequestCode]
+FIELDS = sorted(
+    {
+        field.encode_name
+        for module in pkgutil.iter_modules(headers.__path__, headers.__name__ + ".")
+        for kind in vars(importlib.import_module(module.name)).values()
+        if isinstance(kind, type) and issubclass(kind, Header)
+        for field in msgspec.structs.fields(kind)
+    }
+)
+VALUES = [
+    "0",
+    "1",
+    "2",
+    "7",
+    "-1",
+    "1e9",
+    "1099511627776",
+    "-9223372036854775808",
+    "null",
+    "true",
+    "false",
+    "[]",
+    "{}",
+    "../../etc/passwd",
+    "a/b",
+    "%RETRY%",
+    "TBW102",
+    "load",
+    "fuzzed",
+    "TestCluster",
+    "127.0.0.1:1",
+    "10.0.0.1:99999",
+    "TAG",
+    "*",
+    "é\x00",
+    "",
+    "x" * 300,
+]
+
+
+def _random_bytes(dice: random.Random) -> bytes:
+    return dice.randbytes(dice.randrange(1, 4096))
+
+
+def _random_frame(dice: random.Random) -> bytes:
+    """A frame whose lengths are right and whose header is anything."""
+    return encode_frame(dice.randrange(256), _random_bytes(dice), _random_bytes(dice))
+
+
+def _wrong_lengths(dice: random.Random) -> bytes:
+    length = dice.choice([0, 3, 4, 8, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
+    return length.to_bytes(4, "big") + dice.randrange(1 << 32).to_bytes(4, "big") + b"{}"
+
+
+def _random_request(dice: random.Random) -> bytes:
+    """A well-formed command: any code, any fields, any body."""
+    names = dice.sample(FIELDS, dice.choice([3, 20, len(FIELDS)]))
+    fields = {name: dice.choice(VALUES) for name in names}
+    body = dice.choice([b"", b"{}", b"[]", b"null", b'{"a":', _random_bytes(dice)])
+    command = RemotingCommand(
+        dice.choice(CODES),
+        ext_fields=fields,
+        body=body,
+        opaque=dice.randrange(1 << 31),
+        flag=dice.choice([0, 0, 0, 1, 2, 3]),
+        serialization=dice.choice(list(SerializeType)),
+    )
+    return encode_command(command)
+
+
+GARBAGE = (_random_bytes, _random_frame, _wrong_lengths, _random_request)
+#: One garbled message ends its connection, so well-formed ones need connections of their own.
+REQUESTS = (_random_request,)
+
+
+def _attack(address: str, dice: random.Random) -> None:
+    """A few messages on one connection, which the server may close at any of them."""
+    makers = dice.choice([GARBAGE, REQUESTS])
+    with contextlib.suppress(OSError), Connection(address, timeout=0.5) as connection:
+        for _ in range(dice.randrange(1, 20)):
+            connection.send_bytes(dice.choice(makers)(dice))
+        # Without reading to the end, the reset of the connection would overtake what was sent.
+        connection.drain()
+
+
+@pytest.fixture
+def cluster_of_two(tmp_path: Path) -> Iterator[tuple[OurNameServer, OurBroker]]:
+    name_server = OurNameServer(tmp_path / "namesrv")
+    broker = OurBroker("fuzzed", tmp_path / "broker", [name_server])
+    try:
+        name_server.start()
+        broker.start()
+        yield name_server, broker
+    finally:
+        broker.close()
+        name_server.close()
+
+
+def _listening(servers: list[ServerProcess]) -> list[str]:
+    """Every address that the servers' processes listen on."""
+    return [
+        f"127.0.0.1:{connection.laddr.port}"
+        for server in servers
+        for connection in psutil.Process(server.pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+
+
+def test_random_bytes_on_every_port_disturb_nothing(
+    cluster_of_two: tuple[OurNameServer, OurBroker], pytestconfig: pytest.Config
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    name_server, broker = servers = cluster_of_two
+    ports = _listening(list(servers))
+    assert {name_server.address, broker.address} <= set(ports)
+    before = [server.resident_bytes() for server in servers]
+
+    attacks = 0
+    deadline = time.monotonic() + float(pytestconfig.getoption("--fuzz-seconds"))
+    while time.monotonic() < deadline:
+        _attack(dice.choice(ports), dice)
+        attacks += 1
+    print(f"{attacks} connections on ports {ports}")
+
+    load = Load(broker.address, "after-all", "m", threads=1)
+    wait_until(lambda: len(load.acked) >= 100, "sends after the attack")
+    acked = load.stop()
+    served = {record.body for record in read_topic(broker.address, "after-all")}
+    assert {message.body for message in acked} <= served
+    wait_until(lambda: name_server.routes("after-all", [broker]), "the route of the new topic")
+    for server, then in zip(servers, before, strict=True):
+        grown = server.resident_bytes() - then
+        print(f"{server.name} grew by {grown >> 20} MiB")
+        assert grown < GROWTH_LIMIT, f"{server.name} grew by {grown >> 20} MiB"
+        lines = [
+            line for line in server.log_text().splitlines() if any(w in line for w in UNHANDLED)
+        ]
+        assert not lines, f"{lines[:5]}\n{server.log_tails()}"

@@ -1,0 +1,130 @@
+"""Groups of three with one and with two stock DLedger nodes; the client is stock's."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rocketmq_tw.testing.dledger import (
+    Appended,
+    DLedgerGroup,
+    Member,
+    OurMember,
+    StockDLedgerClient,
+    StockMember,
+    Timing,
+    running_group,
+)
+from rocketmq_tw.testing.wait import wait_until
+
+pytestmark = pytest.mark.interop
+
+KILLS = 10
+KINDS = {"one_stock": ("ours", "ours", "stock"), "two_stock": ("ours", "stock", "stock")}
+SUCCESS = 200
+
+Running = tuple[DLedgerGroup, StockDLedgerClient]
+
+
+@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS.keys())
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("dledger")
+    with running_group(home, request.param, Timing(100, 50, 150)) as both:
+        yield both
+
+
+def append(client: StockDLedgerClient, text: str) -> Appended:
+    """Stock's client gives up while there is no leader, so it is asked again."""
+
+    def succeeded() -> Appended | None:
+        answer = client.append(text)
+        return answer if answer.code == SUCCESS else None
+
+    answer = wait_until(succeeded, "an append to be acknowledged")
+    assert answer is not None
+    return answer
+
+
+def hand_over(group: DLedgerGroup, client: StockDLedgerClient, target: Member) -> None:
+    def handed_over() -> bool:
+        leader = group.wait_leader()
+        if leader is target:
+            return True
+        term = append(client, "before").term
+        client.transfer(leader.name, target.name, term)
+        return group.leader() is target
+
+    wait_until(handed_over, f"{target.name} to lead", interval=0.1)
+
+
+def test_each_kind_leads_and_each_kind_follows(running: Running) -> None:
+    group, client = running
+    for kind in (OurMember, StockMember, OurMember):
+        target = next(one for one in group.members.values() if isinstance(one, kind))
+        hand_over(group, client, target)
+        text = f"led-by-{target.name}-é"
+        answer = append(client, text)
+        assert answer.leader == target.name
+        assert client.get(answer.index) == text
+
+
+class Appender:
+    """Appends as fast as stock's client can; remembers what was acknowledged, and where."""
+
+    def __init__(self, client: StockDLedgerClient) -> None:
+        self._client = client
+        self.acknowledged: dict[int, str] = {}
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ending.is_set():
+            number += 1
+            text = f"entry-{number}"
+            answer = self._client.append(text)
+            if answer.code == SUCCESS:
+                self.acknowledged[answer.index] = text
+
+    def wait_for_more(self) -> None:
+        wanted = len(self.acknowledged) + 20
+        wait_until(lambda: len(self.acknowledged) >= wanted, "appends to go on", limit=60)
+
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+def test_nothing_acknowledged_is_lost_when_whoever_leads_is_killed(running: Running) -> None:
+    group, client = running
+    appender = Appender(client)
+    killed: list[Member] = []
+    try:
+        for _ in range(KILLS):
+            appender.wait_for_more()
+            leader = group.wait_leader()
+            leader.kill()
+            killed.append(leader)
+            group.wait_leader()
+            leader.launch()
+            appender.wait_for_more()
+            leader.wait_ready()
+    finally:
+        appender.end()
+    last = append(client, "the-last").index
+    members = list(group.members.values())
+    wait_until(
+        lambda: all(one.entries() and one.entries()[-1].index >= last for one in members),
+        "every member to have the last entry",
+    )
+    for member in members:
+        member.stop()
+    logs = [member.entries() for member in members]
+    assert logs[0] == logs[1] == logs[2]
+    bodies = {entry.index: entry.body.decode() for entry in logs[0]}
+    assert len(appender.acknowledged) >= 20 * KILLS
+    assert {index: bodies[index] for index in appender.acknowledged} == appender.acknowledged
+    assert len({type(member) for member in killed}) >= 1
