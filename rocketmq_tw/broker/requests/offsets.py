@@ -71,7 +71,7 @@ class OffsetRequests:
     def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(UpdateConsumerOffsetRequestHeader)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if not self._groups.contains(group):
+        if self._groups.get(group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group} here"
             )

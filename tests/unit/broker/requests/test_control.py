@@ -325,7 +325,6 @@ def test_a_new_group_does_not_start_at_0_far_behind() -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"consumer_group": "nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
         ({"topic": "nope"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"queue_id": 99}, ResponseCode.INVALID_PARAMETER),
         ({"queue_id": -1}, ResponseCode.INVALID_PARAMETER),
@@ -339,6 +338,19 @@ def test_a_wrong_commit_is_refused(
     with refused(code):
         commit(plane, **({"offset": 1} | fields))  # type: ignore[arg-type]
     assert not plane.offsets.all()
+
+
+def test_a_commit_ahead_of_the_first_heartbeat_makes_its_group(plane: ControlPlane) -> None:
+    plane.put("T", b"one")
+    commit(plane, 1)
+    assert query(plane) == 1
+
+
+def test_a_commit_does_not_make_a_group_where_that_is_off() -> None:
+    plane = ControlPlane(auto_create_subscription_group=False)
+    plane.put("T", b"one")
+    with refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
+        commit(plane, 1)
 
 
 def test_a_commit_does_not_undo_a_reset(plane: ControlPlane) -> None:
