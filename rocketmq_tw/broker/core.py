@@ -50,12 +50,11 @@ from rocketmq_tw.broker.state import ConfigFile
 from rocketmq_tw.broker.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
+from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.ids import UniqueIds, pack_ip
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
@@ -90,8 +89,8 @@ class Broker:
         store_config: MessageStoreConfig,
         net_config: NettyServerConfig,
         files: IFiles,
+        client: IRemotingClient,
         *,
-        client: IRemotingClient | None = None,
         tls: ServerTls | None = None,
         replicator: IReplicator | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
@@ -131,7 +130,7 @@ class Broker:
             now_ms,
             self._in_thread,
         )
-        self._client = client or RemotingClient(reactor, NettyClientConfig())
+        self._client = client
         self.server = RemotingServer(reactor, net_config, tls=tls)
         self._periodic = PeriodicTasks(reactor)
         self._loaded = False

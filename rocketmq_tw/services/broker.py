@@ -15,6 +15,7 @@ from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import refuse_to_start
 from rocketmq_tw.services.options import NamesrvAddressOptions
@@ -42,6 +43,7 @@ class BrokerService(service.Service):
         self.started: Deferred[None] = succeed(None)
         self._reactor = reactor
         self._net = loaded[NettyServerConfig]
+        self._client_config = loaded[NettyClientConfig]
         self._tls = loaded[TlsConfig]
 
     def startService(self) -> None:
@@ -50,11 +52,18 @@ class BrokerService(service.Service):
             self.log.warn("no name server is named (-n or namesrvAddr): clients cannot find topics")
         try:
             tls = ServerTls(self._tls)
+            client = RemotingClient(self._reactor, self._client_config, tls=self._tls)
         except TlsConfigError as error:
             refuse_to_start(self._reactor, error)
             return
         self.broker = Broker(
-            self._reactor, self.config, self.store_config, self._net, PosixFiles(), tls=tls
+            self._reactor,
+            self.config,
+            self.store_config,
+            self._net,
+            PosixFiles(),
+            client,
+            tls=tls,
         )
         self.started = maybeDeferred(self.broker.start)
         self.started.addErrback(self._cannot_start)

@@ -46,6 +46,28 @@ def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
     assert "Traceback" not in output
 
 
+def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
+    name_server = twistd(
+        "--pidfile=", "rmq-namesrv", *LOOPBACK, *("-o", "tls.server.mode=enforcing")
+    )
+    address = name_server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1]
+    broker = twistd(
+        "--pidfile=",
+        "rmq-broker",
+        *LOOPBACK,
+        *("-n", address),
+        *("-o", "useTLS=true"),
+        *("-o", "storePathRootDir=store"),
+    )
+    broker.wait_for(r"serves at (127\.0\.0\.1:\d+)")
+    for server in (broker, name_server):
+        server.interrupt()
+        status, output = server.finish()
+        assert status in STOPPED, output
+        assert "Traceback" not in output
+        assert "refusing plaintext" not in output
+
+
 def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_path: Path) -> None:
     both = twistd("rmq-standalone", "-o", "listenPort=0", "-o", "namesrvListenPort=0")
     ready = both.wait_for(r"ready: name server (\S+), broker (\S+), store in (\S+)")
