@@ -190,5 +190,5 @@ class ConsumeQueue:
         first = offset - offset % self._units_per_file
         self.segments.clear()
         self.max_offset = first
-        self.min_offset = offset
+        self.min_offset = self.next_offset = offset
         self._pending.extend([FILLER] * (offset - first))

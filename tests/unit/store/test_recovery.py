@@ -284,3 +284,16 @@ def test_configuration_that_cannot_be_is_refused() -> None:
         MessageStore(small_config(mapped_file_size_consume_queue=30), MemoryFiles(), lambda: 0)
     with pytest.raises(StoreError, match="messageDelayLevel"):
         MessageStore(small_config(message_delay_level="1s 5x"), MemoryFiles(), lambda: 0)
+
+
+def test_a_queue_that_lost_its_first_file_begins_again_at_its_first_message(
+    files: MemoryFiles,
+) -> None:
+    """Only the second file's name survived, and the log ends in front of its messages."""
+    bodies = filled(4, files)
+    files = killed(files)
+    files.remove(f"{QUEUE}/{0:020d}")
+    files.open(f"{QUEUE}/{200:020d}", create=True).truncate(200)
+    store = open_store(files)
+    assert bodies_of(store) == bodies
+    assert store.append(make_message()).queue_offset == 4
