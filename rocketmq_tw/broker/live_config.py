@@ -6,9 +6,10 @@ A change holds until the broker stops; the file that it started from is never wr
 from __future__ import annotations
 
 import javaproperties
-import msgspec
 
 from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.schema import Key, keys_of
+from rocketmq_tw.config.values import format_value
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -76,33 +77,28 @@ class LiveConfig:
 
     def text(self) -> str:
         """All keys as .properties; never a secret."""
-        values = {}
-        for config in self._configs:
-            for attribute, key in zip(
-                config.__struct_fields__, config.__struct_encode_fields__, strict=True
-            ):
-                if not any(secret in key.lower() for secret in _SECRETS):
-                    values[key] = _text(getattr(config, attribute))
+        values = {
+            name: format_value(getattr(config, key.attribute))
+            for config in self._configs
+            for name, key in keys_of(type(config)).items()
+            if not any(secret in name.lower() for secret in _SECRETS)
+        }
         return javaproperties.dumps(values, timestamp=False, sort_keys=True)
 
-    def _change(self, key: str, text: str) -> tuple[Config, str, object]:
-        if key in CHANGEABLE:
+    def _change(self, name: str, text: str) -> tuple[Config, str, object]:
+        if name in CHANGEABLE:
             for config in self._configs:
-                for field in msgspec.structs.fields(config):
-                    if field.encode_name == key:
-                        return config, field.name, _value(key, text, field.type)
+                key = keys_of(type(config)).get(name)
+                if key is not None:
+                    return config, key.attribute, _value(key, text)
         raise RequestError(
             ResponseCode.NO_PERMISSION,
-            f"{key} cannot be changed while the broker runs: change its file and restart it",
+            f"{name} cannot be changed while the broker runs: change its file and restart it",
         )
 
 
-def _value(key: str, text: str, kind: object) -> object:
+def _value(key: Key, text: str) -> object:
     try:
-        return msgspec.convert(text, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise RequestError(ResponseCode.INVALID_PARAMETER, f"{key}={text}: {error}") from error
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        return key.parse(text)
+    except ValueError as error:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, f"{key.name}={text}: {error}") from error

@@ -1,7 +1,7 @@
 """The broker's topics: the built-in ones, those that a send creates, those that an admin makes.
 
-Kept in `config/topics.json` in stock's form (docs/formats/metadata.md); written before a change is
-announced, so that no client is told of a topic that a crash would take back.
+Kept in `config/topics.json` in stock's form (docs/formats/config-files.md); written before a change
+is announced, so that no client is told of a topic that a crash would take back.
 """
 
 from __future__ import annotations

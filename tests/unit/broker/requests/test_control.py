@@ -461,6 +461,23 @@ def test_a_forbidden_change_changes_nothing(
     assert plane.permission_changes == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("brokerPermission=8", "give an integer from 0 to 7"),
+        ("diskMaxUsedSpaceRatio=100", "give an integer from 10 to 95"),
+        ("fileReservedTime=2147483648", "give an integer from -2147483648 to 2147483647"),
+        ("traceOn=yes", "give true or false"),
+    ],
+)
+def test_a_change_keeps_to_the_ranges_of_the_file(
+    plane: ControlPlane, text: str, accepted: str
+) -> None:
+    with refused(ResponseCode.INVALID_PARAMETER) as refusal:
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert refusal.value.remark == f"{text}: {accepted}"
+
+
 def test_the_configuration_is_shown(plane: ControlPlane) -> None:
     text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
     assert "brokerName=broker-a\n" in text
