@@ -14,7 +14,13 @@ from typing import TypeVar
 
 from rocketmq_tw.client import commands
 from rocketmq_tw.client.access import Credentials
-from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, check_success
+from rocketmq_tw.client.errors import (
+    BrokerError,
+    ClientError,
+    NoRouteError,
+    UnknownTopicError,
+    check_success,
+)
 from rocketmq_tw.client.message import Message, PulledBytes, PullResult, SendResult
 from rocketmq_tw.client.preparing import (
     DEFAULT_TOPIC_QUEUES,
@@ -169,13 +175,14 @@ class BlockingClient:
     # Routes
 
     def route(self, topic: str) -> TopicRouteData:
-        """The route of a topic, at most 30 s old; raises `NoRouteError` where it has none."""
+        """The route of a topic, at most 30 s old; raises `UnknownTopicError` where it has
+        none."""
         known = self._routes.get(topic)
         if known is not None and time.monotonic() - known[0] < ROUTE_SECONDS:
             return known[1]
         route = self._ask_names(topic)
         if route is None:
-            raise NoRouteError(f"no name server knows the topic {topic}")
+            raise UnknownTopicError(f"no name server knows the topic {topic}")
         self._routes[topic] = (time.monotonic(), route)
         for data in route.broker_datas:
             self._brokers[data.broker_name] = data

@@ -11,6 +11,10 @@ class NoRouteError(ClientError):
     """No name server, or no broker that a name server knows, can serve the call."""
 
 
+class UnknownTopicError(NoRouteError):
+    """The name servers answer and know no such topic."""
+
+
 class BrokerError(ClientError):
     """A server answered with an error: its `code` and `remark`, and the `address` that said so."""
 

@@ -1,1 +1,1 @@
-"""What the Spark connectors share."""
+"""Topics as Spark's tables and streams: data source, DStreams and ready jobs."""

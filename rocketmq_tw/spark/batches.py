@@ -1,0 +1,321 @@
+"""Records of a log as Arrow batches, column by column instead of message by message.
+
+A Python loop over messages would be the limit of a read. So only the records' sizes are walked
+in Python; fixed fields are read by one strided look at all heads, and what has a length becomes
+an Arrow binary array over the same bytes, from which bodies and properties are taken. Records
+that are not of the usual form (an IPv6 host, a long topic, damaged lengths) go through
+`decode_messages`, which also says what is wrong with a damaged one.
+"""
+
+import zlib
+from struct import Struct
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketmq_tw.client.decoding import decode_messages
+from rocketmq_tw.client.message import ReceivedMessage
+from rocketmq_tw.message.compression import compression_type, decompress
+from rocketmq_tw.message.properties import KEYS, TAGS, UNIQ_KEY
+from rocketmq_tw.message.record import MAGIC_V1
+from rocketmq_tw.message.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from rocketmq_tw.message.tags import TagExpression
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.errors import BodyError
+
+#: Size to body length of a record with IPv4 hosts; docs/formats/commitlog.md.
+_HEAD = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+        ("born_host", "V8"),
+        ("store_timestamp", ">i8"),
+        ("store_host", "V8"),
+        ("reconsume_times", ">i4"),
+        ("prepared_offset", ">i8"),
+        ("body_length", ">i4"),
+    ]
+)
+_HEAD_SIZE = _HEAD.itemsize
+_SIZE = Struct(">i")
+_V6 = BORN_HOST_V6 | STORE_HOST_V6
+# In each record: head, body, topic's length, topic, properties' length, properties.
+_PARTS = 6
+_BODY, _PROPERTIES = 1, 5
+
+
+class BatchBuilder:
+    """Makes batches of the columns of `schema` from records of one queue."""
+
+    def __init__(self, schema: pa.Schema, queue: MessageQueue, wanted: TagExpression) -> None:
+        self._schema = schema
+        self._queue = queue
+        self._wanted = wanted
+
+    def batch(self, records: bytes, end: int) -> pa.RecordBatch:
+        """The messages in `records` with a queue offset before `end` and a tag that is wanted.
+
+        Raises `BodyError` for a damaged record.
+        """
+        columns = columnar(records)
+        if columns is None:
+            columns = _from_messages(decode_messages(records, self._queue))
+        keep = columns.queue_offsets < end
+        if self._wanted.tags:
+            tags = pc.is_in(columns.property(TAGS), pa.array(sorted(self._wanted.tags)))
+            keep &= tags.to_numpy(zero_copy_only=False)
+        count = len(keep)
+        arrays = [self._array(field, columns, count) for field in self._schema]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return batch if keep.all() else batch.filter(pa.array(keep))
+
+    def _array(self, field: pa.Field, columns: "Columns", count: int) -> pa.Array:
+        if field.name == "topic":
+            return pa.repeat(pa.scalar(self._queue.topic, field.type), count)
+        if field.name == "brokerName":
+            return pa.repeat(pa.scalar(self._queue.broker_name, field.type), count)
+        array = getattr(columns, _COLUMN[field.name])()
+        return array if array.type == field.type else array.cast(field.type)
+
+
+class Columns:
+    """The columns of some records; `text` and `entries` are all properties after each other."""
+
+    def __init__(
+        self,
+        heads: np.ndarray,
+        bodies: pa.Array,
+        names: pa.Array,
+        values: pa.Array,
+        offsets: np.ndarray,
+        fallback_ids: "list[str] | None" = None,
+    ) -> None:
+        self._heads = heads
+        self._bodies = bodies
+        self._names = names
+        self._values = values
+        # Where each message's properties begin, and the end of the last one's.
+        self._offsets = offsets
+        self._fallback_ids = fallback_ids
+
+    @property
+    def queue_offsets(self) -> np.ndarray:
+        return self._heads["queue_offset"]
+
+    def flag(self) -> pa.Array:
+        return pa.array(self._heads["flag"].astype(np.int32))
+
+    def queue_id(self) -> pa.Array:
+        return pa.array(self._heads["queue_id"].astype(np.int32))
+
+    def queue_offset(self) -> pa.Array:
+        return pa.array(self._heads["queue_offset"].astype(np.int64))
+
+    def born_timestamp(self) -> pa.Array:
+        return _timestamps(self._heads["born_timestamp"])
+
+    def store_timestamp(self) -> pa.Array:
+        return _timestamps(self._heads["store_timestamp"])
+
+    def body(self) -> pa.Array:
+        return self._bodies
+
+    def properties(self) -> pa.Array:
+        return pa.MapArray.from_arrays(
+            pa.array(self._offsets.astype(np.int32)), self._names, self._values
+        )
+
+    def property(self, name: str) -> pa.Array:
+        """The values of one property, null where a message has it not."""
+        found = np.flatnonzero(pc.equal(self._names, name).to_numpy(zero_copy_only=False))
+        rows = np.searchsorted(self._offsets, found, side="right") - 1
+        places = np.full(len(self._heads), -1, dtype=np.int64)
+        places[rows] = found
+        return self._values.take(pa.array(places, mask=places < 0))
+
+    def keys(self) -> pa.Array:
+        return pc.split_pattern(self.property(KEYS), " ")
+
+    def tags(self) -> pa.Array:
+        return self.property(TAGS)
+
+    def message_id(self) -> pa.Array:
+        ids = self.property(UNIQ_KEY)
+        if not ids.null_count:
+            return ids
+        if self._fallback_ids is not None:
+            return pc.coalesce(ids, pa.array(self._fallback_ids, pa.string()))
+        # Address, port and log offset stand in the head as the offset id has them in hex.
+        hosts = self._heads["store_host"].tobytes().hex().upper()
+        logs = self._heads["physical_offset"].tobytes().hex().upper()
+        offset_ids = [hosts[at : at + 16] + logs[at : at + 16] for at in range(0, len(hosts), 16)]
+        return pc.coalesce(ids, pa.array(offset_ids, pa.string()))
+
+
+_COLUMN = {
+    "flag": "flag",
+    "body": "body",
+    "properties": "properties",
+    "queueId": "queue_id",
+    "queueOffset": "queue_offset",
+    "bornTimestamp": "born_timestamp",
+    "storeTimestamp": "store_timestamp",
+    "keys": "keys",
+    "tags": "tags",
+    "msgId": "message_id",
+}
+
+
+def columnar(records: bytes) -> Columns | None:
+    """The columns of records of the usual form; None where one is not.
+
+    Raises `BodyError` where a body's CRC is wrong or it cannot be unpacked.
+    """
+    starts = _starts(records)
+    if starts is None or not len(starts):
+        return None
+    raw = np.frombuffer(records, np.uint8)
+    heads = np.lib.stride_tricks.sliding_window_view(raw, _HEAD_SIZE)[starts].view(_HEAD)[:, 0]
+    if ((heads["magic"] != MAGIC_V1) | (heads["sys_flag"] & _V6 != 0)).any():
+        return None
+    edges = _edges(raw, starts, heads)
+    if edges is None:
+        return None
+    parts = pa.Array.from_buffers(
+        pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(records)]
+    )
+    at = np.arange(len(starts)) * _PARTS
+    bodies = _bodies(parts.take(pa.array(at + _BODY)), heads)
+    entries = _entries(parts.take(pa.array(at + _PROPERTIES)))
+    return None if entries is None else Columns(heads, bodies, *entries)
+
+
+def _starts(records: bytes) -> np.ndarray | None:
+    """Where each record begins; None where the sizes do not lead to the end."""
+    starts: list[int] = []
+    position, end = 0, len(records)
+    size_at, add = _SIZE.unpack_from, starts.append
+    while position + _HEAD_SIZE < end:
+        (size,) = size_at(records, position)
+        if size <= _HEAD_SIZE:
+            return None
+        add(position)
+        position += size
+    return np.array(starts, np.int64) if position == end else None
+
+
+def _edges(raw: np.ndarray, starts: np.ndarray, heads: np.ndarray) -> np.ndarray | None:
+    """Where the parts of all records meet, int32; None where one does not fit its record."""
+    ends = starts + heads["size"]
+    bodies = starts + _HEAD_SIZE
+    topic_lengths = bodies + heads["body_length"]
+    if (heads["body_length"] < 0).any() or (topic_lengths + 3 > ends).any():
+        return None
+    topics = topic_lengths + 1
+    property_lengths = topics + raw[topic_lengths]
+    if (property_lengths + 2 > ends).any():
+        return None
+    lengths = raw[property_lengths].astype(np.int64) << 8 | raw[property_lengths + 1]
+    properties = property_lengths + 2
+    if (properties + lengths != ends).any():
+        return None
+    edges = np.empty((len(starts), _PARTS), np.int32)
+    for index, part in enumerate(
+        (starts, bodies, topic_lengths, topics, property_lengths, properties)
+    ):
+        edges[:, index] = part
+    return np.append(edges.ravel(), np.int32(len(raw)))
+
+
+def _bodies(bodies: pa.Array, heads: np.ndarray) -> pa.Array:
+    """The bodies, checked and unpacked."""
+    values = bodies.to_pylist()
+    crc32 = zlib.crc32
+    sums = np.fromiter(map(crc32, values), np.uint32, len(values)) & 0x7FFFFFFF
+    bad = np.flatnonzero((sums != heads["crc"]) & (heads["body_length"] > 0))
+    if len(bad):
+        raise BodyError(
+            f"the message at queue offset {heads['queue_offset'][bad[0]]} is damaged:"
+            " the CRC is not its body's"
+        )
+    packed = np.flatnonzero(heads["sys_flag"] & COMPRESSED)
+    if not len(packed):
+        return bodies
+    for row in packed:
+        try:
+            kind = compression_type(int(heads["sys_flag"][row]))
+            assert kind is not None
+            values[row] = decompress(values[row], kind)
+        except ValueError as error:
+            raise BodyError(
+                f"the message at queue offset {heads['queue_offset'][row]} is damaged: {error}"
+            ) from error
+    return pa.array(values, pa.binary())
+
+
+def _entries(texts: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray] | None:
+    """Names and values of all properties and where each message's begin; None where a text is
+    not plainly name 0x01 value 0x02 in UTF-8 with each name once."""
+    try:
+        texts = texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    lists = pc.split_pattern(texts, "\x02")
+    parts = lists.flatten()
+    full = pc.not_equal(parts, "")
+    offsets = np.concatenate(([0], np.cumsum(full.to_numpy(zero_copy_only=False))))[
+        lists.offsets.to_numpy()
+    ]
+    entries = parts.filter(full)
+    pairs = pc.split_pattern(entries, "\x01")
+    if len(entries) and (np.diff(pairs.offsets.to_numpy()) != 2).any():
+        return None
+    both = pairs.flatten()
+    even = np.arange(len(entries)) * 2
+    names, values = both.take(pa.array(even)), both.take(pa.array(even + 1))
+    if pc.any(pc.equal(both, "")).as_py():
+        return None
+    rows = np.repeat(np.arange(len(texts)), np.diff(offsets))
+    codes = names.dictionary_encode()
+    marks = rows * max(1, len(codes.dictionary)) + codes.indices.to_numpy()
+    if pc.count_distinct(pa.array(marks)).as_py() != len(marks):
+        return None
+    return names, values, offsets
+
+
+def _from_messages(messages: list[ReceivedMessage]) -> Columns:
+    """The same columns from messages one by one."""
+    heads = np.zeros(len(messages), _HEAD)
+    names: list[str] = []
+    values: list[str] = []
+    offsets = [0]
+    for row, message in enumerate(messages):
+        head = heads[row]
+        head["queue_id"] = message.queue.queue_id
+        head["flag"] = message.flag
+        head["queue_offset"] = message.queue_offset
+        head["born_timestamp"] = message.born_timestamp
+        head["store_timestamp"] = message.store_timestamp
+        names += message.properties.keys()
+        values += message.properties.values()
+        offsets.append(len(names))
+    return Columns(
+        heads,
+        pa.array([message.body for message in messages], pa.binary()),
+        pa.array(names, pa.string()),
+        pa.array(values, pa.string()),
+        np.array(offsets, np.int64),
+        [message.offset_message_id for message in messages],
+    )
+
+
+def _timestamps(milliseconds: np.ndarray) -> pa.Array:
+    return pa.array(milliseconds.astype(np.int64) * 1000).cast(pa.timestamp("us", tz="UTC"))

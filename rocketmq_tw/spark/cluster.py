@@ -1,0 +1,149 @@
+"""What planning asks the cluster: which queues there are and which offsets they have."""
+
+import re
+from collections.abc import Iterable
+from types import TracebackType
+from typing import NamedTuple
+
+from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
+from rocketmq_tw.client.errors import BrokerError, NoRouteError, UnknownTopicError
+from rocketmq_tw.message.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
+from rocketmq_tw.spark.errors import OptionError
+from rocketmq_tw.spark.options import SQL92, SourceOptions
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+
+#: How a broker can fail to answer.
+UNREACHABLE = (ConnectionFailed, NoRouteError)
+
+
+class Bounds(NamedTuple):
+    """The oldest offset that is there, and the one that the next message gets."""
+
+    earliest: int
+    latest: int
+
+
+class Cluster:
+    """One client and the questions of a source; for the driver."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._subscription = options.subscription
+        self._client: BlockingClient = options.connection.client(
+            options.group, options.pull_timeout
+        )
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def refresh(self) -> None:
+        """Has the next question ask for routes anew: new queues and brokers are seen at once."""
+        self._client.forget_routes()
+
+    def queues(self) -> list[MessageQueue]:
+        """The queues of all topics asked for; raises `OptionError` for a topic that is not there
+        and name servers that do not answer."""
+        if self._subscription.pattern is None:
+            topics: Iterable[str] = self._subscription.topics
+        else:
+            topics = self._matching(self._subscription.pattern)
+        return [queue for topic in topics for queue in self._queues_of(topic)]
+
+    def bounds(self, queue: MessageQueue) -> Bounds:
+        return Bounds(self._client.min_offset(queue), self._client.max_offset(queue))
+
+    def earliest(self, queue: MessageQueue) -> int:
+        return self._client.min_offset(queue)
+
+    def latest(self, queue: MessageQueue) -> int:
+        return self._client.max_offset(queue)
+
+    def first_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first offset that was stored at or after a time; the latest where none was."""
+        bounds = self.bounds(queue)
+        if bounds.earliest >= bounds.latest:
+            return bounds.latest
+        offset = self._client.search_offset(queue, timestamp_ms)
+        # 4.9.7 answers with the last message before a time that lies between two of them, and
+        # with the last of all for a time after it.
+        while offset < bounds.latest:
+            pulled = self._client.pull(queue, offset, 1)
+            if pulled.messages and pulled.messages[0].store_timestamp >= timestamp_ms:
+                return offset
+            offset = max(offset + 1, pulled.next_offset)
+        return bounds.latest
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        return self._client.committed_offset(queue)
+
+    def commit(self, queue: MessageQueue, offset: int) -> None:
+        self._client.commit_offset(queue, offset)
+
+    def check_expression(self, queue: MessageQueue) -> None:
+        """Raises `OptionError` where the broker does not take the expression."""
+        subscription = self._subscription
+        if subscription.expression_type != SQL92:
+            return
+        try:
+            self._client.pull_bytes(
+                queue,
+                self._client.min_offset(queue),
+                1,
+                expression=subscription.expression,
+                expression_type=subscription.expression_type,
+            )
+        except BrokerError as error:
+            raise OptionError(
+                f"the broker does not take the SQL92 expression {subscription.expression!r}"
+                f" ({error}): correct it, or set enablePropertyFilter=true at the broker"
+            ) from error
+
+    def _queues_of(self, topic: str) -> list[MessageQueue]:
+        try:
+            queues = self._client.queues(topic)
+        except UnknownTopicError as error:
+            raise OptionError(
+                f"{error}: check the option topic, or create it before the query starts"
+            ) from error
+        except NoRouteError as error:
+            raise OptionError(f"{error}: check the option nameServers") from error
+        if not queues:
+            raise OptionError(f"the topic {topic} has no queue to read: give it read permission")
+        return queues
+
+    def _matching(self, pattern: str) -> list[str]:
+        try:
+            topics = self._client.topics()
+        except NoRouteError as error:
+            raise OptionError(f"{error}: check the option nameServers") from error
+        matches = re.compile(pattern).fullmatch
+        return sorted(
+            topic
+            for topic in topics
+            if matches(topic) and (self._subscription.include_system or not is_system(topic))
+        )
+
+
+def is_system(topic: str) -> bool:
+    """Whether a topic is the brokers' or a group's own."""
+    return (
+        topic in SYSTEM_TOPICS
+        or topic.startswith((RETRY_PREFIX, DLQ_PREFIX, SYSTEM_TOPIC_PREFIX, "RMQ_SYS_"))
+        or topic.endswith("_REPLY_TOPIC")
+    )

@@ -1,0 +1,163 @@
+"""Reads a range in a worker: pulls until the end, follows a broker that fails over, and never
+passes over a message in silence."""
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
+from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.message import PulledBytes, PullStatus
+from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
+from rocketmq_tw.spark.batches import BatchBuilder
+from rocketmq_tw.spark.errors import DataLossError
+from rocketmq_tw.spark.offsets import queue_text
+from rocketmq_tw.spark.options import Connection, SourceOptions
+from rocketmq_tw.spark.ranges import OffsetRange
+from rocketmq_tw.wire.codes import ResponseCode
+
+#: Records in a batch: enough that Arrow's costs for each batch vanish.
+_BATCH_BYTES = 4 * 1024 * 1024
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+#: Answers of a broker that starts, stops or is too busy.
+_PASSING = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+_clients: dict[tuple[Connection, str, float], BlockingClient] = {}
+
+
+def worker_client(connection: Connection, group: str, timeout: float) -> BlockingClient:
+    """The client of this worker process, kept from task to task."""
+    key = (connection, group, timeout)
+    client = _clients.get(key)
+    if client is None:
+        client = _clients[key] = connection.client(group, timeout)
+    return client
+
+
+class Patience:
+    """Counts how long a thing does not work, and pauses a little longer each time."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._since: float | None = None
+        self._pause = _FIRST_PAUSE
+
+    def worked(self) -> None:
+        self._since, self._pause = None, _FIRST_PAUSE
+
+    def pause(self) -> bool:
+        """Waits before the next try; False where the limit is used up."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        if now + self._pause > self._since + self._limit:
+            return False
+        time.sleep(self._pause)
+        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+        return True
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same request may be answered a little later."""
+    if isinstance(error, BrokerError):
+        return error.code in _PASSING
+    return isinstance(error, ConnectionFailed | NoRouteError)
+
+
+def read_range(
+    options: SourceOptions, part: OffsetRange, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The messages of `part` that the subscription wants, in batches.
+
+    Raises `DataLossError` where `failOnDataLoss` and some are gone, what the client raised where
+    a broker stays away, `BodyError` for a damaged record.
+    """
+    return _RangeReader(options, part, schema).batches()
+
+
+class _RangeReader:
+    def __init__(self, options: SourceOptions, part: OffsetRange, schema: pa.Schema) -> None:
+        self._options = options
+        self._part = part
+        self._queue = part.queue
+        self._subscription = options.subscription
+        self._client = worker_client(options.connection, options.group, options.pull_timeout)
+        wanted = SUBSCRIBE_ALL
+        if self._subscription.expression_type == TAG_TYPE:
+            wanted = self._subscription.expression
+        self._builder = BatchBuilder(schema, self._queue, parse_tag_expression(wanted))
+        self._patience = Patience(options.broker_down_timeout)
+        self._position = part.start
+        self._rows = 0
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        held: list[bytes] = []
+        size = 0
+        while self._position < self._part.end:
+            records = self._next()
+            if records:
+                held.append(records)
+                size += len(records)
+            if size >= _BATCH_BYTES:
+                yield self._batch(held)
+                held, size = [], 0
+        if held:
+            yield self._batch(held)
+        self._check_all_came()
+
+    def _batch(self, held: list[bytes]) -> pa.RecordBatch:
+        batch = self._builder.batch(b"".join(held), self._part.end)
+        self._rows += batch.num_rows
+        return batch
+
+    def _check_all_came(self) -> None:
+        if not self._subscription.is_filtered and self._rows != self._part.count:
+            self._lost(f"{self._part.count - self._rows} of {self._part.count} messages are gone")
+
+    def _next(self) -> bytes:
+        """The records of one pull; moves on to where the next one goes on."""
+        pulled = self._pull()
+        if pulled.status is PullStatus.FOUND or (
+            pulled.status is PullStatus.NO_MATCHED_MESSAGE and pulled.next_offset > self._position
+        ):
+            self._patience.worked()
+            self._position = max(pulled.next_offset, self._position + 1)
+            return pulled.records
+        if self._position < pulled.min_offset:
+            self._lost(f"its oldest offset is {pulled.min_offset}, not {self._position}")
+            self._position = pulled.min_offset
+        elif not self._patience.pause():
+            # A replica that took over may be behind for a while, but not for ever.
+            self._lost(f"it ends at {pulled.max_offset}, before {self._position}")
+            self._position = self._part.end
+        return b""
+
+    def _pull(self) -> PulledBytes:
+        while True:
+            try:
+                return self._client.pull_bytes(
+                    self._queue,
+                    self._position,
+                    min(self._options.pull_batch_size, self._part.end - self._position),
+                    expression=self._subscription.expression,
+                    expression_type=self._subscription.expression_type,
+                )
+            except (ConnectionFailed, NoRouteError, BrokerError) as error:
+                if not passes(error) or not self._patience.pause():
+                    raise
+                self._client.forget_routes()
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{queue_text(self._queue)}, offsets {self._part.start} to {self._part.end}:"
+                f" {what}; set failOnDataLoss=false to go on with what is there"
+            )

@@ -1,0 +1,183 @@
+"""Writes rows to topics; a task is done when every message of it was acknowledged.
+
+At least once: a task that fails in the middle is run again by Spark, and sends again.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, UnknownTopicError
+from rocketmq_tw.client.message import Message, SendStatus
+from rocketmq_tw.client.routes import PERM_WRITE
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.spark.errors import OptionError, SparkSourceError
+from rocketmq_tw.spark.options import SinkOptions
+from rocketmq_tw.spark.reading import Patience, passes, worker_client
+from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.errors import RequestError
+
+#: A request stays well under the broker's limit of 4 MiB.
+_REQUEST_BYTES = 512 * 1024
+#: Larger bodies go alone, where the client compresses them.
+_BATCHED_BODY = 4096
+
+Lane = tuple[str, MessageQueue | None]
+
+
+class WriteError(SparkSourceError):
+    """A row that could not be sent; fails its task."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task sent; all of it was acknowledged."""
+
+    messages: int
+
+
+class _Writer:
+    """What batch and stream have in common."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: write with mode append")
+        check_columns(schema, options.topic)
+        self._options = options
+        _check_target(options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        sender = Sender(self._options)
+        for batch in iterator:
+            for row in batch.to_pylist(maps_as_pydicts="lossy"):
+                sender.add(row)
+        return Written(sender.finish())
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """`df.write.format("rocketmq")`."""
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """`df.writeStream.format("rocketmq")`."""
+
+
+class Sender:
+    """Sends a task's rows in order, several in a request where they may go together."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._client = worker_client(options.connection, options.group, options.timeout)
+        self._waiting: dict[Lane, list[Message]] = {}
+        self._sizes: dict[Lane, int] = {}
+        self._rows = 0
+        self._sent = 0
+        self._started = time.monotonic()
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Takes one row; raises `WriteError` where it or an earlier one cannot be sent."""
+        try:
+            message = row_message(row, self._options.topic)
+        except BadRow as error:
+            raise WriteError(f"row {self._rows} of the task: {error}") from error
+        self._rows += 1
+        lane = (message.topic, self._queue(message))
+        if is_delayed(message) or len(message.body) >= _BATCHED_BODY:
+            self._flush(lane)
+            self._send(lane, [message])
+            return
+        held = self._waiting.setdefault(lane, [])
+        held.append(message)
+        self._sizes[lane] = self._sizes.get(lane, 0) + len(message.body) + 512
+        if len(held) >= self._options.batch_size or self._sizes[lane] >= _REQUEST_BYTES:
+            self._flush(lane)
+
+    def finish(self) -> int:
+        """Sends what waits; the number of messages, all acknowledged."""
+        for lane in list(self._waiting):
+            self._flush(lane)
+        return self._sent
+
+    def _flush(self, lane: Lane) -> None:
+        self._sizes.pop(lane, None)
+        held = self._waiting.pop(lane, [])
+        if held:
+            self._send(lane, held)
+
+    def _send(self, lane: Lane, messages: list[Message]) -> None:
+        self._keep_rate(len(messages))
+        patience = Patience(self._options.broker_down_timeout)
+        topic, queue = lane
+        while True:
+            try:
+                if len(messages) == 1:
+                    result = self._client.send(messages[0], queue=queue)
+                else:
+                    result = self._client.send_batch(messages, queue=queue)
+                if result.status is SendStatus.SEND_OK:
+                    self._sent += len(messages)
+                    return
+                reason = f"the broker stored it and answered {result.status.name}"
+                again = True
+            except (ClientError, RequestError, ValueError) as error:
+                reason = str(error)
+                again = isinstance(error, ClientError) and passes(error)
+            if not again or not patience.pause():
+                raise WriteError(
+                    f"{len(messages)} rows up to row {self._rows - 1} of the task, for the topic"
+                    f" {topic}: {reason}"
+                )
+            self._client.forget_routes()
+
+    def _queue(self, message: Message) -> MessageQueue | None:
+        """The queue that all messages of a sharding key go to."""
+        if message.sharding_key is None:
+            return None
+        try:
+            queues = self._client.write_queues(message.topic)
+        except (NoRouteError, BrokerError) as error:
+            raise WriteError(f"row {self._rows} of the task: {error}") from error
+        return queues[java_hash_code(message.sharding_key) % len(queues)]
+
+    def _keep_rate(self, count: int) -> None:
+        """Waits until `count` more messages are within the rate."""
+        rate = self._options.max_messages_per_second
+        if rate is None:
+            return
+        due = self._started + (self._sent + count) / rate
+        delay = due - time.monotonic()
+        if delay > 0:
+            time.sleep(delay)
+
+
+def _check_target(options: SinkOptions) -> None:
+    """Raises `OptionError` where the cluster or the option's topic cannot take messages."""
+    with options.connection.client(options.group, options.timeout) as client:
+        topic = options.topic or AUTO_CREATE_TOPIC
+        try:
+            route = client.route(topic)
+        except UnknownTopicError as error:
+            if options.topic is None:
+                return
+            try:
+                client.route(AUTO_CREATE_TOPIC)
+            except NoRouteError:
+                raise OptionError(
+                    f"{error}, and no broker makes topics by itself: create it first"
+                ) from error
+            return
+        except NoRouteError as error:
+            raise OptionError(f"{error}: check the option nameServers") from error
+        if not any(data.perm & PERM_WRITE for data in route.queue_datas):
+            raise OptionError(f"the topic {topic} has no queue to write: give it write permission")

@@ -1,0 +1,139 @@
+"""The offsets of a stream, trigger by trigger: what is new, how much of it, what is done."""
+
+import logging
+from typing import Any
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rocketmq_tw.client.errors import BrokerError, ClientError
+from rocketmq_tw.spark.cluster import UNREACHABLE, Cluster
+from rocketmq_tw.spark.errors import DataLossError
+from rocketmq_tw.spark.offsets import Offsets, OffsetsJson, from_json, queue_text, to_json
+from rocketmq_tw.spark.options import SourceOptions
+from rocketmq_tw.spark.planning import starting_offsets
+from rocketmq_tw.spark.ranges import OffsetRange, prorate, ranges_between, split
+from rocketmq_tw.spark.waiting import Overdue
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+
+log = logging.getLogger(__name__)
+
+
+class StreamReader(SupportsTriggerAvailableNow):
+    """Lives on the driver for as long as a query runs; its client is made when first needed, so
+    that the object may travel before.
+
+    Routes are asked for anew at each trigger: a new queue or broker is read from its earliest
+    offset on, and one that does not answer keeps its place until it does.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster: Cluster | None = None
+        self._newest: Offsets | None = None
+        self._target: Offsets | None = None
+        self._overdue = Overdue(options.broker_down_timeout)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cluster": None}
+
+    # What Spark asks
+
+    def initialOffset(self) -> OffsetsJson:
+        cluster = self._connected()
+        known = cluster.queues()
+        if known:
+            cluster.check_expression(known[0])
+        bounds = {queue: cluster.bounds(queue) for queue in known}
+        return to_json(starting_offsets(self._options, cluster, bounds, known))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        cluster = self._connected()
+        self._target = {queue: cluster.latest(queue) for queue in cluster.queues()}
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> OffsetsJson:
+        begin = from_json(start) if start is not None else from_json(self.initialOffset())
+        newest = self._target if self._target is not None else self._ask_newest(begin)
+        self._newest = newest
+        begin |= {queue: self._first(queue) for queue in newest if queue not in begin}
+        # Where messages were lost and that is allowed, a queue goes on where it ends now.
+        begin = {queue: min(offset, newest.get(queue, offset)) for queue, offset in begin.items()}
+        end = begin | newest
+        if isinstance(limit, ReadMaxRows):
+            end = prorate(begin, end, limit.max_rows)
+        return to_json(end)
+
+    def reportLatestOffset(self) -> OffsetsJson | None:
+        return None if self._newest is None else to_json(self._newest)
+
+    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
+        """The tasks of one batch."""
+        begin, until = from_json(start), from_json(end)
+        begin |= {queue: self._first(queue) for queue in until if queue not in begin}
+        return split(ranges_between(begin, until), self._options.min_partitions)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tells the brokers how far the group is, for who watches its lag; the truth is Spark's
+        checkpoint, so a failure is only logged."""
+        if not self._options.commit_offsets:
+            return
+        cluster = self._connected()
+        for queue, offset in from_json(end).items():
+            try:
+                cluster.commit(queue, offset)
+            except ClientError as error:
+                log.warning("the offset of %s: %s", queue_text(queue), error)
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    # What it asks the cluster
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options)
+        return self._cluster
+
+    def _first(self, queue: MessageQueue) -> int:
+        return self._connected().earliest(queue)
+
+    def _ask_newest(self, begin: Offsets) -> Offsets:
+        """The newest offset of each queue that answers; others keep their place."""
+        cluster = self._connected()
+        cluster.refresh()
+        newest = dict(begin)
+        for queue in cluster.queues():
+            try:
+                latest = cluster.latest(queue)
+            except (*UNREACHABLE, BrokerError) as error:
+                log.warning("%s does not answer: %s", queue_text(queue), error)
+                if self._overdue.is_late(queue):
+                    raise
+                continue
+            if latest >= begin.get(queue, 0):
+                self._overdue.answered(queue)
+                newest[queue] = latest
+            elif self._overdue.is_late(queue):
+                self._lost(queue, begin[queue], latest)
+                newest[queue] = latest
+        return newest
+
+    def _lost(self, queue: MessageQueue, expected: int, latest: int) -> None:
+        """A replica that took over may be behind; one that stays behind has lost messages."""
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"{queue_text(queue)} ends at {latest} and was read up to {expected} before: was"
+                " the topic created anew? Start with a new checkpoint, or set failOnDataLoss=false"
+            )

@@ -1,0 +1,138 @@
+"""A stream's offsets from trigger to trigger, over a cluster of plain values."""
+
+import pickle
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from rocketmq_tw.client.blocking import ConnectionFailed
+from rocketmq_tw.spark.cluster import Bounds
+from rocketmq_tw.spark.errors import DataLossError
+from rocketmq_tw.spark.options import source_options
+from rocketmq_tw.spark.ranges import OffsetRange
+from rocketmq_tw.spark.stream import StreamReader
+from rocketmq_tw.spark.waiting import Overdue
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+
+
+class Queues:
+    """What a reader asks of `Cluster`, out of a table."""
+
+    def __init__(self, **bounds: tuple[int, int]) -> None:
+        self.table = {_queue(name): Bounds(*pair) for name, pair in bounds.items()}
+        self.silent: set[MessageQueue] = set()
+        self.committed: dict[MessageQueue, int] = {}
+
+    def refresh(self) -> None:
+        pass
+
+    def queues(self) -> list[MessageQueue]:
+        return sorted(self.table)
+
+    def check_expression(self, queue: MessageQueue) -> None:
+        pass
+
+    def bounds(self, queue: MessageQueue) -> Bounds:
+        return self.table[queue]
+
+    def earliest(self, queue: MessageQueue) -> int:
+        return self.table[queue].earliest
+
+    def latest(self, queue: MessageQueue) -> int:
+        if queue in self.silent:
+            raise ConnectionFailed("b:1", "refused")
+        return self.table[queue].latest
+
+    def commit(self, queue: MessageQueue, offset: int) -> None:
+        self.committed[queue] = offset
+
+
+def _queue(name: str) -> MessageQueue:
+    return MessageQueue(topic="t", broker_name="b", queue_id=int(name.removeprefix("q")))
+
+
+def reader(queues: Queues, **options: object) -> StreamReader:
+    given = {"nameServers": "a:1", "topic": "t", "startingOffsets": "earliest", **options}
+    made = StreamReader(source_options(given, streaming=True))
+    made._cluster = queues  # type: ignore[assignment]
+    return made
+
+
+def offsets(**queues: int) -> dict[str, dict[str, dict[str, int]]]:
+    return {"t": {"b": {name.removeprefix("q"): offset for name, offset in queues.items()}}}
+
+
+def test_a_limit_is_divided_and_progress_reported() -> None:
+    stream = reader(Queues(q0=(0, 90), q1=(5, 15)), maxOffsetsPerTrigger=10)
+    assert stream.getDefaultReadLimit() == ReadMaxRows(10)
+    start = stream.initialOffset()
+    assert start == offsets(q0=0, q1=5)
+    end = stream.latestOffset(start, ReadMaxRows(10))
+    assert end == offsets(q0=9, q1=6)
+    assert stream.reportLatestOffset() == offsets(q0=90, q1=15)
+    assert stream.latestOffset(start, ReadAllAvailable()) == offsets(q0=90, q1=15)
+    assert [(part.start, part.end) for part in stream.ranges(start, end)] == [(0, 9), (5, 6)]
+
+
+def test_a_new_queue_is_read_from_its_first_message() -> None:
+    queues = Queues(q0=(0, 5))
+    stream = reader(queues, startingOffsets="latest")
+    start = stream.initialOffset()
+    queues.table[_queue("q1")] = Bounds(2, 8)
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert end == offsets(q0=5, q1=8)
+    assert stream.ranges(start, end) == [OffsetRange("t", "b", 1, 2, 8)]
+
+
+def test_available_now_stops_at_what_was_there() -> None:
+    queues = Queues(q0=(0, 10))
+    stream = reader(queues)
+    stream.prepareForTriggerAvailableNow()
+    queues.table = {_queue("q0"): Bounds(0, 99), _queue("q1"): Bounds(0, 3)}
+    first = stream.latestOffset(offsets(q0=0), ReadMaxRows(6))
+    assert first == offsets(q0=6)
+    second = stream.latestOffset(first, ReadMaxRows(6))
+    assert second == offsets(q0=10)
+    assert stream.latestOffset(second, ReadMaxRows(6)) == second
+
+
+def test_a_silent_queue_keeps_its_place_for_a_while() -> None:
+    queues = Queues(q0=(0, 10), q1=(0, 10))
+    queues.silent.add(_queue("q1"))
+    stream = reader(queues)
+    now = [0.0]
+    stream._overdue = Overdue(60, lambda: now[0])
+    assert stream.latestOffset(offsets(q0=0, q1=4), ReadAllAvailable()) == offsets(q0=10, q1=4)
+    now[0] = 61.0
+    with pytest.raises(ConnectionFailed):
+        stream.latestOffset(offsets(q0=0, q1=4), ReadAllAvailable())
+
+
+def test_a_queue_that_shrank_is_a_loss_once_it_stays_so() -> None:
+    stream = reader(Queues(q0=(0, 10)))
+    now = [0.0]
+    stream._overdue = Overdue(60, lambda: now[0])
+    assert stream.latestOffset(offsets(q0=12), ReadAllAvailable()) == offsets(q0=12)
+    now[0] = 61.0
+    with pytest.raises(DataLossError, match="read up to 12 before"):
+        stream.latestOffset(offsets(q0=12), ReadAllAvailable())
+
+
+def test_a_loss_that_is_allowed_goes_on_where_the_queue_ends() -> None:
+    stream = reader(Queues(q0=(0, 10)), failOnDataLoss=False)
+    stream._overdue = Overdue(-1)
+    assert stream.latestOffset(offsets(q0=12), ReadAllAvailable()) == offsets(q0=10)
+    assert stream.ranges(offsets(q0=12), offsets(q0=10)) == []
+
+
+@pytest.mark.parametrize(("group", "told"), [({"group": "g"}, 7), ({}, None)])
+def test_the_group_is_told_how_far_it_is(group: dict[str, str], told: int | None) -> None:
+    queues = Queues(q0=(0, 10))
+    stream = reader(queues, **group)
+    stream.commit(offsets(q0=7))
+    assert queues.committed.get(_queue("q0")) == told
+
+
+def test_it_travels_without_its_connections() -> None:
+    stream = reader(Queues(q0=(0, 10)))
+    assert pickle.loads(pickle.dumps(stream))._cluster is None
