@@ -18,6 +18,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.addresses import announced_host, host_name, resolve
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.clients import ClientRegistry
 from rocketmq_tw.broker.commit import Commit
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
@@ -110,6 +111,7 @@ class Broker:
         self._memory_bytes = memory * store_config.access_message_in_memory_max_ratio // 100
         self.store = MessageStore(store_config, files, now_ms, memory_bytes=memory)
         self.topics = TopicTable(config, self._state_file("topics"), now_ms)
+        self.announcements = Announcements(reactor)
         self.groups = GroupTable(config, self._state_file("subscriptionGroup"), now_ms)
         self.offsets = OffsetTable(config, self._state_file("consumerOffset"), now_ms)
         self.clients = ClientRegistry(config, now_ms)
@@ -159,7 +161,12 @@ class Broker:
         ha_port = self.store_config.ha_listen_port or self.port + 1
         ha_address = join_address(self.config.broker_ip2, ha_port)
         self.membership = Membership(
-            self.config, self.topics, self._client, self.address, ha_address
+            self.config,
+            self.topics,
+            self._client,
+            self.address,
+            ha_address,
+            self.announcements,
         )
         for code, handler in self._handlers(self.membership, host).items():
             self.server.register(code, handler)
@@ -224,6 +231,7 @@ class Broker:
                 unique_ids,
                 self._now_ms,
                 store_host,
+                self.announcements,
                 consumes_orderly=self.locks.holds_any,
             ),
             SendBackRequests(config, topics, groups, store, self.commit, self.levels, store_host),
@@ -242,7 +250,7 @@ class Broker:
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, self._memory_bytes),
             LockRequests(self.locks),
-            TopicRequests(config, topics, offsets, clients, store),
+            TopicRequests(config, topics, offsets, clients, store, self.announcements),
             GroupRequests(groups, offsets),
             ConnectionRequests(config, clients, topics, groups, store),
             ConsumeStatsRequests(config, topics, groups, offsets, clients, store, self._now_ms),

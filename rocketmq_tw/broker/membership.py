@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from twisted.internet.defer import Deferred, DeferredList, succeed
@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker import permissions
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -67,9 +68,11 @@ class Membership:
         client: IRemotingClient,
         address: str,
         ha_address: str,
+        announcements: Announcements,
     ) -> None:
         self._config = config
         self._topics = topics
+        self._announcements = announcements
         self._client = client
         self._address = address
         self._ha_address = ha_address
@@ -126,11 +129,13 @@ class Membership:
     def _topics_changed(self, topics: Sequence[TopicConfig]) -> None:
         if self._left:
             return
+        changed = {topic.topic_name: topic for topic in topics}
+        registered: Deferred[Any]
         if self._config.enable_single_topic_register:
-            for topic in topics:
-                self._send_topic(topic)
+            registered = DeferredList([self._send_topic(topic) for topic in topics])
         else:
-            self._send({topic.topic_name: topic for topic in topics})
+            registered = self._send(changed)
+        self._announcements.begin(changed, registered)
 
     def _send(self, topics: Mapping[str, TopicConfig]) -> Deferred[None]:
         """Registers `topics`, in parts where enableSplitRegistration wants them."""
@@ -179,7 +184,7 @@ class Membership:
             self._topics.touch()
             self._send(self._topics.all())
 
-    def _send_topic(self, topic: TopicConfig) -> None:
+    def _send_topic(self, topic: TopicConfig) -> Deferred[None]:
         config = self._as_permitted(topic)
         route = TopicRouteData(
             queue_datas=[
@@ -192,7 +197,7 @@ class Membership:
                 )
             ]
         )
-        self._ask_all(
+        return self._ask_all(
             RequestCode.REGISTER_TOPIC_IN_NAMESRV,
             RegisterTopicRequestHeader(topic=topic.topic_name),
             encode_body(route),

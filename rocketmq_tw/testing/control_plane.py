@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet.task import Clock
+
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.clients import ClientRegistry
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.groups import GroupTable
@@ -68,7 +71,7 @@ class ControlPlane:
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, memory_bytes),
             LockRequests(self.locks),
-            TopicRequests(config, topics, offsets, clients, store),
+            TopicRequests(config, topics, offsets, clients, store, Announcements(Clock())),
             GroupRequests(groups, offsets),
             ConnectionRequests(config, clients, topics, groups, store),
             ConsumeStatsRequests(config, topics, groups, offsets, clients, store, self.now_ms),

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.clients import Client, ClientRegistry
 from rocketmq_tw.broker.commit import Commit
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
@@ -126,6 +127,7 @@ class DataPlane:
         self.store.on_arrival(self.delivery.arrived)
         self.commit.on_dispatched(self.long_polling.wake_ready)
         self.orderly_groups: set[str] = set()
+        self.announcements = Announcements(self.clock)
         self.send_requests = SendRequests(
             self.config,
             store_config,
@@ -136,6 +138,7 @@ class DataPlane:
             UniqueIds(b"\x7f\0\0\1", 1, 1, self.now_ms),
             self.now_ms,
             STORE_HOST,
+            self.announcements,
             consumes_orderly=self.orderly_groups.__contains__,
             in_flight_limit=in_flight_limit,
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from random import randrange
-from typing import Protocol
+from typing import Any, Protocol
 
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.commit import STORED, Commit
 from rocketmq_tw.broker.delay.levels import DelayLevels, delay_level, wants_timer
 from rocketmq_tw.broker.groups import GroupTable
@@ -55,6 +56,10 @@ class PrepareHalf(Protocol):
     def __call__(self, message: StoredMessage, properties: dict[str, str]) -> None: ...
 
 
+#: Sends an answer; what it returns does not matter.
+Reply = Callable[[RemotingCommand], Any]
+
+
 class SendRequests:
     """Checks what is sent, in stock's order and with its codes, and hands it to the commit."""
 
@@ -69,6 +74,7 @@ class SendRequests:
         unique_ids: UniqueIds,
         now_ms: Callable[[], int],
         store_host: tuple[str, int],
+        announcements: Announcements,
         *,
         consumes_orderly: Callable[[str], bool],
         prepare_half: PrepareHalf | None = None,
@@ -84,6 +90,7 @@ class SendRequests:
         self._unique_ids = unique_ids
         self._now_ms = now_ms
         self._store_host = store_host
+        self._announcements = announcements
         self._consumes_orderly = consumes_orderly
         self._prepare_half = prepare_half
         self._in_flight_limit = in_flight_limit
@@ -123,9 +130,10 @@ class SendRequests:
         )
         properties = parse_properties(header.properties or "")
         properties.pop(props.POP_CK, None)
+        reply = self._reply_through(peer, header.topic)
         if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
             unique_id = properties.get(props.UNIQ_KEY)
-            self._append_batch(request, peer, message, properties, unique_id)
+            self._append_batch(request, reply, message, properties, unique_id)
             return
         if header.topic.startswith(names.RETRY_PREFIX):
             self._route_retry(header, message, properties)
@@ -135,7 +143,7 @@ class SendRequests:
         self._add_own_properties(properties)
         message.properties = join_properties(properties)
         self._route_special(message, properties)
-        self._append(request, peer, message, queue_id, unique_id, properties)
+        self._append(request, reply, message, queue_id, unique_id, properties)
 
     # Checks
 
@@ -265,10 +273,17 @@ class SendRequests:
 
     # Into the log
 
+    def _reply_through(self, peer: IPeer, topic: str) -> Reply:
+        """How the answer leaves: that of a topic's first messages once name servers know it."""
+        announced = self._announcements.under_way(topic)
+        if announced is None:
+            return peer.reply
+        return lambda response: announced.addCallback(lambda _: peer.reply(response))
+
     def _append(
         self,
         request: RemotingCommand,
-        peer: IPeer,
+        reply: Reply,
         message: StoredMessage,
         queue_id: int,
         unique_id: str | None,
@@ -280,7 +295,7 @@ class SendRequests:
         def done(code: ResponseCode, appended: Appended) -> None:
             self.in_flight -= size
             if not request.is_oneway:
-                peer.reply(self._response(request, code, appended, queue_id, unique_id))
+                reply(self._response(request, code, appended, queue_id, unique_id))
 
         wait = props.waits_for_store(properties)
         self._commit.append(message, done, multi=multi, wait=wait)
@@ -289,7 +304,7 @@ class SendRequests:
     def _append_batch(
         self,
         request: RemotingCommand,
-        peer: IPeer,
+        reply: Reply,
         message: StoredMessage,
         properties: dict[str, str],
         unique_id: str | None,
@@ -327,7 +342,7 @@ class SendRequests:
             )
             for flag, body, own in batched
         )
-        self._append(request, peer, messages[0], message.queue_id, unique_id, properties, messages)
+        self._append(request, reply, messages[0], message.queue_id, unique_id, properties, messages)
 
     def _response(
         self,

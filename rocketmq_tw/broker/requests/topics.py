@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
+
 from rocketmq_tw.broker import permissions
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.clients import ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.offsets import OffsetTable
@@ -37,7 +40,9 @@ class TopicRequests:
         offsets: OffsetTable,
         clients: ClientRegistry,
         store: IMessageStore,
+        announcements: Announcements,
     ) -> None:
+        self._announcements = announcements
         self._config = config
         self._topics = topics
         self._offsets = offsets
@@ -57,7 +62,9 @@ class TopicRequests:
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
         }
 
-    def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def update(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(CreateTopicRequestHeader)
         config = TopicConfig(
             topic_name=header.topic,
@@ -71,16 +78,20 @@ class TopicRequests:
         )
         self._check(config)
         self._topics.update(config)
-        return request.response()
+        return self._announcements.hold(request.response(), config.topic_name)
 
-    def update_list(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def update_list(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """All of the topics or none."""
         configs = decode_body(CreateTopicListBody, request.body).topic_config_list
         for config in configs:
             self._check(config)
-        if configs:
-            self._topics.update(*configs)
-        return request.response()
+        if not configs:
+            return request.response()
+        self._topics.update(*configs)
+        # They are announced together.
+        return self._announcements.hold(request.response(), configs[0].topic_name)
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Removes the topic, the retry topics that pop made for it, their queues and offsets."""

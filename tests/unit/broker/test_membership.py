@@ -2,6 +2,7 @@ import zlib
 
 from twisted.internet.task import Clock
 
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.membership import Master, Membership
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -84,8 +85,14 @@ class World:
             **config,  # type: ignore[arg-type]
         )
         self.topics = TopicTable(self.config, MemoryStateFile(), lambda: 1_000)
+        self.announcements = Announcements(self.clock)
         self.membership = Membership(
-            self.config, self.topics, self.network.client(), "10.0.0.9:10911", "10.0.0.9:10912"
+            self.config,
+            self.topics,
+            self.network.client(),
+            "10.0.0.9:10911",
+            "10.0.0.9:10912",
+            self.announcements,
         )
 
     def settle(self, deferred) -> bool:
