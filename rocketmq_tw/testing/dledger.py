@@ -31,6 +31,22 @@ DATA_FILE_SIZE = 1024 * 1024
 INDEX_FILE_SIZE = 32 * 16 * 1024
 
 
+#: What a node needs of stock's jars; a JVM that reads all of them starts half as fast.
+_NEEDED_JARS = (
+    "commons-",
+    "dledger-",
+    "fastjson-",
+    "guava-",
+    "netty-",
+    "opentelemetry-",
+    "rocketmq-common-",
+    "rocketmq-logback-",
+    "rocketmq-remoting-",
+    "rocketmq-slf4j-",
+    "slf4j-",
+)
+
+
 class Timing(NamedTuple):
     """Milliseconds; the heartbeat leak is 3 everywhere."""
 
@@ -51,7 +67,8 @@ def dledger_classpath() -> str:
         if compiled.returncode:
             raise JarsMissing(f"the DLedger programs do not compile:\n{compiled.stderr}")
         done.touch()
-    return f"{classes}:{jars}/*"
+    needed = [str(jar) for jar in sorted(jars.glob("*.jar")) if jar.name.startswith(_NEEDED_JARS)]
+    return ":".join([str(classes), *needed])
 
 
 class Member(ServerProcess):

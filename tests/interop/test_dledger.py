@@ -108,8 +108,9 @@ def test_nothing_acknowledged_is_lost_when_whoever_leads_is_killed(running: Runn
             leader = group.wait_leader()
             leader.kill()
             killed.append(leader)
-            group.wait_leader()
+            # A JVM takes its time, so it starts while the others vote.
             leader.launch()
+            group.wait_leader()
             appender.wait_for_more()
             leader.wait_ready()
     finally:

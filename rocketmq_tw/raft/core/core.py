@@ -230,9 +230,10 @@ class RaftCore:
         entry = log.read(self.applied_index)
         return LogBase(entry.index, entry.term, entry.end_pos)
 
-    def compacted(self, base_term: int = -1) -> None:
-        """The store has dropped entries; `base_term` is the last dropped one's, if known."""
-        self._state.log.compacted(self._store.begin_index, base_term)
+    def compacted(self) -> None:
+        """The store has a snapshot of its own and has dropped entries that it covers."""
+        meta = self._store.snapshot
+        self._state.log.compacted(self._store.begin_index, LogBase() if meta is None else meta.base)
 
     # What it wants done.
 

@@ -104,20 +104,29 @@ class Follower:
         return Code.SUCCESS
 
     def _compare(self, entry: Entry) -> Code:
-        state, log = self._state, self._state.log
-        # What is committed and compacted away is in the log of every leader.
-        compacted = entry.index < log.begin_index and entry.index <= state.commit_index
-        if not compacted and not log.matches(entry):
+        state = self._state
+        if not self._holds(entry):
             return Code.INCONSISTENT_STATE
         state.matched_index = max(state.matched_index, entry.index)
         return Code.SUCCESS
+
+    def _holds(self, entry: Entry) -> bool:
+        """Whether our log has `entry`, or had it: what is committed and compacted away is in the
+        log of every leader."""
+        state, log = self._state, self._state.log
+        if entry.index < log.begin_index and entry.index <= state.commit_index:
+            return True
+        return log.matches(entry)
 
     def _truncate(self, entry: Entry) -> Code:
         state, log = self._state, self._state.log
         # Entries of the present term are the leader's own: a push that would cut them is late.
         late = log.end_term == state.term
-        if log.matches(entry):
+        if self._holds(entry):
             state.matched_index = max(state.matched_index, entry.index)
+            if state.matched_index == log.base.index and log.base.term < 0:
+                # Without the term of its last entry this member could not judge candidates.
+                return Code.INCONSISTENT_STATE
             if not late:
                 log.keep_to(state.matched_index)
             return Code.SUCCESS

@@ -232,11 +232,14 @@ class Log:
         self._keep_to = None
         self._reset = base
 
-    def compacted(self, begin_index: int, base_term: int) -> None:
-        """Entries before `begin_index` are gone from the store."""
+    def compacted(self, begin_index: int, covered: LogBase) -> None:
+        """Entries before `begin_index` are gone from the store; a snapshot covers `covered`."""
         if begin_index <= self.begin_index:
             return
-        self.base = LogBase(begin_index - 1, base_term, self.read(begin_index).pos)
+        if covered.index == begin_index - 1:
+            self.base = covered
+        else:
+            self.base = LogBase(begin_index - 1, -1, self.read(begin_index).pos)
         first = bisect_right(self._term_starts, begin_index) - 1
         if first >= 0:
             del self._term_starts[:first], self._terms[:first]

@@ -106,6 +106,11 @@ class MemberStore:
         if writes.keep_to is not None:
             self._ledger.keep_to(writes.keep_to)
         if writes.entries:
+            if self._ledger.begin_index < 0:
+                # Recovery has to find a log that begins inside a file.
+                self._write_checkpoint(
+                    Checkpoint(-1, self._saved.committed_index, writes.entries[0].pos)
+                )
             self._ledger.append(writes.entries)
             self._ledger.sync()
 
