@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Json, Producer, PullConsumer, PushConsumer
+from rocketmq_tw.testing.java_client import JavaClients, Json, Producer, PushConsumer
 from rocketmq_tw.testing.wait import wait_until
 
 
@@ -166,12 +166,7 @@ def test_tag_expressions(
 
 
 def test_offsets_survive_the_consumer(
-    java: JavaClients,
-    cluster: Cluster,
-    producer: Producer,
-    puller: PullConsumer,
-    topic: str,
-    names,
+    java: JavaClients, cluster: Cluster, producer: Producer, topic: str, names
 ) -> None:
     group = names.group
     producer.send(*_messages(topic, [f"first-{number}" for number in range(20)]))
