@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -19,7 +19,7 @@ from rocketmq_tw.broker.flush import Flusher
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.store.errors import IllegalMessageError, StoreError
+from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -75,7 +75,8 @@ class Commit:
         self._config = config
         self._clock = clock
         self._flusher = flusher
-        self._replicator = replicator
+        self.replicator = replicator
+        self._after_write: list[Callable[[], None]] = []
         self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[tuple[Done, Appended, bool]] = []
         self._turn_end: IDelayedCall | None = None
@@ -92,6 +93,10 @@ class Commit:
         self._write_now()
         self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
         return self._flusher.stop()
+
+    def on_written(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after each write of the log, before anyone is answered."""
+        self._after_write.append(callback)
 
     def on_dispatched(self, callback: Callable[[], None]) -> None:
         """Calls `callback` after each dispatch, so once for all messages of a turn."""
@@ -112,6 +117,10 @@ class Commit:
         """
         if self._stopped:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
+        if self._config.is_slave:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "a slave stores nothing: send to its master"
+            )
         try:
             appended = self._store.append(message, multi=multi)
         except IllegalMessageError as error:
@@ -121,6 +130,36 @@ class Commit:
         self._appends.append((done, appended, wait))
         if self._turn_end is None:
             self._turn_end = self._clock.callLater(0, self._end_turn)
+
+    def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
+        """A slave's append of its master's bytes, written and dispatched at once; fires as
+        `settled` does. Fails with the `StoreError` that refuses."""
+        if self._stopped:
+            return fail(NotWritableError("the broker is stopping"))
+        try:
+            self._store.append_raw(offset, data)
+            self._store.write_pending()
+        except StoreError as error:
+            return fail(error)
+        self._dispatch()
+        return self.settled()
+
+    def settled(self) -> Deferred[int]:
+        """Fires with the log's end, as written now, once all before it is as safe as flushDiskType
+        promises; fails with `NotWritableError`."""
+        end = self._store.written_offset
+        if self._config.flush_disk_type != "SYNC_FLUSH":
+            return succeed(end)
+        settled: Deferred[int] = Deferred()
+
+        def flushed(durable: bool) -> None:
+            if durable:
+                settled.callback(end)
+            else:
+                settled.errback(NotWritableError("the log could not be made durable"))
+
+        self._flusher.when_flushed(end, flushed)
+        return settled
 
     def flushed(self) -> Deferred[bool]:
         """Fires once all that is appended by now is on stable storage: True, or False where that
@@ -144,8 +183,10 @@ class Commit:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
             _answer_all([entry[:2] for entry in appends], ResponseCode.SYSTEM_ERROR)
             return
+        for callback in self._after_write:
+            callback()
         self._dispatch()
-        if self._replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
+        if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             _answer_all([entry[:2] for entry in appends], ResponseCode.SUCCESS)
         else:
             self._answer_or_wait(appends)
@@ -172,9 +213,9 @@ class Commit:
         sync_flush = self._config.flush_disk_type == "SYNC_FLUSH"
         if sync_flush:
             waiting.flush_code = None
-        if self._replicator is not None:
+        if self.replicator is not None:
             waiting.replica_code = None
-            replicated = self._replicator.wait(
+            replicated = self.replicator.wait(
                 waiting.end_offset, self._config.broker_role == "SYNC_MASTER"
             )
             replicated.addErrback(self._replication_failed)

@@ -26,13 +26,15 @@ from rocketmq_tw.broker.delay.levels import DelayLevels
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.flush import Flusher, InThread
 from rocketmq_tw.broker.groups import GroupTable
-from rocketmq_tw.broker.interfaces import IReplicator
 from rocketmq_tw.broker.live_config import LiveConfig
 from rocketmq_tw.broker.locks import RebalanceLock
 from rocketmq_tw.broker.long_polling import LongPolling
+from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.membership import Membership
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.broker.periodic import PeriodicTasks
+from rocketmq_tw.broker.replicas import MasterPart, Replicas, SlavePart, check_role
+from rocketmq_tw.broker.replicated_log import StoreLog
 from rocketmq_tw.broker.requests.admin import AdminRequests
 from rocketmq_tw.broker.requests.clients import ClientRequests
 from rocketmq_tw.broker.requests.connections import ConnectionRequests
@@ -41,12 +43,14 @@ from rocketmq_tw.broker.requests.groups import GroupRequests
 from rocketmq_tw.broker.requests.locks import LockRequests
 from rocketmq_tw.broker.requests.offsets import OffsetRequests
 from rocketmq_tw.broker.requests.pull import PullRequests
+from rocketmq_tw.broker.requests.replicas import ReplicaRequests, slave_handlers
 from rocketmq_tw.broker.requests.resets import ResetRequests
 from rocketmq_tw.broker.requests.send import SendRequests
 from rocketmq_tw.broker.requests.send_back import SendBackRequests
 from rocketmq_tw.broker.requests.table import merge_handlers
 from rocketmq_tw.broker.requests.topics import TopicRequests
 from rocketmq_tw.broker.requests.view import ViewRequests
+from rocketmq_tw.broker.slave_metadata import SlaveMetadata
 from rocketmq_tw.broker.state import ConfigFile
 from rocketmq_tw.broker.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.topics import TopicTable
@@ -65,6 +69,10 @@ T = TypeVar("T")
 
 #: Seconds between scans for clients without heartbeats, as in stock.
 CLIENT_SCAN_SECONDS = 10.0
+#: Seconds between a slave's copies of what its master decides, and between its questions to the
+#: name servers while it has no master.
+COPY_SECONDS = 5.0
+SEARCH_SECONDS = 3.0
 #: The port of stock's VIP channel lies so far below the listening port.
 VIP_DISTANCE = 2
 
@@ -93,7 +101,6 @@ class Broker:
         client: IRemotingClient,
         *,
         tls: ServerTls | None = None,
-        replicator: IReplicator | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
         in_thread: InThread | None = None,
     ) -> None:
@@ -108,7 +115,7 @@ class Broker:
         self._now_ms = now_ms
         self._in_thread = in_thread or self._in_thread_pool
         memory = psutil.virtual_memory().total
-        self._memory_bytes = memory * store_config.access_message_in_memory_max_ratio // 100
+        self._memory_bytes = memory * store_config.memory_ratio // 100
         self.store = MessageStore(store_config, files, now_ms, memory_bytes=memory)
         self.topics = TopicTable(config, self._state_file("topics"), now_ms)
         self.announcements = Announcements(reactor)
@@ -119,7 +126,7 @@ class Broker:
         self.statistics = Statistics(now_ms)
         self.long_polling = LongPolling(self.store, config, reactor, now_ms)
         self._flusher = Flusher(self.store, store_config, reactor, self._in_thread)
-        self.commit = Commit(self.store, store_config, reactor, self._flusher, replicator)
+        self.commit = Commit(self.store, store_config, reactor, self._flusher)
         self.levels = DelayLevels(store_config.message_delay_level)
         self.delay_offsets = DelayOffsets(self._state_file("delayOffset"), now_ms)
         self.delivery = DelayDelivery(
@@ -133,11 +140,40 @@ class Broker:
             self._in_thread,
         )
         self._client = client
+        self.replicas = self._make_replicas()
         self.server = RemotingServer(reactor, net_config, tls=tls)
         self._periodic = PeriodicTasks(reactor)
         self._loaded = False
         self.membership: Membership | None = None
         self.port = 0
+
+    def _make_replicas(self) -> Replicas:
+        store, commit = self.store, self.commit
+        replicated = StoreLog(store, self.store_config, commit)
+        if not self.store_config.is_slave:
+            return MasterPart(
+                self._reactor,
+                self.store_config,
+                self._net_config.bind_address,
+                replicated,
+                commit,
+                self._flusher.on_round,
+                self._now_ms,
+            )
+        calls = MasterCalls(self._client)
+        metadata = SlaveMetadata(
+            calls, store, self.topics, self.groups, self.offsets, self.delay_offsets
+        )
+        return SlavePart(
+            self._reactor,
+            self.store_config,
+            replicated,
+            commit,
+            store,
+            calls,
+            metadata,
+            self._now_ms,
+        )
 
     @property
     def address(self) -> str:
@@ -146,7 +182,8 @@ class Broker:
 
     @inlineCallbacks
     def start(self) -> Any:
-        """Fails with what the store or the port refuses; then `stop` cleans up."""
+        """Fails with what the configuration, the store or a port refuses; then `stop` cleans up."""
+        check_role(self.config, self.store_config)
         yield self._in_thread(self.store.load)
         self._loaded = True
         host = yield self._in_thread(lambda: resolve(self.config.broker_ip1))
@@ -158,8 +195,7 @@ class Broker:
         self.commit.on_dispatched(self.long_polling.wake_ready)
         self.port = self.server.listen()
         self._listen_vip()
-        ha_port = self.store_config.ha_listen_port or self.port + 1
-        ha_address = join_address(self.config.broker_ip2, ha_port)
+        ha_address = join_address(self.config.broker_ip2, self.replicas.listen(self.port))
         self.membership = Membership(
             self.config,
             self.topics,
@@ -168,10 +204,15 @@ class Broker:
             ha_address,
             self.announcements,
         )
-        for code, handler in self._handlers(self.membership, host).items():
+        self.membership.on_master(self.replicas.learned)
+        handlers = self._handlers(self.membership, host)
+        if self.store_config.is_slave:
+            handlers = slave_handlers(handlers)
+        for code, handler in handlers.items():
             self.server.register(code, handler)
         self._flusher.start()
-        self.delivery.start()
+        if not self.store_config.is_slave:
+            self.delivery.start()
         self.long_polling.start()
         self._schedule(self.membership)
         yield self.membership.register(force=True)
@@ -191,9 +232,14 @@ class Broker:
         self.long_polling.stop()
         steps: list[tuple[str, Callable[[], Any]]] = [("closing connections", lambda: served)]
         if self._loaded:
+            # A slave takes no more before its log is flushed, a master gives away all that was.
+            replication = ("ending replication", self.replicas.stop)
+            is_slave = self.store_config.is_slave
             steps = [
+                *([replication] if is_slave else []),
                 ("ending deliveries", self.delivery.stop),
                 ("flushing the log", self.commit.stop),
+                *([] if is_slave else [replication]),
                 ("answering held requests", self.long_polling.resume_all),
                 *steps,
                 ("ending periodic tasks", lambda: periodic_stopped),
@@ -246,7 +292,9 @@ class Broker:
                 store,
                 self.long_polling,
                 self.statistics.count_pulled,
+                master_is_near=self.replicas.master_is_near,
             ),
+            ReplicaRequests(self.replicas.runtime_info),
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, self._memory_bytes),
             LockRequests(self.locks),
@@ -277,9 +325,18 @@ class Broker:
             store_config.clean_resource_interval / 1000,
             lambda: self.store.clean(self._now_ms()),
         )
+        if store_config.is_slave:
+            add("copying from the master", COPY_SECONDS, self.replicas.copy)
+            add("looking for the master", SEARCH_SECONDS, self._search_master)
         if config.enable_slave_acting_master:
             add("the heartbeat", config.broker_heartbeat_interval / 1000, membership.heartbeat)
         self._periodic.start()
+
+    def _search_master(self) -> Deferred[None]:
+        """Name servers tell who is master only when they are told of a broker."""
+        if self.membership is None or self.replicas.master_is_near():
+            return succeed(None)
+        return self.membership.register(force=True)
 
     def _listen_vip(self) -> None:
         """A port of the kernel's choice may have a neighbour; a configured one must not."""

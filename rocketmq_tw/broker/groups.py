@@ -52,12 +52,15 @@ class GroupTable:
             self.data_version = table.data_version
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; made with the defaults where the broker's own allows it."""
+        """The group's configuration; made with the defaults where the broker's own allows it. A
+        slave makes none: it only serves the group as if its master had."""
         known = self._groups.get(group)
         if known is not None or not self._may_create(group):
             return known
-        log.info("the group {group!r} made on first use", group=group)
         created = SubscriptionGroupConfig(group_name=group)
+        if self._config.is_slave:
+            return created
+        log.info("the group {group!r} made on first use", group=group)
         self._put([created])
         return created
 

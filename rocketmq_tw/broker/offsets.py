@@ -123,11 +123,19 @@ class OffsetTable:
         """All offsets with the version: what the file and the wire carry."""
         return ConsumerOffsetTable(offset_table=self._offsets, data_version=self.data_version)
 
-    def replace_all(self, table: ConsumerOffsetTable) -> None:
-        """Takes over a master's table and its version."""
-        self._offsets = table.offset_table
+    def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> None:
+        """Takes over what a master has now and had when it was asked before: larger offsets,
+        smaller ones only where the master's own went down, and what it has no more goes."""
+        for key, queues in table.offset_table.items():
+            own = self._offsets.setdefault(key, {})
+            before = former.offset_table.get(key, {})
+            for queue_id, offset in queues.items():
+                if offset > own.get(queue_id, -1) or offset < before.get(queue_id, -1):
+                    own[queue_id] = offset
+                    self._dirty = True
+        removed = former.offset_table.keys() - table.offset_table.keys()
+        self._remove(lambda key: key in removed)
         self.data_version = table.data_version or self.data_version
-        self._dirty = True
 
     def pending_write(self) -> Callable[[], None] | None:
         """The write that is due, to be called in any thread; None where nothing changed.

@@ -131,7 +131,10 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
                 order=order,
             )
-        elif known.order != order:
+            if self._config.is_slave:
+                # The master makes it, and it comes from there.
+                return known
+        elif known.order != order and not self._config.is_slave:
             known = msgspec.structs.replace(known, order=order)
         else:
             return known
@@ -170,7 +173,10 @@ class TopicTable:
         self._persist()
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
-        """Marks the topics that the name servers' configuration calls ordered."""
+        """Marks the topics that the name servers' configuration calls ordered; a slave has its
+        master's marks."""
+        if self._config.is_slave:
+            return
         changed = [
             msgspec.structs.replace(known, order=True)
             for known in map(self._topics.get, topics)

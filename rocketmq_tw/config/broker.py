@@ -77,3 +77,8 @@ class BrokerConfig(Config):
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"
+
+    @property
+    def is_slave(self) -> bool:
+        """Masters are 0 (see `broker.replicas.check_role`)."""
+        return self.broker_id > 0

@@ -28,6 +28,9 @@ from rocketmq_tw.config.values import (
     parse_bool,
 )
 
+#: Stock's slave reads frames through a buffer of 4 MiB, with 12 bytes of header.
+MAX_HA_BATCH = 4 * 1024 * 1024 - 12
+
 #: What stock's types alone do not say.
 _SPECIAL: dict[str, Parse] = {
     "listenPort": integer(0, 65535),
@@ -44,6 +47,12 @@ _SPECIAL: dict[str, Parse] = {
     "mappedFileSizeCommitLog": integer(4096, INT[1]),
     "mappedFileSizeConsumeQueue": integer(20, INT[1]),
     "maxMessageSize": integer(1, INT[1]),
+    "haTransferBatchSize": integer(1, MAX_HA_BATCH),
+    "haSendHeartbeatInterval": integer(1, INT[1]),
+    "haHousekeepingInterval": integer(1, INT[1]),
+    "maxHaTransferByteInSecond": integer(1, LONG[1]),
+    "inSyncReplicas": integer(1, INT[1]),
+    "minInSyncReplicas": integer(1, INT[1]),
     "scanNotActiveBrokerInterval": integer(10, INT[1]),
     "waitSecondsForService": integer(0, INT[1]),
     "diskMaxUsedSpaceRatio": integer(10, 95),

@@ -4,6 +4,8 @@ from msgspec import field
 
 from rocketmq_tw.config.base import Config
 
+_MAX_GAP = 256 << 20
+
 
 class MessageStoreConfig(Config):
     """Where the store is, how it flushes, what it reads at once and how long it keeps."""
@@ -57,8 +59,40 @@ class MessageStoreConfig(Config):
 
     # role and delay
     broker_role: str = "ASYNC_MASTER"
-    #: 0: the one above the broker's, as stock's start makes it.
-    ha_listen_port: int = 0
     offset_check_in_slave: bool = False
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: int = 10_000
+
+    # replication; milliseconds, bytes. Empty haMasterAddress: what the name servers say.
+    #: 0: the one above the broker's, as stock's start makes it.
+    ha_listen_port: int = 0
+    ha_master_address: str = ""
+    ha_transfer_batch_size: int = 32_768
+    ha_send_heartbeat_interval: int = 5_000
+    ha_housekeeping_interval: int = 20_000
+    ha_flow_control_enable: bool = False
+    max_ha_transfer_byte_in_second: int = 100 << 20
+    #: How far a slave may be behind and count: 5.x's name for it, and 4.9's.
+    ha_max_gap_not_in_sync: int = _MAX_GAP
+    ha_slave_fallbehind_max: int = _MAX_GAP
+    slave_timeout: int = 3_000
+    in_sync_replicas: int = 1
+    min_in_sync_replicas: int = 1
+    enable_auto_in_sync_replicas: bool = False
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role == "SLAVE"
+
+    @property
+    def memory_ratio(self) -> int:
+        """Percent of the machine's memory in which the log's end is taken to be; as in stock a
+        slave, which reads for others, leaves more to them."""
+        return max(self.access_message_in_memory_max_ratio - (10 if self.is_slave else 0), 0)
+
+    @property
+    def max_gap(self) -> int:
+        """The one of the two keys that was set."""
+        if self.ha_slave_fallbehind_max != _MAX_GAP:
+            return self.ha_slave_fallbehind_max
+        return self.ha_max_gap_not_in_sync

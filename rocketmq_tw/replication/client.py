@@ -1,11 +1,12 @@
 """The slave's side of HA on Twisted: connects to the master, appends what it pushes, reports."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
-from twisted.application.internet import ClientService, backoffPolicy
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
+from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -18,35 +19,50 @@ from rocketmq_tw.replication.slave_link import SlaveLink
 
 TICK_SECONDS = 1.0
 #: Stock's slave waits 5 s between two tries; the first ones are worth more haste.
-RETRY = backoffPolicy(initialDelay=0.2, maxDelay=5.0, factor=1.6)
+FIRST_RETRY = 0.2
+LAST_RETRY = 5.0
+
+#: Fires where this log may follow the master's; fails with a `LinkError` that says why not.
+Agree = Callable[[], "Deferred[None]"]
 
 
 class MasterConnection(Protocol):
-    """The link to the master; one append is under way at a time, in the order of arrival."""
+    """The link to the master; one append is under way at a time, in the order of arrival.
+
+    `link` is None until the opening report is due: no master says anything before it.
+    """
 
     transport: Any
-    _log = Logger()
 
-    def __init__(self, client: "HAClient") -> None:
+    def __init__(self, client: HAClient) -> None:
+        self.link: SlaveLink | None = None
         self._client = client
         self._queue: list[Transfer] = []
         self._appending = False
+        self._paused = False
 
     def connectionMade(self) -> None:
-        self.link = self._client.opened(self)
+        self._client.connection = self
         self.transport.setTcpNoDelay(True)
-        self.transport.write(self.link.opening())
+        self._client.opening().addCallbacks(self._open, self._refused)
 
     def dataReceived(self, data: bytes) -> None:
+        if self.link is None:
+            self.close("the master spoke before it was asked")
+            return
         try:
             self._queue += self.link.receive(data, self._client.now_ms())
         except LinkError as error:
             self.close(str(error))
             return
+        if self.link.proven:
+            self._client.proved()
         self._append_next()
 
     def tick(self, now_ms: int) -> None:
         """Repeats the report, and closes a link whose master is silent."""
+        if self.link is None:
+            return
         if self.link.expired(now_ms):
             self.close("the master has been silent for too long")
             return
@@ -55,13 +71,23 @@ class MasterConnection(Protocol):
             self.transport.write(report)
 
     def close(self, reason: str) -> None:
-        """Closes the link and logs why; it is made anew by the client's retry policy."""
-        self._log.warn("HA link with the master closed: {reason}", reason=reason)
+        """Closes the link; it is made anew by and by."""
+        self._client.note(reason)
         self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._queue.clear()
         self._client.closed(self)
+
+    def _open(self, log_end: int) -> None:
+        if self._client.connection is not self:
+            return
+        self.link = self._client.new_link(log_end)
+        self.transport.write(self.link.opening())
+
+    def _refused(self, failure: Failure) -> None:
+        if self._client.connection is self:
+            self.close(failure.getErrorMessage())
 
     def _append_next(self) -> None:
         if self._appending or not self._queue:
@@ -71,29 +97,40 @@ class MasterConnection(Protocol):
         data = b"".join(transfer.data for transfer in self._queue)
         self._queue.clear()
         self._appending = True
-        self.transport.pauseProducing()
-        self._client.append(start, data).addCallbacks(self._appended, self._failed)
+        appended = self._client.append(start, data)
+        if not appended.called:
+            self._paused = True
+            self.transport.pauseProducing()
+        appended.addCallbacks(self._appended, self._failed)
 
     def _appended(self, log_end: int) -> None:
         self._appending = False
-        if self._client.connection is not self:
+        if self.link is None or self._client.connection is not self:
             return
         report = self.link.appended(log_end, self._client.now_ms())
         if report is not None:
             self.transport.write(report)
-        self.transport.resumeProducing()
+        if self._paused:
+            self._paused = False
+            self.transport.resumeProducing()
         self._append_next()
 
     def _failed(self, failure: Failure) -> None:
         self._appending = False
         self._queue.clear()
-        self.close(f"the log could not take the master's bytes: {failure.getErrorMessage()}")
+        if self._client.connection is self:
+            self.close(f"the log could not take the master's bytes: {failure.getErrorMessage()}")
 
 
 class HAClient(Factory):
-    """Keeps a link to the master at `endpoint` while it has one; `follow` changes masters."""
+    """Keeps a link to the master while it has one to `follow`.
+
+    Before each link `agree` is asked whether this log may follow that master's. Tries come further
+    apart until a link proves itself: until the master's first frame continues this log.
+    """
 
     noisy = False
+    _log = Logger()
 
     def __init__(
         self,
@@ -101,16 +138,29 @@ class HAClient(Factory):
         settings: HASettings,
         clock: IReactorTime,
         now_ms: Callable[[], int],
+        agree: Agree = lambda: succeed(None),
     ) -> None:
         self.connection: MasterConnection | None = None
         self.master_address = ""
         self.now_ms = now_ms
-        self._log = log
+        self._log_file = log
         self._settings = settings
         self._clock = clock
-        self._service: ClientService | None = None
+        self._agree = agree
+        self._endpoint: IStreamClientEndpoint | None = None
+        self._attempt: Deferred[Any] | None = None
+        self._retry: IDelayedCall | None = None
+        self._delay = FIRST_RETRY
+        self._noted = ""
+        self._stopped: list[Deferred[None]] = []
         self._ticker = LoopingCall(self._tick)
         self._ticker.clock = clock
+
+    @property
+    def linked(self) -> bool:
+        """Whether the master has sent a frame that continues this log, on the present link."""
+        connection = self.connection
+        return connection is not None and connection.link is not None and connection.link.proven
 
     def follow(self, address: str, endpoint: IStreamClientEndpoint) -> None:
         """Copies from the master at `address` from now on; the same address changes nothing."""
@@ -118,44 +168,108 @@ class HAClient(Factory):
             return
         self._leave()
         self.master_address = address
-        self._service = ClientService(endpoint, self, retryPolicy=RETRY, clock=self._clock)
-        self._service.startService()
+        self._endpoint = endpoint
+        self._delay = FIRST_RETRY
+        self._log.info("following the master's HA address {address}", address=address)
         if not self._ticker.running:
             self._ticker.start(TICK_SECONDS, now=False)
+        if self.connection is None:
+            self._connect()
 
-    def stop(self) -> "Deferred[None]":
-        """Closes the link and tries no more."""
+    def stop(self) -> Deferred[None]:
+        """Closes the link and tries no more; fires once it is closed."""
         if self._ticker.running:
             self._ticker.stop()
-        return self._leave()
+        self._leave()
+        if self.connection is None:
+            return succeed(None)
+        stopped: Deferred[None] = Deferred()
+        self._stopped.append(stopped)
+        return stopped
 
     def buildProtocol(self, addr: object) -> MasterConnection:
         return MasterConnection(self)
 
-    def opened(self, connection: MasterConnection) -> SlaveLink:
-        self.connection = connection
+    # What the link asks
+
+    def opening(self) -> Deferred[int]:
+        """Fires with what the opening report says."""
+        return self._agree().addCallback(lambda _: self._log_file.settled())
+
+    def new_link(self, log_end: int) -> SlaveLink:
         return SlaveLink(
-            self._log.end_offset,
+            log_end,
             now_ms=self.now_ms(),
             heartbeat_ms=self._settings.heartbeat_ms,
             housekeeping_ms=self._settings.housekeeping_ms,
         )
 
+    def append(self, offset: int, data: bytes) -> Deferred[int]:
+        return self._log_file.append(offset, data)
+
+    def proved(self) -> None:
+        """The master's frames continue this log."""
+        self._delay = FIRST_RETRY
+        if self._noted:
+            self._log.info("the link with the master at {at} is back", at=self.master_address)
+            self._noted = ""
+
+    def note(self, reason: str) -> None:
+        """Logs why there is no link, once for each reason."""
+        if reason != self._noted:
+            self._noted = reason
+            self._log.warn(
+                "no link with the master at {at}: {reason}", at=self.master_address, reason=reason
+            )
+
     def closed(self, connection: MasterConnection) -> None:
-        if self.connection is connection:
-            self.connection = None
+        if self.connection is not connection:
+            return
+        self.connection = None
+        if self._endpoint is None:
+            stopped, self._stopped = self._stopped, []
+            for waiter in stopped:
+                waiter.callback(None)
+        elif connection.link is not None and not connection.link.proven:
+            self.note(
+                "it closes the link at once; its log says why. Where it refuses this broker's log"
+                f" end {connection.link.reported}, the two logs are not one: see"
+                " docs/replication.md"
+            )
+            self._connect_later()
+        else:
+            self.note(self._noted or "the connection was lost")
+            self._connect_later()
 
-    def append(self, offset: int, data: bytes) -> "Deferred[int]":
-        return self._log.append(offset, data)
+    def _connect(self) -> None:
+        self._retry = None
+        if self._endpoint is None:
+            return
+        attempt = self._endpoint.connect(self)
+        self._attempt = attempt
+        attempt.addErrback(self._not_connected, attempt)
 
-    def _leave(self) -> "Deferred[None]":
-        service, self._service = self._service, None
+    def _not_connected(self, failure: Failure, attempt: Deferred[Any]) -> None:
+        if attempt is self._attempt and self._endpoint is not None:
+            self.note(failure.getErrorMessage())
+            self._connect_later()
+
+    def _connect_later(self) -> None:
+        if self._retry is None:
+            self._retry = self._clock.callLater(self._delay, self._connect)
+            self._delay = min(self._delay * 2, LAST_RETRY)
+
+    def _leave(self) -> None:
         self.master_address = ""
-        if service is None:
-            return succeed(None)
+        self._endpoint = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.cancel()
         if self.connection is not None:
             self.connection.transport.abortConnection()
-        return service.stopService()
 
     def _tick(self) -> None:
         if self.connection is not None:

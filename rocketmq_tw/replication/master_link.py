@@ -56,6 +56,8 @@ class MasterLink:
         if offset < 0 or offset > log_end:
             raise LinkError(f"the slave reports offset {offset}, the log ends at {log_end}")
         if self.next_offset < 0:
+            # A heartbeat is due, so that the slave knows soon that it was accepted.
+            self._last_write = now_ms - self._heartbeat_ms
             if offset == 0:
                 self.next_offset = max(log_end - log_end % self._file_size, log_start)
             elif offset < log_start:

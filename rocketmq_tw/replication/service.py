@@ -19,11 +19,16 @@ from zope.interface import implementer
 from rocketmq_tw.replication.frames import LinkError
 from rocketmq_tw.replication.group_transfer import GroupTransfer
 from rocketmq_tw.replication.in_sync import in_sync, required
-from rocketmq_tw.replication.interfaces import IReplicatedLog
+from rocketmq_tw.replication.interfaces import IReplicatedLog, IReplicator
 from rocketmq_tw.replication.master_link import MasterLink
+from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 
 TICK_SECONDS = 0.1
+#: How long a stop waits for slaves that are behind.
+STOP_MS = 3000
+#: Links of one master; more are closed at once.
+MAX_SLAVES = 256
 
 
 @attrs.define(kw_only=True)
@@ -111,6 +116,7 @@ class SlaveConnection(Protocol):
         self._writable = False
 
 
+@implementer(IReplicator)
 class HAService(Factory):
     """Accepts slaves and implements the broker's `IReplicator`.
 
@@ -118,6 +124,7 @@ class HAService(Factory):
     """
 
     noisy = False
+    _logger = Logger()
 
     def __init__(
         self,
@@ -131,6 +138,8 @@ class HAService(Factory):
         self._settings = settings
         self._now_ms = now_ms
         self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
+        self._stopping: Deferred[None] | None = None
+        self._stop_at = 0
         self._ticker = LoopingCall(self._tick)
         self._ticker.clock = clock
 
@@ -139,15 +148,34 @@ class HAService(Factory):
         if not self._ticker.running:
             self._ticker.start(TICK_SECONDS, now=False)
 
-    def stop(self) -> None:
-        """Closes every link and answers everyone who still waits with FLUSH_SLAVE_TIMEOUT."""
+    def stop(self) -> "Deferred[None]":
+        """Waits a moment until every slave has the whole log, so that each may take over; then
+        closes all links and answers who still waits with FLUSH_SLAVE_TIMEOUT."""
+        stopped: Deferred[None] = Deferred()
+        self._stopping = stopped
+        self._stop_at = self._now_ms() + STOP_MS
+        self._finish_stop()
+        return stopped
+
+    def _finish_stop(self) -> None:
+        stopped, end = self._stopping, self._log.end_offset
+        if stopped is None:
+            return
+        behind = any(0 <= slave.link.acknowledged < end for slave in self.slaves)
+        if behind and self._ticker.running and self._now_ms() < self._stop_at:
+            return
+        self._stopping = None
         if self._ticker.running:
             self._ticker.stop()
         for slave in list(self.slaves):
             slave.transport.abortConnection()
         self._answer(self._waiting.drain(), ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        stopped.callback(None)
 
-    def buildProtocol(self, addr: object) -> SlaveConnection:
+    def buildProtocol(self, addr: object) -> SlaveConnection | None:
+        if len(self.slaves) >= MAX_SLAVES:
+            self._logger.warn("more than {n} slaves: refused {addr}", n=MAX_SLAVES, addr=addr)
+            return None
         return SlaveConnection(self)
 
     # What the broker asks
@@ -155,8 +183,8 @@ class HAService(Factory):
     def wait(self, end_offset: int, sync: bool) -> "Deferred[int]":
         """Fires once the log up to `end_offset` is on as many replicas as the settings demand.
 
-        SLAVE_NOT_AVAILABLE at once where no slave is near enough to be waited for; SYSTEM_ERROR
-        where minInSyncReplicas cannot be met; FLUSH_SLAVE_TIMEOUT after syncFlushTimeout.
+        SLAVE_NOT_AVAILABLE at once where too few slaves are near enough to be waited for;
+        FLUSH_SLAVE_TIMEOUT after slaveTimeout.
         """
         if not sync:
             return succeed(int(ResponseCode.SUCCESS))
@@ -180,8 +208,30 @@ class HAService(Factory):
 
     def log_grew(self) -> None:
         """The log has new bytes on disk: they go to every slave that can take them."""
-        for slave in self.slaves:
+        for slave in list(self.slaves):
             slave.pump()
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """What request 907 shows of a master."""
+        now_ms, log_end = self._now_ms(), self._log.end_offset
+        links = [(slave.address, slave.link) for slave in self.slaves]
+        slaves = [
+            HAConnectionInfo(
+                addr=address,
+                slave_ack_offset=link.acknowledged,
+                diff=log_end - link.acknowledged,
+                in_sync=in_sync([link.acknowledged], log_end, self._settings.max_gap) > 1,
+                transferred_byte_in_second=link.flow.bytes_per_second(now_ms),
+                transfer_from_where=link.next_offset,
+            )
+            for address, link in links
+        ]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=log_end,
+            in_sync_slave_nums=sum(slave.in_sync for slave in slaves),
+            ha_connection_info=slaves,
+        )
 
     def in_sync_replicas(self) -> int:
         """Replicas, with this one, that are near enough to the log's end."""
@@ -224,12 +274,14 @@ class HAService(Factory):
         if len(self._waiting):
             offsets = [slave.link.acknowledged for slave in self.slaves]
             self._answer(self._waiting.acknowledged(offsets), ResponseCode.SUCCESS)
+        self._finish_stop()
 
     def _tick(self) -> None:
         now_ms = self._now_ms()
         for slave in list(self.slaves):
             slave.tick(now_ms)
         self._answer(self._waiting.expired(now_ms), ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._finish_stop()
 
     @staticmethod
     def _answer(waiters: "list[Deferred[int]]", code: ResponseCode) -> None:

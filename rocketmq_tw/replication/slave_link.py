@@ -16,15 +16,17 @@ class SlaveLink:
         self.flow = FlowMeter()
         self.last_read = now_ms
         self.last_write = now_ms
+        self.reported = log_end
+        #: Whether the master has sent a frame, so that its log continues this one.
+        self.proven = False
         self._expected = log_end
-        self._reported = log_end
         self._heartbeat_ms = heartbeat_ms
         self._housekeeping_ms = housekeeping_ms
         self._transfers = TransferReader()
 
     def opening(self) -> bytes:
         """The first report: where the master is to start."""
-        return REPORT.pack(self._reported)
+        return REPORT.pack(self.reported)
 
     def receive(self, data: bytes, now_ms: int) -> list[Transfer]:
         """The log bytes to append, in order.
@@ -40,6 +42,7 @@ class SlaveLink:
                 raise LinkError(
                     f"the master pushes offset {transfer.offset}, this log ends at {self._expected}"
                 )
+            self.proven = True
             if transfer.data:
                 self._expected = transfer.offset + len(transfer.data)
                 appends.append(transfer)
@@ -47,9 +50,9 @@ class SlaveLink:
 
     def appended(self, log_end: int, now_ms: int) -> bytes | None:
         """The report that is due once the log ends at `log_end`; None where it said so before."""
-        if log_end <= self._reported:
+        if log_end <= self.reported:
             return None
-        self._reported = log_end
+        self.reported = log_end
         self.last_write = now_ms
         return REPORT.pack(log_end)
 
@@ -58,7 +61,7 @@ class SlaveLink:
         if now_ms - self.last_write < self._heartbeat_ms:
             return None
         self.last_write = now_ms
-        return REPORT.pack(self._reported)
+        return REPORT.pack(self.reported)
 
     def expired(self, now_ms: int) -> bool:
         """Whether the master has been silent for the housekeeping interval."""

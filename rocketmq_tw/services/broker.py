@@ -13,6 +13,7 @@ from rocketmq_tw.broker.core import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
@@ -81,7 +82,7 @@ class BrokerService(service.Service):
         return stopped
 
     def _cannot_start(self, failure: Failure) -> None:
-        if not failure.check(CannotListenError, StoreError, OSError):
+        if not failure.check(CannotListenError, ConfigError, StoreError, OSError):
             self.log.failure("while starting", failure=failure)
         refuse_to_start(self._reactor, failure.value)
 

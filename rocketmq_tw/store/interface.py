@@ -66,7 +66,10 @@ class IMessageStore(Interface):
     a message only after `dispatch`."""
 
     end_offset: int = Attribute("The log's end, with what is still buffered.")
+    written_offset: int = Attribute("Up to here the log is in its files; readers see no more.")
     flushed_offset: int = Attribute("Up to here the log is on stable storage.")
+    dispatched_offset: int = Attribute("Up to here messages are in their queues.")
+    last_record_offset: int = Attribute("Where the newest queued record starts; -1: nowhere.")
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
 
     def load() -> None:

@@ -216,6 +216,10 @@ class MessageStore:
         return self._log.end_offset
 
     @property
+    def written_offset(self) -> int:
+        return self._log.written_offset
+
+    @property
     def flushed_offset(self) -> int:
         return self._log.flushed_offset
 
@@ -223,6 +227,12 @@ class MessageStore:
     def dispatched_offset(self) -> int:
         """Up to here messages are in their queues."""
         return self._dispatched
+
+    @property
+    def last_record_offset(self) -> int:
+        """Where the newest record that is in a queue starts; -1 where there is none."""
+        position = self._queues.last_position
+        return position if position >= self._log.min_offset else -1
 
     @property
     def min_physical_offset(self) -> int:

@@ -50,7 +50,7 @@ class _Limits:
             config.max_transfer_bytes_on_message_in_disk,
             config.max_transfer_count_on_message_in_disk,
         )
-        self.in_memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self.in_memory_bytes = memory_bytes * config.memory_ratio // 100
 
     def is_full(self, taken: int, count: int, size: int, in_memory: bool) -> bool:
         """Whether a record of `size` is one too many."""

@@ -109,6 +109,12 @@ class QueueTable:
         return max((queue.max_physical for queue in self._queues.values()), default=-1)
 
     @property
+    def last_position(self) -> int:
+        """Where the newest record that a queue has stands in the log; -1 where there is none."""
+        ends = (queue.unit(queue.max_offset - 1) for queue in self._queues.values())
+        return max((end.position for end in ends if end is not None and end.is_written), default=-1)
+
+    @property
     def units(self) -> int:
         """The sum of all max offsets."""
         return sum(queue.max_offset for queue in self._queues.values())

@@ -61,6 +61,8 @@ class LogScan:
                 if size != room:
                     self.damaged = True
                     return
+                if position + room > self.end:
+                    return
                 self.position = position + room
                 continue
             if (

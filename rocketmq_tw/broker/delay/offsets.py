@@ -39,11 +39,12 @@ class DelayOffsets:
         """What the file and request 45 carry."""
         return DelayOffsetTable(offset_table=dict(self._offsets), data_version=self.data_version)
 
-    def replace_all(self, table: DelayOffsetTable) -> None:
-        """Takes over a master's offsets and their version."""
-        self._offsets = dict(table.offset_table)
-        self.data_version = table.data_version or self.data_version
-        self._dirty = True
+    def follow(self, table: DelayOffsetTable, former: DelayOffsetTable) -> None:
+        """Takes over what a master has now and had when it was asked before: larger offsets, and
+        smaller ones only where the master's own went down."""
+        for level, offset in table.offset_table.items():
+            if offset > self.get(level) or offset < former.offset_table.get(level, -1):
+                self.set(level, offset)
 
     def pending_write(self) -> Callable[[], None] | None:
         """The write that is due, to be called in any thread; None where nothing changed.

@@ -71,8 +71,12 @@ class PullRequests:
         store: IMessageStore,
         long_polling: LongPolling,
         pulled: Callable[[int], None] | None = None,
+        *,
+        master_is_near: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`pulled` is told how many messages each answer takes along."""
+        """`pulled` is told how many messages each answer takes along; `master_is_near` tells a
+        slave whether clients will find its master."""
+        self._master_is_near = master_is_near
         self._pulled = pulled
         self._config = config
         self._store_config = store_config
@@ -109,6 +113,8 @@ class PullRequests:
     def _answer(
         self, request: RemotingCommand, peer: IPeer, *, may_suspend: bool
     ) -> RemotingCommand | None:
+        if self._config.is_slave and not self._config.slave_read_enable:
+            return self._send_to_master(request)
         header = request.header(PullMessageRequestHeader)
         try:
             group, topic = self._check(request.code, header)
@@ -128,7 +134,7 @@ class PullRequests:
             if may_suspend and header.sys_flag & PULL_COMMIT_OFFSET:
                 self._commit_offset(header, peer)
         suggested = self._suggest_broker(read, group)
-        if self._config.broker_id != _MASTER_ID:
+        if self._config.is_slave:
             code = self._code_of_slave(code)
         if code is ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & PULL_SUSPEND:
             held = self._long_polling.hold(
@@ -313,12 +319,37 @@ class PullRequests:
         return group.broker_id if self._config.broker_id == _MASTER_ID else _MASTER_ID
 
     def _code_of_slave(self, code: ResponseCode) -> ResponseCode:
-        """A slave may lag behind: what it lacks is asked of the master before it is believed."""
+        """A slave may lag behind: what it lacks is asked of the master before it is believed, and
+        waited for while there is none."""
         if code is ResponseCode.SUCCESS:
             return code
-        if code is ResponseCode.PULL_OFFSET_MOVED and self._store_config.offset_check_in_slave:
+        moved = code is ResponseCode.PULL_OFFSET_MOVED
+        if moved and self._store_config.offset_check_in_slave:
             return code
-        return ResponseCode.PULL_RETRY_IMMEDIATELY
+        if self._master_is_near():
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        return ResponseCode.PULL_NOT_FOUND if moved else code
+
+    def _send_to_master(self, request: RemotingCommand) -> RemotingCommand:
+        """Nobody reads here (slaveReadEnable): stock 4.9's answer while there is a master, 5.3's,
+        which makes a client pause, while there is none."""
+        if not self._master_is_near():
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "this broker is a slave that serves no reads (slaveReadEnable) and has no master",
+            )
+        header = request.header(PullMessageRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        return request.response(
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            "this broker is a slave that serves no reads (slaveReadEnable): ask its master",
+            header=PullMessageResponseHeader(
+                suggest_which_broker_id=_MASTER_ID,
+                next_begin_offset=header.queue_offset,
+                min_offset=self._store.min_queue_offset(topic, queue_id),
+                max_offset=self._store.max_queue_offset(topic, queue_id),
+            ),
+        )
 
 
 def _code(status: GetStatus, offset: int) -> ResponseCode:

@@ -110,7 +110,7 @@ def world() -> World:
 
 
 def test_a_started_broker_listens_and_is_registered(world: World) -> None:
-    assert [server[0] for server in world.reactor.tcpServers] == [10911, 10909]
+    assert [server[0] for server in world.reactor.tcpServers] == [10911, 10909, 10912]
     assert world.broker.address == BROKER
     (request,) = world.registrations
     assert request.ext_fields["brokerAddr"] == BROKER

@@ -111,6 +111,7 @@ class TestMasterLink:
 
     def test_heartbeat_after_the_interval_without_a_transfer(self):
         link = reporting(250)
+        assert link.heartbeat(0) == TRANSFER_HEADER.pack(250, 0), "the slave is accepted"
         assert link.heartbeat(4999) is None
         assert link.heartbeat(5000) == TRANSFER_HEADER.pack(250, 0)
         assert link.heartbeat(5001) is None

@@ -1,0 +1,67 @@
+"""What a slave asks its master over the remoting protocol."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
+
+B = TypeVar("B")
+
+#: Seconds.
+TIMEOUT = 5.0
+
+
+class LogRange(NamedTuple):
+    """A master's log from its oldest file to its end."""
+
+    start: int
+    end: int
+
+
+class MasterCalls:
+    """Each call names the master's address; it fails with `RequestError` where the master
+    refuses."""
+
+    def __init__(self, client: IRemotingClient) -> None:
+        self._client = client
+
+    def table(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
+        """One of the tables that a slave copies: 21, 43, 45, 201."""
+        asked = self._ask(address, code)
+        return asked.addCallback(lambda response: decode_body(body_type, response.body))
+
+    def log_range(self, address: str) -> Deferred[LogRange]:
+        """Which log the master has now."""
+
+        def read(response: RemotingCommand) -> LogRange:
+            table = decode_body(KVTable, response.body).table
+            return LogRange(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
+
+        return self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).addCallback(read)
+
+    def record(self, address: str, offset: int) -> Deferred[bytes]:
+        """The record that the master has at an offset of its log; empty where there is none."""
+        header = ViewMessageRequestHeader(offset=offset)
+        command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+        answered = self._client.request(address, command, TIMEOUT)
+        return answered.addCallback(
+            lambda response: response.body if response.code == ResponseCode.SUCCESS else b""
+        )
+
+    def _ask(self, address: str, code: int) -> Deferred[RemotingCommand]:
+        def check(response: RemotingCommand) -> RemotingCommand:
+            if response.code != ResponseCode.SUCCESS:
+                raise RequestError(response.code, f"{address}: {response.remark}")
+            return response
+
+        command = RemotingCommand.request(code)
+        return self._client.request(address, command, TIMEOUT).addCallback(check)

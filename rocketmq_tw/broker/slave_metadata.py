@@ -1,0 +1,103 @@
+"""A slave's copy of its master's topics, groups, consumer offsets and delay progress.
+
+Offsets never go back: the master's value is taken where it is larger, a smaller one only where the
+master's own went down since the last copy, which is a reset. And they wait until this log has what
+they stand for: a delay level must not be past a message whose delivery the log lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.groups import GroupTable
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.master_calls import MasterCalls
+from rocketmq_tw.broker.offsets import OffsetTable
+from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+from rocketmq_tw.wire.codes import RequestCode
+
+
+class _Progress(NamedTuple):
+    """Offsets that hold once the log is dispatched up to `end`."""
+
+    end: int
+    consumers: ConsumerOffsetTable
+    delays: DelayOffsetTable
+
+
+class SlaveMetadata:
+    """`copy` asks the master; `log_grew` takes over what waited for the log."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        calls: MasterCalls,
+        store: IMessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        delay_offsets: DelayOffsets,
+    ) -> None:
+        self._calls = calls
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._waiting: _Progress | None = None
+        #: What the master said the last time; empty before that.
+        self._former = _Progress(0, ConsumerOffsetTable(), DelayOffsetTable())
+
+    def forget(self) -> None:
+        """There is another master now: what the former one said is no measure."""
+        self._waiting = None
+        self._former = _Progress(0, ConsumerOffsetTable(), DelayOffsetTable())
+
+    @inlineCallbacks
+    def copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
+        """Copies everything from the master at `address`; what fails leaves all as it was."""
+        calls = self._calls
+        topics = yield calls.table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        if topics.data_version != self._topics.data_version:
+            self._take_topics(topics)
+        groups = yield calls.table(
+            address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable
+        )
+        if groups.data_version != self._groups.data_version:
+            self._groups.replace_all(groups)
+        if self._waiting is not None:
+            # Replacing it with newer ones might never let a slave that is behind reach any.
+            return
+        consumers = yield calls.table(
+            address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
+        )
+        delays = yield calls.table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        log = yield calls.log_range(address)
+        self._waiting = _Progress(log.end, consumers, delays)
+        self.log_grew()
+
+    def log_grew(self) -> None:
+        """Takes over the offsets that waited, if the log has reached what they stand for."""
+        waiting = self._waiting
+        if waiting is None or self._store.dispatched_offset < waiting.end:
+            return
+        self._waiting = None
+        former, self._former = self._former, waiting
+        self._offsets.follow(waiting.consumers, former.consumers)
+        self._delay_offsets.follow(waiting.delays, former.delays)
+
+    def _take_topics(self, table: TopicConfigTable) -> None:
+        gone = self._topics.all().keys() - table.topic_config_table.keys()
+        self._topics.replace_all(table)
+        for topic in sorted(gone & self._store.queues().keys()):
+            self.log.info("the master has no topic {topic!r} any more: removed", topic=topic)
+            self._store.remove_topic(topic)
