@@ -25,6 +25,8 @@ def test_nothing_acknowledged_is_lost_by_kill_9(flush: str, servers: str, tmp_pa
     try:
         for kill in range(KILLS):
             broker.start()
+            stored = check_store(broker.store)
+            assert sum(len(stored.get((TOPIC, queue), ())) for queue in range(4)) >= len(acked)
             load = Load(broker.address, TOPIC, f"round{kill}")
             enough = dice.randrange(50, 2000)
             wait_until(lambda load=load, enough=enough: len(load.acked) >= enough, "acks")
