@@ -66,9 +66,9 @@ class Progress(msgspec.Struct):
     def probe_mismatched(self, peer_end: int) -> None:
         """The probe's entry is not common; the follower's log ends at `peer_end`."""
         self.mismatch_index = min(self.mismatch_index, self.probe_index)
-        if peer_end + 1 < self.mismatch_index:
-            # What the follower does not have cannot be common.
-            self.mismatch_index = peer_end + 1
+        if peer_end < self.probe_index:
+            # What the follower does not have cannot be common; its last entry well may be.
+            self.mismatch_index = min(self.mismatch_index, peer_end + 1)
             self.probe_step = 1
 
     def next_probe(self, begin_index: int) -> int | None:

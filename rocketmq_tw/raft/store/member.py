@@ -34,6 +34,14 @@ class MemberStore:
         self._directory = directory
         files.make_dirs(directory)
         self._lock: IFile = files.lock(f"{directory}/lock")
+        try:
+            self._open(data_file_size, index_file_size)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, data_file_size: int, index_file_size: int) -> None:
+        files, directory = self._files, self._directory
         hard_state = read_term(files, f"{directory}/currterm")
         checkpoint = read_checkpoint(files, f"{directory}/checkpoint")
         self._snapshots = SnapshotFile(files, f"{directory}/snapshot")
