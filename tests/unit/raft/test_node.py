@@ -1,0 +1,280 @@
+"""Nodes around the core: JSON in and out, the key-value example, bad input, a disk that fails."""
+
+import base64
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rocketmq_tw.files.faulty import Fault
+from rocketmq_tw.raft.core.codes import Code, Refused
+from rocketmq_tw.raft.kv import Delete, Put, encode_command
+from rocketmq_tw.raft.messages import RequestCode
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def outcome(deferred: "Deferred[Any]") -> list[Any]:
+    """What the Deferred fires with, as soon as it does."""
+    found: list[Any] = []
+    deferred.addBoth(found.append)
+    return found
+
+
+def test_append_get_and_metadata_as_stocks_client_asks(group: Any) -> None:
+    leader = group.elect()
+    said = group.ask(leader, RequestCode.METADATA, {"group": "g", "remoteId": leader})
+    assert said["leaderId"] == leader and set(said["peers"]) == {"n0", "n1", "n2"}
+    for number in range(3):
+        body = encode_command(Put("k", str(number)))
+        answer = group.ask(
+            leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(body)}
+        )
+        assert (answer["code"], answer["index"], answer["leaderId"]) == (200, number, leader)
+    answer = group.ask(leader, RequestCode.GET, {"group": "g", "remoteId": leader, "beginIndex": 1})
+    (entry,) = answer["entries"]
+    assert entry["index"] == 1 and base64.b64decode(entry["body"]) == encode_command(Put("k", "1"))
+    group.run(0.5)
+    assert {machine.values["k"] for machine in group.machines.values()} == {"2"}
+
+
+def test_a_batch_becomes_entries_of_their_own(group: Any) -> None:
+    leader = group.elect()
+    bodies = [b64(encode_command(Put(f"k{number}", "v"))) for number in range(5)]
+    answer = group.ask(
+        leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "batchMsgs": bodies}
+    )
+    assert answer["code"] == 200 and answer["index"] == 4
+    assert len(group.machines[leader].values) == 5
+
+
+def test_the_key_value_example(group: Any) -> None:
+    node = group.nodes[group.elect()]
+    machine = group.machines[node.core.config.self_id]
+    commands = [
+        Put("a", "1"),
+        Put("a", "2", expected="1"),
+        Put("a", "3", expected="1"),
+        Delete("b"),
+        Put("b", "x"),
+        Delete("b"),
+    ]
+    results = [outcome(one) for one in node.propose(map(encode_command, commands))]
+    group.run_until(lambda: all(results))
+    assert [one[0].result for one in results] == [True, True, False, False, True, True]
+    read = outcome(node.read())
+    group.run_until(lambda: read)
+    assert machine.values == {"a": "2"}
+
+
+def test_a_member_that_was_away_gets_a_snapshot(snapshotting_group: Any) -> None:
+    group = snapshotting_group
+    node = group.nodes[group.elect()]
+    away = next(member for member in group.nodes if member != node.core.config.self_id)
+    group.stop(away)
+    for number in range(60):
+        done = outcome(node.propose([encode_command(Put(f"k{number}", "v" * 60))])[0])
+        group.run_until(lambda done=done: done)
+    assert node.core.log.begin_index > 0
+    group.start(away)
+    group.run_until(lambda: group.nodes[away].core.applied_index >= 59)
+    assert group.machines[away].values == group.machines[node.core.config.self_id].values
+    assert group.nodes[away].core.log.begin_index > 0
+    # And it finds its snapshot again.
+    group.stop(away)
+    group.start(away)
+    group.run_until(lambda: group.nodes[away].core.applied_index >= 59)
+    assert len(group.machines[away].values) == 60
+
+
+def test_leadership_is_handed_over_on_request(group: Any) -> None:
+    leader = group.elect()
+    target = next(member for member in group.nodes if member != leader)
+    answer = group.ask(
+        leader,
+        RequestCode.LEADERSHIP_TRANSFER,
+        {
+            "group": "g",
+            "remoteId": leader,
+            "transferId": leader,
+            "transfereeId": target,
+            "term": group.nodes[leader].core.term,
+        },
+    )
+    assert answer["code"] == 200
+    assert group.elect() == target
+
+
+ENTRY = {"magic": 1, "size": 50, "index": 0, "term": 1, "pos": 0, "body": b64(b"hi")}
+
+
+def base(**fields: Any) -> dict[str, Any]:
+    return {"group": "g", "remoteId": "TARGET", "leaderId": "LEADER", "term": "TERM"} | fields
+
+
+R = RequestCode
+BAD = [
+    # what is wrong, to whom, code, body, answer
+    ("unknown group", "leader", R.APPEND, base(group="other", body="aGk="), 400),
+    ("unknown member", "leader", R.APPEND, base(remoteId="n7", body="aGk="), 401),
+    ("append to a follower", "follower", R.APPEND, base(body="aGk="), 404),
+    ("append of nothing", "leader", R.APPEND, base(), 420),
+    ("append of no base64", "leader", R.APPEND, base(body="%%%"), 411),
+    ("get from a follower", "follower", R.GET, base(beginIndex=0), 404),
+    ("get what is not there", "leader", R.GET, base(beginIndex=99), 410),
+    ("get a negative index", "leader", R.GET, base(beginIndex=-1), 410),
+    ("get nothing", "leader", R.GET, base(), 411),
+    ("pull", "leader", R.PULL, base(nodeId="n0", beginIndex=0), 303),
+    ("no JSON", "leader", R.APPEND, b"{group:", 411),
+    ("no UTF-8", "follower", R.VOTE, b'{"group":"\xff"}', 411),
+    ("an array", "follower", R.HEART_BEAT, b"[]", 411),
+    ("a text for a number", "follower", R.PUSH, base(term="five"), 411),
+    ("empty body", "follower", R.PUSH, b"", 411),
+    ("vote: unknown group", "follower", R.VOTE, base(group="other"), 400),
+    ("vote: unknown member", "follower", R.VOTE, base(remoteId="n7"), 401),
+    ("heartbeat: unknown leader", "follower", R.HEART_BEAT, base(leaderId="n7"), 401),
+    ("heartbeat: of itself", "follower", R.HEART_BEAT, base(leaderId="TARGET"), 402),
+    ("heartbeat: stale term", "follower", R.HEART_BEAT, base(term=0), 403),
+    ("push: stale term", "follower", R.PUSH, base(term=0, entry=ENTRY), 403),
+    ("push: unknown leader", "follower", R.PUSH, base(leaderId="n7", entry=ENTRY), 401),
+    ("push: no such kind", "follower", R.PUSH, base(type="BURN", entry=ENTRY), 411),
+    ("push: no entry", "follower", R.PUSH, base(type="APPEND"), 411),
+    ("push: to the leader", "leader", R.PUSH, base(leaderId="OTHER", entry=ENTRY), 405),
+    ("push: wrong CRC", "follower", R.PUSH, base(entry={**ENTRY, "bodyCrc": 7}), 406),
+    ("push: wrong magic", "follower", R.PUSH, base(entry={**ENTRY, "magic": 2}), 411),
+    ("push: wrong chain", "follower", R.PUSH, base(entry={**ENTRY, "chainCrc": 7}), 406),
+    ("push: wrong place", "follower", R.PUSH, base(entry={**ENTRY, "pos": 13}), 406),
+    ("push: a gap", "follower", R.PUSH, base(entry={**ENTRY, "index": 9}), 406),
+    ("push: negative index", "follower", R.PUSH, base(entry={**ENTRY, "index": -3}), 411),
+    (
+        "snapshot: out of order",
+        "follower",
+        R.INSTALL_SNAPSHOT,
+        base(lastIncludedIndex=9, offset=5, data="aGk="),
+        406,
+    ),
+    (
+        "transfer: stale term",
+        "leader",
+        R.LEADERSHIP_TRANSFER,
+        base(transferId="TARGET", transfereeId="OTHER", term=0),
+        407,
+    ),
+    (
+        "transfer: to nobody",
+        "leader",
+        R.LEADERSHIP_TRANSFER,
+        base(transferId="TARGET", transfereeId="n7"),
+        401,
+    ),
+    (
+        "transfer: neither of us",
+        "leader",
+        R.LEADERSHIP_TRANSFER,
+        base(transferId="OTHER", transfereeId="OTHER"),
+        411,
+    ),
+    (
+        "transfer: from who does not lead",
+        "follower",
+        R.LEADERSHIP_TRANSFER,
+        base(transferId="OTHER", transfereeId="TARGET"),
+        409,
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "to", "code", "body", "expected"), BAD, ids=[b[0] for b in BAD])
+def test_bad_input_is_answered_with_its_code_and_changes_nothing(
+    group: Any, what: str, to: str, code: RequestCode, body: Any, expected: int
+) -> None:
+    leader = group.elect()
+    group.run(0.3)
+    followers = [member for member in group.nodes if member != leader]
+    target = leader if to == "leader" else followers[0]
+    core = group.nodes[target].core
+    if isinstance(body, dict):
+        names = {"TARGET": target, "LEADER": leader, "OTHER": followers[1], "TERM": core.term}
+        body = {key: names.get(v, v) if isinstance(v, str) else v for key, v in body.items()}
+    before = (core.role, core.term, core.vote_for, core.leader_id, core.log.end_index)
+    answer = group.ask(target, code, body)
+    assert Code(answer["code"]) is Code(expected)
+    assert before == (core.role, core.term, core.vote_for, core.leader_id, core.log.end_index)
+    assert group.leader() is group.nodes[leader]
+
+
+def test_an_append_without_a_quorum_is_told_so_in_time(group: Any) -> None:
+    leader = group.elect()
+    for member in [member for member in group.nodes if member != leader]:
+        group.stop(member)
+    answer = group.ask(
+        leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(b"{}")}
+    )
+    assert answer["code"] == Code.WAIT_QUORUM_ACK_TIMEOUT
+
+
+def test_reads_and_proposals_end_when_the_leader_steps_down(group: Any) -> None:
+    leader = group.elect()
+    node = group.nodes[leader]
+    for member in [member for member in group.nodes if member != leader]:
+        group.stop(member)
+    read = outcome(node.read())
+    group.run_until(lambda: not node.is_leader)
+    group.run_until(lambda: read)
+    assert isinstance(read[0], Failure)
+    assert read[0].check(Refused) and read[0].value.code is Code.TERM_CHANGED
+    with pytest.raises(Refused) as refused:
+        node.read()
+    assert refused.value.code is Code.NOT_LEADER
+
+
+def test_a_member_whose_disk_fails_answers_no_more(group: Any) -> None:
+    leader = group.elect()
+    node = group.nodes[leader]
+    failed: list[Failure] = []
+    node.when_failed.addErrback(failed.append)
+    group.disks[leader].faults.append(Fault("fsync"))
+    done = outcome(node.propose([encode_command(Put("a", "1"))])[0])
+    group.run_until(lambda: done)
+    assert done[0].check(Refused) and done[0].value.code is Code.DISK_ERROR
+    assert failed[0].check(OSError)
+    with pytest.raises(Refused):
+        node.propose([b"{}"])
+    group.nodes.pop(leader)
+    assert group.elect() != leader
+
+
+def test_a_leaders_death_is_followed_by_a_new_one_within_the_time_outs(group: Any) -> None:
+    """The follower's patience, the wait for who still has a leader, and a few votes."""
+    config = group.nodes["n0"].config.raft
+    patience = config.heartbeat_interval_ms * config.max_heartbeat_leak
+    limit = (2 * patience + config.vote_round_ms + 4 * config.max_vote_interval_ms) / 1000
+    for _ in range(4):
+        leader = group.elect()
+        group.run(3)
+        group.stop(leader)
+        took = group.run_until(group.leader)
+        assert patience / 1000 - 2.0 < took < limit
+        group.start(leader)
+
+
+def test_an_idle_group_hardly_wakes(group: Any) -> None:
+    leader = group.elect()
+    group.run(5)
+    ticks = dict.fromkeys(group.nodes, 0)
+    for member, node in group.nodes.items():
+        tick = node.core.tick
+
+        def counted(now: int, member: str = member, tick: Any = tick) -> None:
+            ticks[member] += 1
+            tick(now)
+
+        node.core.tick = counted
+    group.run(60)
+    assert group.leader() is group.nodes[leader]
+    # A heartbeat every two seconds, and the patience of followers.
+    assert ticks.pop(leader) <= 35
+    assert max(ticks.values()) <= 35
