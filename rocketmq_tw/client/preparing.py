@@ -84,7 +84,8 @@ class Preparer:
         body = encode_batch(parts)
         _check(topic, body)
         wait = "true" if messages[0].wait_store else "false"
-        text = _text({WAIT: wait, UNIQ_KEY: self._ids.next()})
+        # Stock's brokers append these to each message's own, so no id may stand here.
+        text = _text({WAIT: wait})
         return Prepared(topic, body, text, 0, 0, ",".join(ids), True)
 
     def _properties(self, message: Message) -> tuple[dict[str, str], str]:

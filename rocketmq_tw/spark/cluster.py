@@ -1,7 +1,7 @@
 """What planning asks the cluster: which queues there are and which offsets they have."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from types import TracebackType
 from typing import NamedTuple
 
@@ -57,13 +57,29 @@ class Cluster:
         self._client.forget_routes()
 
     def queues(self) -> list[MessageQueue]:
-        """The queues of all topics asked for; raises `OptionError` for a topic that is not there
-        and name servers that do not answer."""
+        """The queues of all topics asked for; raises as `queues_of` does."""
+        return [queue for topic in self.topics() for queue in self.queues_of(topic)]
+
+    def topics(self) -> Sequence[str]:
+        """The topics asked for; raises `OptionError` where no name server answers."""
         if self._subscription.pattern is None:
-            topics: Iterable[str] = self._subscription.topics
-        else:
-            topics = self._matching(self._subscription.pattern)
-        return [queue for topic in topics for queue in self._queues_of(topic)]
+            return self._subscription.topics
+        return self._matching(self._subscription.pattern)
+
+    def queues_of(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic; raises `OptionError` where it is not there or no name server
+        answers."""
+        try:
+            queues = self._client.queues(topic)
+        except UnknownTopicError as error:
+            raise OptionError(
+                f"{error}: check the option topic, or create it before the query starts"
+            ) from error
+        except NoRouteError as error:
+            raise OptionError(f"{error}: check the option nameServers") from error
+        if not queues:
+            raise OptionError(f"the topic {topic} has no queue to read: give it read permission")
+        return queues
 
     def bounds(self, queue: MessageQueue) -> Bounds:
         return Bounds(self._client.min_offset(queue), self._client.max_offset(queue))
@@ -113,19 +129,6 @@ class Cluster:
                 f"the broker does not take the SQL92 expression {subscription.expression!r}"
                 f" ({error}): correct it, or set enablePropertyFilter=true at the broker"
             ) from error
-
-    def _queues_of(self, topic: str) -> list[MessageQueue]:
-        try:
-            queues = self._client.queues(topic)
-        except UnknownTopicError as error:
-            raise OptionError(
-                f"{error}: check the option topic, or create it before the query starts"
-            ) from error
-        except NoRouteError as error:
-            raise OptionError(f"{error}: check the option nameServers") from error
-        if not queues:
-            raise OptionError(f"the topic {topic} has no queue to read: give it read permission")
-        return queues
 
     def _matching(self, pattern: str) -> list[str]:
         try:

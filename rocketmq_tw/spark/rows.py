@@ -86,6 +86,11 @@ def check_columns(schema: StructType, topic: str | None) -> None:
             raise OptionError(f"the column {name} is {kind.simpleString()}: make it {wanted}")
 
 
+def written_columns(names: Sequence[str]) -> list[str]:
+    """Those of `names` that become part of a message."""
+    return [name for name in names if name in _WRITTEN]
+
+
 def row_message(row: Mapping[str, Any], topic: str | None) -> Message:
     """The message of a row; `topic` goes over the row's own. Raises `BadRow`."""
     message = Message(

@@ -1,6 +1,7 @@
 """The offsets of a stream, trigger by trigger: what is new, how much of it, what is done."""
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.streaming.datasource import (
@@ -12,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.spark.cluster import UNREACHABLE, Cluster
-from rocketmq_tw.spark.errors import DataLossError
+from rocketmq_tw.spark.errors import DataLossError, OptionError
 from rocketmq_tw.spark.offsets import Offsets, OffsetsJson, from_json, queue_text, to_json
 from rocketmq_tw.spark.options import SourceOptions
 from rocketmq_tw.spark.planning import starting_offsets
@@ -114,13 +115,11 @@ class StreamReader(SupportsTriggerAvailableNow):
         cluster = self._connected()
         cluster.refresh()
         newest = dict(begin)
-        for queue in cluster.queues():
+        for queue in self._known_queues(cluster):
             try:
                 latest = cluster.latest(queue)
             except (*UNREACHABLE, BrokerError) as error:
-                log.warning("%s does not answer: %s", queue_text(queue), error)
-                if self._overdue.is_late(queue):
-                    raise
+                self._missed(queue, error)
                 continue
             if latest >= begin.get(queue, 0):
                 self._overdue.answered(queue)
@@ -129,6 +128,28 @@ class StreamReader(SupportsTriggerAvailableNow):
                 self._lost(queue, begin[queue], latest)
                 newest[queue] = latest
         return newest
+
+    def _known_queues(self, cluster: Cluster) -> Iterator[MessageQueue]:
+        """The queues that name servers know now: those of a broker that fell are away for a
+        while, and a topic with its only broker."""
+        try:
+            topics = cluster.topics()
+        except OptionError as error:
+            self._missed("topics", error)
+            return
+        for topic in topics:
+            try:
+                yield from cluster.queues_of(topic)
+            except OptionError as error:
+                self._missed(topic, error)
+            else:
+                self._overdue.answered(topic)
+
+    def _missed(self, what: MessageQueue | str, error: Exception) -> None:
+        """Raises `error` once it is one for too long."""
+        log.warning("%s: %s", what, error)
+        if self._overdue.is_late(what):
+            raise error
 
     def _lost(self, queue: MessageQueue, expected: int, latest: int) -> None:
         """A replica that took over may be behind; one that stays behind has lost messages."""

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rocketmq_tw.client.blocking import ConnectionFailed
 from rocketmq_tw.spark.cluster import Bounds
-from rocketmq_tw.spark.errors import DataLossError
+from rocketmq_tw.spark.errors import DataLossError, OptionError
 from rocketmq_tw.spark.options import source_options
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.spark.stream import StreamReader
@@ -21,6 +21,7 @@ class Queues:
     def __init__(self, **bounds: tuple[int, int]) -> None:
         self.table = {_queue(name): Bounds(*pair) for name, pair in bounds.items()}
         self.silent: set[MessageQueue] = set()
+        self.routes = True
         self.committed: dict[MessageQueue, int] = {}
 
     def refresh(self) -> None:
@@ -28,6 +29,14 @@ class Queues:
 
     def queues(self) -> list[MessageQueue]:
         return sorted(self.table)
+
+    def topics(self) -> list[str]:
+        return ["t"]
+
+    def queues_of(self, topic: str) -> list[MessageQueue]:
+        if not self.routes:
+            raise OptionError("no name server knows it")
+        return self.queues()
 
     def check_expression(self, queue: MessageQueue) -> None:
         pass
@@ -106,6 +115,20 @@ def test_a_silent_queue_keeps_its_place_for_a_while() -> None:
     now[0] = 61.0
     with pytest.raises(ConnectionFailed):
         stream.latestOffset(offsets(q0=0, q1=4), ReadAllAvailable())
+
+
+def test_a_topic_without_a_route_keeps_its_place_for_a_while() -> None:
+    queues = Queues(q0=(0, 10))
+    queues.routes = False
+    stream = reader(queues)
+    now = [0.0]
+    stream._overdue = Overdue(60, lambda: now[0])
+    assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=4)
+    now[0] = 61.0
+    with pytest.raises(OptionError):
+        stream.latestOffset(offsets(q0=4), ReadAllAvailable())
+    queues.routes = True
+    assert stream.latestOffset(offsets(q0=4), ReadAllAvailable()) == offsets(q0=10)
 
 
 def test_a_queue_that_shrank_is_a_loss_once_it_stays_so() -> None:

@@ -1,0 +1,1 @@
+"""Ready jobs: `rmqspark ingest`, `replay`, `stats` and `lag`."""

@@ -1,0 +1,160 @@
+"""`rmqspark ingest`: a topic into partitioned Parquet, each message once over all restarts.
+
+Spark's checkpoint says which offsets a batch has, and the log of its file sink which files belong
+to it, so a batch that was cut off is done again under the same number. Messages whose body is not
+what `--format` says go to a second query's output with the reason.
+"""
+
+from typing import Any
+
+import rich_click as click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
+from rocketmq_tw.spark.jobs.running import Job, parse_pairs, reason, source_settings
+from rocketmq_tw.spark.offsets import lag
+
+_CORRUPT = "_corrupt"
+#: Spark's name for "the day (hour) in which it was stored", as a directory.
+_PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
+_POLL_SECONDS = 0.5
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("output")
+@click.option("--checkpoint", help="Where the progress is kept; OUTPUT.checkpoint by default.")
+@click.option("--bad", help="Where bad messages go; OUTPUT.bad by default.")
+@click.option(
+    "--format",
+    "body_format",
+    type=click.Choice(["raw", "text", "json"]),
+    default="raw",
+    show_default=True,
+    help="What bodies are: text and json add a column value.",
+)
+@click.option(
+    "--schema", help="With --format json: the columns of a body, as in `a int, b string`."
+)
+@click.option(
+    "--by", type=click.Choice(list(_PERIODS)), default="day", show_default=True,
+    help="The period that partitions the output, of the time a message was stored.",
+)  # fmt: skip
+@click.option("--every", type=float, help="Go on for ever, with a batch every so many seconds.")
+@click.option("--max-per-batch", type=int, help="At most so many messages in a batch.")
+@cluster_options
+@spark_options
+def ingest(
+    topic: str,
+    output: str,
+    checkpoint: str | None,
+    bad: str | None,
+    body_format: str,
+    schema: str | None,
+    by: str,
+    every: float | None,
+    max_per_batch: int | None,
+    name_servers: str | None,
+    pairs: tuple[str, ...],
+    master: str | None,
+    confs: tuple[str, ...],
+) -> None:
+    """Write TOPIC to Parquet files under OUTPUT, each message exactly once.
+
+    Stops when it has all that was there at the start, unless --every. Start it again to go on.
+    """
+    if (body_format == "json") != (schema is not None):
+        raise click.UsageError("--format json and --schema belong together: give both or none")
+    options = source_settings(name_servers, pairs)
+    options.setdefault("startingOffsets", "earliest")
+    job = Job("ingest", master, parse_pairs(confs, "--conf"), options)
+    places = {
+        "good": (output, f"{checkpoint or output + '.checkpoint'}/good"),
+        "bad": (bad or f"{output}.bad", f"{checkpoint or output + '.checkpoint'}/bad"),
+    }
+    with job.session() as spark:
+        queries = []
+        for name in ("good",) if body_format == "raw" else ("good", "bad"):
+            source = job.reader(spark.readStream, topic, maxOffsetsPerTrigger=max_per_batch)
+            rows = _parsed(source.load(), body_format, schema, wanted=name == "good")
+            queries.append(_start(rows, name, *places[name], by, every))
+        _watch(queries)
+
+
+def _parsed(frame: Any, body_format: str, schema: str | None, *, wanted: bool) -> Any:
+    """The good rows with their value, or the bad ones with their reason."""
+    from pyspark.sql import functions as f
+
+    if body_format == "raw":
+        return frame
+    text = f.is_valid_utf8(f.col("body"))
+    no_text = f.lit("the body is no UTF-8")
+    if body_format == "text":
+        if wanted:
+            return frame.filter(text).withColumn("value", f.col("body").cast("string"))
+        return frame.filter(~text).withColumn("reason", no_text)
+    parsed = f.from_json(
+        f.when(text, f.col("body").cast("string")),
+        f"{schema}, {_CORRUPT} string",
+        {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"},
+    )
+    frame = frame.withColumn("value", parsed)
+    good = text & f.col("value").isNotNull() & f.col(f"value.{_CORRUPT}").isNull()
+    if wanted:
+        return frame.filter(good).withColumn("value", f.col("value").dropFields(_CORRUPT))
+    no_json = f.lit(f"the body is no JSON of {schema}")
+    why = f.when(text, no_json).otherwise(no_text)
+    return frame.filter(~good).drop("value").withColumn("reason", why)
+
+
+def _start(rows: Any, name: str, output: str, checkpoint: str, by: str, every: float | None) -> Any:
+    from pyspark.sql import functions as f
+
+    trigger: dict[str, Any] = {"availableNow": True}
+    if every is not None:
+        trigger = {"processingTime": f"{every} seconds"}
+    return (
+        rows.withColumn(by, f.date_format("storeTimestamp", _PERIODS[by]))
+        .writeStream.queryName(name)
+        .format("parquet")
+        .partitionBy("topic", by)
+        .option("checkpointLocation", checkpoint)
+        .trigger(**trigger)
+        .start(output)
+    )
+
+
+def _watch(queries: list[Any]) -> None:
+    """Shows the progress until all queries ended; raises the first failure."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns) as bar:
+        tasks = {query: bar.add_task(query.name, total=None) for query in queries}
+        seen: dict[Any, int] = dict.fromkeys(queries, -1)
+        rows: dict[Any, int] = dict.fromkeys(queries, 0)
+        while tasks:
+            for query in list(tasks):
+                ended = query.awaitTermination(_POLL_SECONDS)
+                behind = 0
+                for progress in query.recentProgress:
+                    behind = sum(lag(progress["sources"][0]).values())
+                    if progress["batchId"] > seen[query]:
+                        seen[query] = progress["batchId"]
+                        rows[query] += progress["numInputRows"]
+                total = rows[query] + behind
+                bar.update(tasks[query], completed=rows[query], total=total or None)
+                if ended:
+                    _check(query)
+                    del tasks[query]
+    for query in queries:
+        click.echo(f"{query.name}: read {rows[query]} messages")
+
+
+def _check(query: Any) -> None:
+    error = query.exception()
+    if error is not None:
+        raise click.ClickException(reason(error))

@@ -1,0 +1,46 @@
+"""Options that several commands take."""
+
+from collections.abc import Callable
+from typing import Any
+
+import rich_click as click
+
+Command = Callable[..., Any]
+
+
+def cluster_options(command: Command) -> Command:
+    """-n and --option: which brokers, and how to talk to them."""
+    for option in (
+        click.option(
+            "--option",
+            "-o",
+            "pairs",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option of the data source; may be given several times.",
+        ),
+        click.option(
+            "--name-servers",
+            "-n",
+            envvar="NAMESRV_ADDR",
+            help="Name servers as host:port;host:port, or in NAMESRV_ADDR.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def spark_options(command: Command) -> Command:
+    """--master and --conf: where the job runs."""
+    for option in (
+        click.option(
+            "--conf",
+            "confs",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark; may be given several times.",
+        ),
+        click.option("--master", help="Spark's master: local[2], spark://host:7077, yarn, k8s://…"),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,95 @@
+"""What all jobs share: a Spark session, and a failure told in one line."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.spark.errors import SparkSourceError
+from rocketmq_tw.spark.options import canonical
+
+#: The last line of a Python traceback that came back through Spark.
+_OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where a job runs and which cluster of brokers it talks to."""
+
+    name: str
+    master: str | None
+    settings: dict[str, str]
+    options: dict[str, str]
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """A Spark session, stopped at the end unless it was there before; what goes wrong in it
+        ends the command with one line."""
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName(f"rmqspark {self.name}")
+        if self.master is not None:
+            builder = builder.master(self.master)
+        chosen = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
+        for key, value in (chosen | self.settings).items():
+            builder = builder.config(key, value)
+        there = SparkSession.getActiveSession()
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield spark
+        except PySparkException as error:
+            raise click.ClickException(reason(error)) from error
+        finally:
+            if there is None:
+                spark.stop()
+
+    def reader(self, reader: Any, topic: str, **options: Any) -> Any:
+        """`spark.read` or `spark.readStream` with the job's options."""
+        given = {"topic": topic, **self.options}
+        given |= {name: value for name, value in options.items() if value is not None}
+        return reader.format("rocketmq").options(**given)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turns our own errors into the command's."""
+    try:
+        yield
+    except (SparkSourceError, ClientError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def parse_pairs(pairs: tuple[str, ...], flag: str) -> dict[str, str]:
+    """`key=value` texts as a mapping; raises `click.BadParameter`."""
+    parsed = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{flag} {pair}: give key=value")
+        parsed[key] = value
+    return parsed
+
+
+def source_settings(name_servers: str | None, pairs: tuple[str, ...]) -> dict[str, str]:
+    """The options of the data source; raises `click.ClickException` for a mistake."""
+    options = parse_pairs(pairs, "--option")
+    if name_servers is not None:
+        options["nameServers"] = name_servers
+    with told_plainly():
+        return canonical(options)
+
+
+def reason(error: Exception) -> str:
+    """The line that says what to change, out of Spark's report."""
+    text = str(error)
+    found = _OURS.findall(text)
+    return found[-1][1].strip() if found else text.strip().split("\n")[0]

@@ -1,0 +1,128 @@
+"""Spark for tests and tools: sessions that use this Python, and a standalone cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyspark
+
+from rocketmq_tw.testing.jars import PROJECT
+from rocketmq_tw.testing.ports import LOOPBACK, ReservedPort
+from rocketmq_tw.testing.wait import wait_until
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+}
+
+
+def environment() -> dict[str, str]:
+    """For processes that use Spark: workers run this Python, with the project on its path."""
+    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    return os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": path,
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+    }
+
+
+def session(home: Path, master: str = "local[2]", **settings: Any) -> Any:
+    """A new session of this process; its files are under `home`."""
+    from pyspark.sql import SparkSession
+
+    os.environ.update(environment())
+    builder = SparkSession.builder.master(master).appName("rocketmq_tw")
+    chosen = _SETTINGS | {
+        "spark.sql.warehouse.dir": str(home / "warehouse"),
+        "spark.local.dir": str(home / "local"),
+    }
+    for name, value in (chosen | settings).items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+class StandaloneCluster:
+    """Spark's own master and `workers` workers with a core each, as processes of this machine."""
+
+    def __init__(self, home: Path, workers: int = 2) -> None:
+        self._home = home
+        self._workers = workers
+        self._port = ReservedPort()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        home.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def master(self) -> str:
+        return f"spark://{self._port.address}"
+
+    def start(self) -> None:
+        """Returns once all workers are registered."""
+        main = ["org.apache.spark.deploy.master.Master", "--host", LOOPBACK]
+        self._launch("master", [*main, "--port", str(self._port.number), "--webui-port", "0"])
+        self._wait_logged("master", "I have been elected leader", 1)
+        for number in range(self._workers):
+            main = ["org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "--cores", "1"]
+            options = ["--memory", "768m", "--webui-port", "0"]
+            work = ["--work-dir", str(self._home / f"work-{number}")]
+            self._launch(f"worker-{number}", [*main, *options, *work, self.master])
+        self._wait_logged("master", "Registering worker", self._workers)
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            process.wait(20)
+        self._port.release()
+
+    def __enter__(self) -> StandaloneCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _launch(self, name: str, arguments: list[str]) -> None:
+        home = environment()["SPARK_HOME"]
+        with self._log(name).open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [f"{home}/bin/spark-class", *arguments],
+                    cwd=self._home,
+                    env=environment() | {"SPARK_DAEMON_MEMORY": "256m"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+
+    def _log(self, name: str) -> Path:
+        return self._home / f"{name}.log"
+
+    def _wait_logged(self, name: str, text: str, times: int) -> None:
+        def seen() -> bool:
+            return self._log(name).read_text(errors="replace").count(text) >= times
+
+        wait_until(seen, f"{text!r} in {self._log(name)}", limit=90, interval=0.1)
