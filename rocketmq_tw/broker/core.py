@@ -33,6 +33,7 @@ from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.membership import Membership
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.broker.periodic import PeriodicTasks
+from rocketmq_tw.broker.progress import write_progress
 from rocketmq_tw.broker.replicas import MasterPart, Replicas, SlavePart, check_role
 from rocketmq_tw.broker.replicated_log import StoreLog
 from rocketmq_tw.broker.requests.admin import AdminRequests
@@ -352,15 +353,7 @@ class Broker:
         membership.register(force=True)
 
     def _write_offsets(self) -> Deferred[Any]:
-        write = self.offsets.pending_write()
-        if write is None:
-            return succeed(None)
-
-        def failed(failure: Any) -> Any:
-            self.offsets.write_failed()
-            return failure
-
-        return self._in_thread(write).addErrback(failed)
+        return write_progress(self.offsets, self.commit, self._in_thread)
 
     def _in_thread_pool(self, function: Callable[[], T]) -> Deferred[T]:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), function)

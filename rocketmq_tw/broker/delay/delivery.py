@@ -21,6 +21,7 @@ from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.flush import InThread
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore
+from rocketmq_tw.broker.progress import write_progress
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -125,15 +126,9 @@ class DelayDelivery:
 
     @inlineCallbacks
     def _persist(self) -> Generator[Deferred[Any], Any, None]:
-        write = self._offsets.pending_write()
-        if write is None:
-            return
         try:
-            if not (yield self._commit.flushed()):
-                raise OSError("the log could not be made durable")
-            yield self._in_thread(write)
+            yield write_progress(self._offsets, self._commit, self._in_thread)
         except Exception:
-            self._offsets.write_failed()
             log.failure("the offsets of delayed messages are not saved; trying again later")
 
     def _sleep(self, level: _Level, seconds: float) -> None:

@@ -28,7 +28,8 @@ NAME_SERVER, BROKER = "10.0.0.1:9876", "10.0.0.9:10911"
 class World:
     """One name server that says yes, and a broker that may be started again on its files."""
 
-    def __init__(self) -> None:
+    def __init__(self, **store: Any) -> None:
+        self.store = {"mapped_file_size_commit_log": 1 << 20} | store
         self.reactor = MemoryReactorClock()
         self.network = MemoryNetwork(self.reactor)
         self.registrations: list[RemotingCommand] = []
@@ -48,7 +49,7 @@ class World:
         self.broker = Broker(
             self.reactor,
             BrokerConfig(broker_name="broker-a", broker_ip1="10.0.0.9", namesrv_addr=NAME_SERVER),
-            small_config(mapped_file_size_commit_log=1 << 20),
+            small_config(**self.store),
             NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
             self.files,
             client=self.network.client(),
@@ -148,6 +149,23 @@ def test_offsets_reach_the_file_at_intervals(world: World) -> None:
     world.broker.offsets.commit("G", "T", 0, 7)
     world.reactor.advance(5)
     assert b'"T@G":{0:7}' in world.files.read("/store/config/consumerOffset.json")
+
+
+def test_no_offset_in_the_file_is_ahead_of_the_log_that_a_power_loss_leaves() -> None:
+    # The log is flushed for the offsets alone.
+    world = World(flush_interval_commit_log=600_000)
+    world.broker.groups.get("G")
+    world.send(b"one")
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group="G", topic="Orders", queue_id=0, commit_offset=1
+    )
+    world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    world.reactor.advance(5)
+    world.files = world.files.crash()
+    world.network.stop(BROKER)
+    world.start()
+    assert world.broker.offsets.query("G", "Orders", 0) == 1
+    assert world.broker.store.max_queue_offset("Orders", 0) == 1
 
 
 def test_a_held_read_is_answered_when_a_message_comes_and_when_the_broker_stops(
