@@ -8,7 +8,7 @@ import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.state import StateFile
+from rocketmq_tw.broker.state import StateFile, keep
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -95,18 +95,21 @@ class GroupTable:
 
     def delete(self, group: str) -> bool:
         """Whether the group was there; its offsets are the offset table's to remove."""
-        self._forbidden.pop(group, None)
-        if self._groups.pop(group, None) is None:
+        if group not in self._groups:
             return False
-        self._changed()
+        self._keep(
+            {name: config for name, config in self._groups.items() if name != group},
+            {name: table for name, table in self._forbidden.items() if name != group},
+        )
         return True
 
     def replace_all(self, table: SubscriptionGroupTable) -> None:
         """Takes over a master's table and its version."""
-        self._groups = dict(table.subscription_group_table)
-        self._forbidden = dict(table.forbidden_table or {})
-        self.data_version = table.data_version
-        self._persist()
+        self._keep(
+            dict(table.subscription_group_table),
+            dict(table.forbidden_table or {}),
+            table.data_version,
+        )
 
     def _may_create(self, group: str) -> bool:
         allowed = self._config.auto_create_subscription_group or (
@@ -120,12 +123,19 @@ class GroupTable:
         )
 
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        self._groups.update((config.group_name, config) for config in configs)
-        self._changed()
+        added = {config.group_name: config for config in configs}
+        self._keep(self._groups | added, self._forbidden)
 
-    def _changed(self) -> None:
-        self.data_version = self.data_version.next(self._now_ms())
-        self._persist()
-
-    def _persist(self) -> None:
-        self._file.write(encode_body(self.table()))
+    def _keep(
+        self,
+        groups: dict[str, SubscriptionGroupConfig],
+        forbidden: dict[str, dict[str, int]],
+        version: DataVersion | None = None,
+    ) -> None:
+        """The file first: what a request changed holds after a restart too."""
+        version = version or self.data_version.next(self._now_ms())
+        table = SubscriptionGroupTable(
+            subscription_group_table=groups, forbidden_table=forbidden, data_version=version
+        )
+        keep(self._file, encode_body(table))
+        self._groups, self._forbidden, self.data_version = groups, forbidden, version

@@ -9,6 +9,8 @@ from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 T = TypeVar("T")
 
@@ -26,6 +28,16 @@ class StateFile(Protocol):
     def write(self, data: bytes) -> None:
         """Replaces the content durably; raises `OSError`."""
         ...
+
+
+def keep(file: StateFile, data: bytes) -> None:
+    """Writes what a request changes; raises `RequestError` where it cannot be kept."""
+    try:
+        file.write(data)
+    except OSError as error:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {error.strerror or error}"
+        ) from error
 
 
 class ConfigFile:

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.attributes import TOPIC_ATTRIBUTES, alter_attributes
 from rocketmq_tw.broker.permissions import INHERIT, READ, WRITE, is_inherited
-from rocketmq_tw.broker.state import StateFile
+from rocketmq_tw.broker.state import StateFile, keep
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -143,7 +143,7 @@ class TopicTable:
     def update(self, *configs: TopicConfig) -> None:
         """Creates or replaces; `attributes` are changes (`+key`, `-key`) to those that are set.
 
-        Raises `RequestError` for a name or an attribute that cannot be, and then changes nothing.
+        Raises `RequestError` for what cannot be or cannot be kept, and then changes nothing.
         """
         changed = []
         for config in configs:
@@ -156,21 +156,18 @@ class TopicTable:
 
     def delete(self, name: str) -> bool:
         """Whether the topic was there; its queues are the store's to remove."""
-        if self._topics.pop(name, None) is None:
+        if name not in self._topics:
             return False
-        self._next_version()
-        self._persist()
+        self._keep({known: config for known, config in self._topics.items() if known != name})
         return True
 
     def touch(self) -> None:
         """Makes a new version of the same topics, for name servers that have to look again."""
-        self._next_version()
+        self.data_version = self._next_version()
 
     def replace_all(self, table: TopicConfigTable) -> None:
         """Takes over a master's table and its version."""
-        self._topics = dict(table.topic_config_table)
-        self.data_version = table.data_version
-        self._persist()
+        self._keep(dict(table.topic_config_table), table.data_version)
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its
@@ -198,18 +195,19 @@ class TopicTable:
         return config
 
     def _put_all(self, configs: Sequence[TopicConfig]) -> None:
-        for config in configs:
-            self._topics[config.topic_name] = config
-        self._next_version()
-        self._persist()
+        self._keep(self._topics | {config.topic_name: config for config in configs})
         for listener in self._listeners:
             listener(configs)
 
-    def _next_version(self) -> None:
-        self.data_version = self.data_version.next(self._now_ms())
+    def _next_version(self) -> DataVersion:
+        return self.data_version.next(self._now_ms())
 
-    def _persist(self) -> None:
-        self._file.write(encode_body(self.table()))
+    def _keep(self, topics: dict[str, TopicConfig], version: DataVersion | None = None) -> None:
+        """The file first: messages of a topic that a restart forgets would be out of reach."""
+        version = version or self._next_version()
+        table = TopicConfigTable(topic_config_table=topics, data_version=version)
+        keep(self._file, encode_body(table))
+        self._topics, self.data_version = topics, version
 
 
 def _built_in(config: BrokerConfig) -> Iterable[TopicConfig]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -9,15 +11,18 @@ T = TypeVar("T")
 
 
 class MemoryStateFile:
-    """Keeps what was written last; `writes` counts how often."""
+    """Keeps what was written last; `writes` counts how often. `full`: there is no room."""
 
     def __init__(self, content: bytes | None = None) -> None:
         self.content = content
         self.writes = 0
+        self.full = False
 
     def read(self, parse: Callable[[bytes], T]) -> T | None:
         return None if self.content is None else parse(self.content)
 
     def write(self, data: bytes) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.content = data
         self.writes += 1

@@ -62,3 +62,20 @@ def test_the_file_of_stock_is_read() -> None:
     assert found is not None
     assert (found.consume_enable, found.retry_max_times) == (False, 3)
     assert table.data_version.counter == 3
+
+
+def test_a_change_that_cannot_be_kept_is_none() -> None:
+    file = MemoryStateFile()
+    table = make_table(file)
+    before = table.get("G")
+    version = table.data_version
+    file.full = True
+    with pytest.raises(RequestError, match="No space left"):
+        table.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
+    with pytest.raises(RequestError, match="No space left"):
+        table.delete("G")
+    with pytest.raises(RequestError, match="No space left"):
+        table.get("Another")
+    assert table.get("G") == before
+    assert not table.contains("Another")
+    assert table.data_version == version

@@ -152,3 +152,32 @@ def test_ordered_topics_of_the_name_server_are_marked() -> None:
     counter = table.data_version.counter
     table.mark_ordered(["T"])
     assert table.data_version.counter == counter
+
+
+def test_a_topic_that_cannot_be_kept_is_none_and_the_next_send_tries_again() -> None:
+    file = MemoryStateFile()
+    table = make_table(file)
+    changes = []
+    table.on_change(changes.append)
+    version = table.data_version
+    file.full = True
+    with pytest.raises(RequestError, match="No space left"):
+        table.create_on_send("Orders", "TBW102", PEER, 4, 0)
+    assert table.get("Orders") is None
+    assert not changes
+    assert table.data_version == version
+    file.full = False
+    assert table.create_on_send("Orders", "TBW102", PEER, 4, 0) is not None
+    again = make_table(file)
+    again.load()
+    assert again.get("Orders") is not None
+
+
+def test_a_topic_whose_removal_cannot_be_kept_stays() -> None:
+    file = MemoryStateFile()
+    table = make_table(file)
+    table.create_on_send("Orders", "TBW102", PEER, 4, 0)
+    file.full = True
+    with pytest.raises(RequestError, match="No space left"):
+        table.delete("Orders")
+    assert table.get("Orders") is not None
