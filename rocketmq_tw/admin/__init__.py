@@ -1,1 +1,1 @@
-"""The rmqadmin command: mqadmin's names and letters."""
+"""The rmqadmin command: mqadmin's names and letters (docs/rmqadmin.md)."""

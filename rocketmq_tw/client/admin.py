@@ -177,11 +177,18 @@ class AdminClient:
 
     # Topics of a broker
 
-    def update_topic(self, broker: str, config: TopicConfig) -> Deferred[None]:
-        """Creates or changes a topic on one broker."""
-        attributes = ",".join(
-            f"+{name}={value}" for name, value in (config.attributes or {}).items()
-        )
+    def update_topic(
+        self, broker: str, config: TopicConfig, *, attributes: str | None = None
+    ) -> Deferred[None]:
+        """Creates or changes a topic on one broker.
+
+        `attributes` are changes, `+name=value` and `-name` with commas between them; without
+        them those of `config` are set.
+        """
+        if attributes is None:
+            attributes = ",".join(
+                f"+{name}={value}" for name, value in (config.attributes or {}).items()
+            )
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
             default_topic=AUTO_CREATE_TOPIC,

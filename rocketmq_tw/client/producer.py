@@ -55,7 +55,10 @@ class Producer:
         send_timeout: float = SEND_TIMEOUT,
         retries: int = SEND_RETRIES,
         compress_over: int = COMPRESS_OVER,
+        first_turn: int = 0,
     ) -> None:
+        """`first_turn` is where the round over a topic's queues begins: a number by chance spreads
+        producers that send a message each."""
         check_group(group)
         self.group = group
         self.session = session or Session(reactor, name_servers)
@@ -64,7 +67,7 @@ class Producer:
         self._preparer = Preparer(
             process_unique_ids(self.session.series), compress_over=compress_over
         )
-        self._turn = count().__next__
+        self._turn = count(first_turn).__next__
         self._queues: dict[str, list[MessageQueue]] = {}
         self.session.routes.on_change(self._forget_queues)
 

@@ -1,0 +1,61 @@
+"""Which brokers a command asks or changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rocketmq_tw.admin.tool import Servers, fail
+from rocketmq_tw.client.errors import UnknownTopicError
+from rocketmq_tw.client.routes import MASTER_ID, address_of
+from rocketmq_tw.wire.bodies.cluster import ClusterInfo
+from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+
+
+async def known_route(servers: Servers, topic: str) -> TopicRouteData:
+    """The topic's route; raises `UnknownTopicError` where it has none."""
+    route = await servers.admin.topic_route(topic)
+    if route is None:
+        raise UnknownTopicError(f"no name server knows the topic {topic}: topicList shows all")
+    return route
+
+
+def addresses(brokers: Iterable[BrokerData]) -> list[str]:
+    """One address for each broker name, the master's where it has one."""
+    found = (address_of([data], data.broker_name) for data in brokers)
+    return [address for address in found if address is not None]
+
+
+def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
+    """The brokers of a cluster by name; ends the command where there is no such cluster."""
+    names = info.cluster_addr_table.get(cluster)
+    if names is None:
+        known = ", ".join(sorted(info.cluster_addr_table)) or "none, no broker is registered"
+        fail(f"there is no cluster {cluster}; there are: {known}")
+    return [
+        info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table
+    ]
+
+
+def masters(info: ClusterInfo, cluster: str) -> dict[str, str]:
+    """Broker name to master's address; ends the command where the cluster has no master."""
+    brokers = in_cluster(info, cluster)
+    found = {
+        data.broker_name: data.broker_addrs[MASTER_ID]
+        for data in brokers
+        if MASTER_ID in data.broker_addrs
+    }
+    if not found:
+        fail(f"no broker of cluster {cluster} has a master now: start one")
+    return found
+
+
+def name_of(info: ClusterInfo, address: str) -> str:
+    """The broker name at an address; ends the command where none is registered there."""
+    names = {
+        address: name
+        for name, data in info.broker_addr_table.items()
+        for address in data.broker_addrs.values()
+    }
+    if address not in names:
+        fail(f"no broker is registered at {address}: clusterList shows the addresses")
+    return names[address]

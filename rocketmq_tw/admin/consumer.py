@@ -1,0 +1,222 @@
+"""consumerProgress: how far consumer groups are behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import addresses
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time
+from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.message.names import RETRY_PREFIX, retry_topic
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.consumers import ConsumerConnection
+from rocketmq_tw.wire.bodies.offsets import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.versions import version_name
+
+#: In the retry topics of pop consumers of 5.x it stands between group and topic.
+_POP_SEPARATOR = "+"
+
+
+@click.command("consumerProgress")
+@click.option("-g", "--groupName", "group", metavar="NAME", help="One group, queue by queue.")
+@click.option("-t", "--topicName", "topic", metavar="NAME", help="Only this topic; wants -g.")
+@click.option(
+    "-s", "--showClientIP", "show_clients", type=bool, default=False,
+    help="With the client that has each queue; wants -g.",
+)  # fmt: skip
+@click.option(
+    "-c",
+    "--cluster",
+    metavar="NAME",
+    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
+)
+@click.pass_obj
+def consumer_progress(
+    tool: Tool, group: str | None, topic: str | None, show_clients: bool, cluster: str | None
+) -> None:
+    """Shows how far a consumer group is behind, or all groups in short."""
+    if group is None:
+        if topic is not None or show_clients:
+            raise click.UsageError("-t and -s are about one group: name that with -g")
+        tool.report(_all_groups)
+        return
+    name = group
+
+    async def work(servers: Servers) -> Report:
+        return await _one_group(servers, name, topic, cluster, show_clients)
+
+    tool.report(work)
+
+
+# One group
+
+
+_QUEUES = (
+    Column("Topic", "topic"),
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Broker offset", "brokerOffset"),
+    Column("Consumer offset", "consumerOffset"),
+    Column("Client", "client"),
+    Column("Diff", "diff"),
+    Column("Inflight", "inflight"),
+    Column("Last time", "lastTimestamp", local_time),
+)
+_QUEUES_WITHOUT_CLIENT = tuple(column for column in _QUEUES if column.key != "client")
+
+
+async def _one_group(
+    servers: Servers, group: str, topic: str | None, cluster: str | None, show_clients: bool
+) -> Report:
+    brokers = await _brokers_of(servers, group, topic, cluster)
+    stats = ConsumeStats()
+    for address in brokers:
+        part = await servers.admin.consume_stats(address, group, topic)
+        stats.offset_table.update(part.offset_table)
+        stats.consume_tps += part.consume_tps
+    clients = await _clients_of_queues(servers, brokers, group) if show_clients else {}
+    rows = [
+        _queue_row(queue, offsets, clients.get(queue))
+        for queue, offsets in sorted(stats.offset_table.items())
+    ]
+    diff, inflight = (sum(row[key] for row in rows) for key in ("diff", "inflight"))
+    return Report(
+        {
+            "group": group,
+            "queues": rows,
+            "consumeTps": stats.consume_tps,
+            "diffTotal": diff,
+            "inflightTotal": inflight,
+        },
+        [Listing(_QUEUES if show_clients else _QUEUES_WITHOUT_CLIENT, rows)],
+        [
+            "",
+            f"Consume TPS: {stats.consume_tps:.2f}",
+            f"Diff total: {diff}",
+            f"Inflight total: {inflight}",
+        ],
+    )
+
+
+async def _brokers_of(
+    servers: Servers, group: str, topic: str | None, cluster: str | None
+) -> list[str]:
+    """Those that have the topic, or where the group has been, by its retry topic."""
+    candidates = [retry_topic(group)] if topic is None else [topic, retry_topic(group)]
+    if cluster is not None:
+        candidates.append(cluster)
+    for candidate in candidates:
+        route = await servers.admin.topic_route(candidate)
+        if route is not None:
+            return addresses(route.broker_datas)
+    if topic is not None:
+        raise NoRouteError(f"no name server knows the topic {topic}: topicList shows all")
+    raise NoRouteError(
+        f"no name server knows the group {group}, which has no retry topic:"
+        " consumerProgress without -g shows all, and -t names a topic that it reads"
+    )
+
+
+def _queue_row(queue: MessageQueue, offsets: OffsetWrapper, client: str | None) -> dict[str, Any]:
+    # 4.9 has no pull offset.
+    pulled = max(offsets.pull_offset or 0, offsets.consumer_offset)
+    return {
+        "topic": queue.topic,
+        "brokerName": queue.broker_name,
+        "queueId": queue.queue_id,
+        "brokerOffset": offsets.broker_offset,
+        "consumerOffset": offsets.consumer_offset,
+        "diff": offsets.broker_offset - offsets.consumer_offset,
+        "inflight": pulled - offsets.consumer_offset,
+        "lastTimestamp": offsets.last_timestamp,
+        "client": client,
+    }
+
+
+async def _clients_of_queues(
+    servers: Servers, brokers: list[str], group: str
+) -> dict[MessageQueue, str]:
+    """The IP of the client that has each queue, as the clients say themselves."""
+    owners = {}
+    for address in brokers:
+        found = await _connections(servers, [address], group)
+        for connection in found.connection_set if found is not None else ():
+            client_id = connection.client_id or ""
+            try:
+                info = await servers.admin.consumer_running_info(address, group, client_id)
+            except (BrokerError, RemotingError):
+                # A client that only pulls, or is not Java's, need not know of such questions.
+                continue
+            owners.update(dict.fromkeys(info.mq_table, client_id.partition("@")[0]))
+    return owners
+
+
+async def _connections(
+    servers: Servers, brokers: list[str], group: str
+) -> ConsumerConnection | None:
+    """The group's members at the first broker that has any."""
+    for address in brokers:
+        try:
+            found = await servers.admin.consumer_connections(address, group)
+        except BrokerError as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+        else:
+            if found.connection_set:
+                return found
+    return None
+
+
+# All groups
+
+
+_GROUPS = (
+    Column("Group", "group"),
+    Column("Clients", "count"),
+    Column("Version", "version", lambda version: version or "OFFLINE"),
+    Column("Type", "type"),
+    Column("Model", "model"),
+    Column("TPS", "tps"),
+    Column("Diff total", "diffTotal"),
+)
+
+
+async def _all_groups(servers: Servers) -> Report:
+    topics = (await servers.admin.topic_list()).topic_list
+    groups = {
+        topic.removeprefix(RETRY_PREFIX).partition(_POP_SEPARATOR)[0]
+        for topic in topics
+        if topic.startswith(RETRY_PREFIX)
+    }
+    rows = [await _group_row(servers, group) for group in sorted(groups)]
+    return Report({"groups": rows}, [Listing(_GROUPS, rows)])
+
+
+async def _group_row(servers: Servers, group: str) -> dict[str, Any]:
+    """A broker that does not answer leaves its part out, and says so."""
+    row: dict[str, Any] = {
+        "group": group, "count": 0, "version": None, "type": None, "model": None,
+        "tps": 0, "diffTotal": 0, "error": None,
+    }  # fmt: skip
+    try:
+        route = await servers.admin.topic_route(retry_topic(group))
+        brokers = addresses(route.broker_datas) if route is not None else []
+        for address in brokers:
+            stats = await servers.admin.consume_stats(address, group)
+            row["tps"] += int(stats.consume_tps)
+            row["diffTotal"] += sum(
+                queue.broker_offset - queue.consumer_offset for queue in stats.offset_table.values()
+            )
+        found = await _connections(servers, brokers, group)
+    except (BrokerError, RemotingError) as error:
+        return row | {"error": str(error)}
+    if found is not None:
+        row["count"] = len(found.connection_set)
+        row["version"] = version_name(min(one.version for one in found.connection_set))
+        row["type"] = "PULL" if found.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+        row["model"] = found.message_model if row["type"] == "PUSH" else None
+    return row

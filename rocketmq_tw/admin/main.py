@@ -1,0 +1,98 @@
+"""`rmqadmin COMMAND`: the group, the options that every command has, and how failures are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import rich_click as click
+
+from rocketmq_tw.admin import cluster, consumer, message, topic
+from rocketmq_tw.admin.output import plain
+from rocketmq_tw.admin.tool import Tool
+
+COMMANDS = (
+    cluster.cluster_list,
+    topic.topic_list,
+    topic.topic_route,
+    topic.topic_status,
+    topic.update_topic,
+    topic.delete_topic,
+    message.send_message,
+    message.consume_message,
+    consumer.consumer_progress,
+)
+
+
+def _complain(message: str) -> None:
+    click.echo(f"rmqadmin: {plain(' '.join(message.split()))}", err=True)
+
+
+def _set_name_servers(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    # A command's own -n wins over the group's, which stands before it.
+    if value is not None:
+        context.ensure_object(Tool).name_servers = value
+
+
+def _set_output(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Tool).json = value == "json"
+
+
+def _common_options(envvar: str | None) -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["-n", "--namesrvAddr"],
+            metavar="HOST:PORT;...",
+            envvar=envvar,
+            show_envvar=True,
+            expose_value=False,
+            callback=_set_name_servers,
+            help="The name servers.",
+        ),
+        click.Option(
+            ["--output"],
+            type=click.Choice(["table", "json"]),
+            expose_value=False,
+            callback=_set_output,
+            help="Tables (the default) or one line of JSON.",
+        ),
+    ]
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Looks at a RocketMQ cluster and changes it: mqadmin's commands, letters and names."""
+    context.ensure_object(Tool)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+cli.params.extend(_common_options("NAMESRV_ADDR"))
+for _command in COMMANDS:
+    _command.params.extend(_common_options(None))
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None, tool: Tool | None = None) -> NoReturn:
+    """Runs a command (of the command line where none is given) and exits: a failure is told in one
+    line on stderr and has status 1, a wrong call 2."""
+    status = 0
+    try:
+        cli.main(arguments, "rmqadmin", obj=tool, standalone_mode=False)
+    except click.UsageError as error:
+        command = "rmqadmin" if error.ctx is None else error.ctx.command_path
+        _complain(f"{error.format_message()} ({command} -h shows the options)")
+        status = error.exit_code
+    except click.ClickException as error:
+        _complain(error.format_message())
+        status = error.exit_code
+    except click.Abort:
+        _complain("stopped, nothing is changed")
+        status = 1
+    sys.exit(status)

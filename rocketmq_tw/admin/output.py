@@ -1,0 +1,104 @@
+"""What a command found, as tables for people or as a line of JSON for programs.
+
+Texts come from servers and messages, so nothing in them may act on the terminal: whatever is not
+printable is shown escaped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import attrs
+import msgspec
+import rich_click as click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+#: Tables are as wide as they need to be: a name or an id in pieces cannot be copied.
+_UNBOUNDED = 100_000
+
+Row = Mapping[str, Any]
+
+
+def plain(value: Any) -> str:
+    """A value as one printable line."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return f"{value:.2f}"
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
+    )
+
+
+def local_time(timestamp_ms: int | None) -> str:
+    """Milliseconds since 1970 as the local date and time; nothing for none."""
+    if not timestamp_ms or timestamp_ms < 0:
+        return ""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000)
+    except (ValueError, OverflowError):
+        return str(timestamp_ms)
+    return moment.isoformat(" ", "milliseconds")
+
+
+class Column(NamedTuple):
+    """A title, the row's key that stands beneath it, and how its value is shown."""
+
+    title: str
+    key: str
+    show: Callable[[Any], str] = plain
+
+
+@attrs.frozen
+class Listing:
+    """A table of rows."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+@attrs.frozen
+class Report:
+    """`data` is what JSON has; people get the listings and the lines beneath them."""
+
+    data: Any
+    listings: Sequence[Listing] = ()
+    lines: Sequence[str] = ()
+
+
+def show_json(report: Report) -> None:
+    """One line."""
+    click.echo(msgspec.json.encode(report.data))
+
+
+def show_tables(report: Report) -> None:
+    console = Console(file=sys.stdout, highlight=False, width=_UNBOUNDED)
+    for listing in report.listings:
+        console.print(_table(listing))
+    for line in report.lines:
+        click.echo(plain(line))
+
+
+def _table(listing: Listing) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in listing.columns:
+        values = [row.get(column.key) for row in listing.rows]
+        numbers = column.show is plain and all(
+            isinstance(value, int | float) and not isinstance(value, bool) for value in values
+        )
+        table.add_column(Text(column.title), justify="right" if numbers else "left", no_wrap=True)
+    for row in listing.rows:
+        table.add_row(*(Text(column.show(row.get(column.key))) for column in listing.columns))
+    return table

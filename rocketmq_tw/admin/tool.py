@@ -1,0 +1,139 @@
+"""What all commands share: where the name servers are, how results are shown, one run of the
+reactor, and one clear line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+import rich_click as click
+from twisted.internet.defer import Deferred
+from twisted.internet.task import react
+
+from rocketmq_tw.admin.output import Report, show_json, show_tables
+from rocketmq_tw.client.admin import AdminClient
+from rocketmq_tw.client.errors import ClientError, NoRouteError
+from rocketmq_tw.client.names import parse_name_servers
+from rocketmq_tw.client.producer import Producer
+from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.session import Session
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+T = TypeVar("T")
+
+INTERRUPTED = 130
+
+#: What a command does once its options are right.
+Work = Callable[["Servers"], Coroutine[Deferred[Any], Any, T]]
+#: Runs the work with the name servers at the addresses.
+Runner = Callable[[str, Work[Any]], Any]
+
+
+class Servers:
+    """The clients of one command; they share their connections."""
+
+    def __init__(self, reactor: Any, name_servers: str, remoting: IRemotingClient) -> None:
+        self.reactor = reactor
+        self.name_servers = name_servers
+        self.remoting = remoting
+        self.admin = AdminClient(reactor, name_servers, remoting=remoting)
+
+    def producer(self, group: str) -> Producer:
+        """Not started: it sends, and no broker counts it among its producers."""
+        return Producer(
+            self.reactor,
+            self.name_servers,
+            group,
+            session=self._session(),
+            first_turn=random.randrange(1 << 16),
+        )
+
+    def reader(self, group: str) -> QueueReader:
+        """Reads in the name of `group` without joining it, so nobody's queues are taken."""
+        return QueueReader(self._session(), group)
+
+    def _session(self) -> Session:
+        return Session(self.reactor, self.name_servers, remoting=self.remoting)
+
+
+def run_reactor(name_servers: str, work: Work[T]) -> T:
+    """The result of `work`, with the reactor running meanwhile; once in a process."""
+    outcome: list[Any] = []
+
+    async def connected(reactor: Any) -> T:
+        remoting = RemotingClient(reactor)
+        try:
+            return await work(Servers(reactor, name_servers, remoting))
+        finally:
+            await remoting.close()
+
+    def main(reactor: Any) -> Deferred[Any]:
+        return Deferred.fromCoroutine(connected(reactor)).addBoth(outcome.append)
+
+    # The status that it exits with knows nothing of the outcome.
+    with suppress(SystemExit):
+        react(main)
+    if not outcome:
+        raise SystemExit(INTERRUPTED)
+    if hasattr(outcome[0], "raiseException"):
+        outcome[0].raiseException()
+    result: T = outcome[0]
+    return result
+
+
+class Tool:
+    """One call of rmqadmin; click hands it from the group to the command."""
+
+    def __init__(self, runner: Runner = run_reactor) -> None:
+        self.name_servers = ""
+        self.json = False
+        self._runner = runner
+
+    def run(self, work: Work[T]) -> T:
+        """What `work` returns. Raises `ClickException` that says in one line what went wrong."""
+        if not self.name_servers.strip():
+            raise click.UsageError(
+                "no name server is given: add -n host:port or set NAMESRV_ADDR,"
+                " several with ';' between them"
+            )
+        try:
+            for address in parse_name_servers(self.name_servers):
+                split_address(address)
+        except ValueError as error:
+            raise click.UsageError(f"-n: {error}") from error
+        try:
+            result: T = self._runner(self.name_servers, work)
+        except NoRouteError as error:
+            reason = str(error).rstrip(".")
+            fail(f"{reason} (name servers: {self.name_servers}; -n names others)", error)
+        except RequestError as error:
+            fail(error.remark, error)
+        except (ClientError, RemotingError, WireError) as error:
+            fail(str(error), error)
+        return result
+
+    def show(self, report: Report) -> None:
+        if self.json:
+            show_json(report)
+        else:
+            show_tables(report)
+
+    def report(self, work: Work[Report]) -> None:
+        """Runs `work` and shows what it found."""
+        self.show(self.run(work))
+
+
+def fail(message: str, cause: Exception | None = None) -> NoReturn:
+    """Ends the command with status 1 and a line on stderr."""
+    raise click.ClickException(message) from cause
+
+
+def warn(message: str) -> None:
+    """A line on stderr; the command goes on."""
+    click.echo(f"rmqadmin: {message}", err=True)

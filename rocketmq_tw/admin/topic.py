@@ -1,0 +1,395 @@
+"""topicList, topicRoute, topicStatus, updateTopic, deleteTopic."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import addresses, known_route, masters, name_of
+from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time, plain
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, check_topic
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.cluster import ClusterInfo
+from rocketmq_tw.wire.bodies.offsets import TopicStatsTable
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Where name servers keep the queue counts of ordered topics.
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
+_UNIT, _UNIT_SUBSCRIBED = 1, 2
+
+_change_of_attribute = re.compile(r"\+[^+=,\s-][^=,\s]*=[^=,]+|-[^+=,\s-][^=,\s]*").fullmatch
+
+topic_option = click.option("-t", "--topic", required=True, metavar="NAME", help="The topic.")
+
+
+@click.command("topicList")
+@click.option(
+    "-c", "--clusterModel", "details", is_flag=True, help="With cluster and consumer groups."
+)
+@click.pass_obj
+def topic_list(tool: Tool, details: bool) -> None:
+    """Lists all topics that the name servers know."""
+    tool.report(_topics_in_detail if details else _topics)
+
+
+async def _topics(servers: Servers) -> Report:
+    names = sorted((await servers.admin.topic_list()).topic_list)
+    return Report({"topics": [{"topic": name} for name in names]}, lines=names)
+
+
+async def _topics_in_detail(servers: Servers) -> Report:
+    info = await servers.admin.cluster_info()
+    topics = [
+        await _topic_in_detail(servers, info, topic)
+        for topic in sorted((await servers.admin.topic_list()).topic_list)
+        if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    ]
+    columns = (
+        Column("Cluster", "cluster"), Column("Topic", "topic"), Column("Consumer group", "group")
+    )  # fmt: skip
+    rows = [
+        {"cluster": ", ".join(topic["clusters"]), "topic": topic["topic"], "group": group}
+        for topic in topics
+        for group in topic["consumerGroups"] or [""]
+    ]
+    return Report({"topics": topics}, [Listing(columns, rows)])
+
+
+async def _topic_in_detail(servers: Servers, info: ClusterInfo, topic: str) -> dict[str, Any]:
+    route = await servers.admin.topic_route(topic) or TopicRouteData()
+    names = {data.broker_name for data in route.broker_datas}
+    groups: set[str] = set()
+    for address in addresses(route.broker_datas):
+        groups.update((await servers.admin.groups_of_topic(address, topic)).group_list)
+    return {
+        "topic": topic,
+        "clusters": sorted(
+            cluster
+            for cluster, members in info.cluster_addr_table.items()
+            if names.intersection(members)
+        ),
+        "consumerGroups": sorted(groups),
+    }
+
+
+@click.command("topicRoute")
+@topic_option
+@click.option("-l", "--list", "as_list", is_flag=True, help="The table, which is the default here.")
+@click.pass_obj
+def topic_route(tool: Tool, topic: str, as_list: bool) -> None:
+    """Shows which brokers have a topic, with how many queues."""
+
+    async def work(servers: Servers) -> Report:
+        return _route_report(await known_route(servers, topic))
+
+    tool.report(work)
+
+
+def _addresses_by_id(by_id: Mapping[int, str]) -> str:
+    return plain(", ".join(f"{broker_id}: {address}" for broker_id, address in by_id.items()))
+
+
+def _permission(perm: int | None) -> str:
+    """Stock's number with the letters that it stands for."""
+    if perm is None:
+        return ""
+    letters = "".join(letter for bit, letter in ((4, "R"), (2, "W"), (1, "X")) if perm & bit)
+    return f"{perm} ({letters or '-'})"
+
+
+_ROUTE = (
+    Column("Cluster", "cluster"),
+    Column("Broker", "brokerName"),
+    Column("Addresses by ID", "addresses", _addresses_by_id),
+    Column("Read queues", "readQueues"),
+    Column("Write queues", "writeQueues"),
+    Column("Perm", "perm", _permission),
+)
+
+
+def _route_report(route: TopicRouteData) -> Report:
+    queues = {data.broker_name: data for data in route.queue_datas}
+    rows: list[Row] = []
+    for broker in sorted(route.broker_datas, key=lambda data: data.broker_name):
+        data = queues.get(broker.broker_name)
+        rows.append(
+            {
+                "cluster": broker.cluster,
+                "brokerName": broker.broker_name,
+                "addresses": dict(sorted(broker.broker_addrs.items())),
+                "readQueues": data.read_queue_nums if data else 0,
+                "writeQueues": data.write_queue_nums if data else 0,
+                "perm": data.perm if data else None,
+            }
+        )
+    totals = (
+        f"{len(rows)} brokers, {sum(row['readQueues'] for row in rows)} queues to read,"
+        f" {sum(row['writeQueues'] for row in rows)} to write"
+    )
+    lines = ["", totals]
+    if route.order_topic_conf:
+        lines.append(f"ordered: {route.order_topic_conf}")
+    return Report(route, [Listing(_ROUTE, rows)], lines)
+
+
+@click.command("topicStatus")
+@topic_option
+@click.option(
+    "-c",
+    "--cluster",
+    metavar="NAME",
+    help="A cluster, or a light topic's parent: whose route to take instead of the topic's own.",
+)
+@click.pass_obj
+def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
+    """Shows the offsets of each queue of a topic and when it last changed."""
+
+    async def work(servers: Servers) -> Report:
+        route = await known_route(servers, cluster or topic)
+        stats = TopicStatsTable()
+        for address in addresses(route.broker_datas):
+            part = await servers.admin.topic_stats(address, topic)
+            stats.offset_table.update(part.offset_table)
+            stats.topic_put_tps = (stats.topic_put_tps or 0.0) + (part.topic_put_tps or 0.0)
+        return _status_report(topic, stats)
+
+    tool.report(work)
+
+
+_STATUS = (
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Min offset", "minOffset"),
+    Column("Max offset", "maxOffset"),
+    Column("Last updated", "lastUpdateTimestamp", local_time),
+)
+
+
+def _status_report(topic: str, stats: TopicStatsTable) -> Report:
+    rows: list[Row] = [
+        {
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+            "minOffset": offset.min_offset,
+            "maxOffset": offset.max_offset,
+            "lastUpdateTimestamp": offset.last_update_timestamp,
+        }
+        for queue, offset in sorted(stats.offset_table.items())
+    ]
+    tps = stats.topic_put_tps or 0.0
+    return Report(
+        {"topic": topic, "queues": rows, "putTps": tps},
+        [Listing(_STATUS, rows)],
+        ["", f"Put TPS: {tps:.2f}"],
+    )
+
+
+def _check_attributes(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> str | None:
+    if text is None:
+        return None
+    changes = [change.strip() for change in text.split(",")]
+    for change in changes:
+        if not _change_of_attribute(change):
+            raise click.BadParameter(f"{change!r}: give +name=value to set one, -name to drop it")
+    names = [change[1:].partition("=")[0] for change in changes]
+    if len(set(names)) < len(names):
+        raise click.BadParameter("an attribute is named twice")
+    return ",".join(changes)
+
+
+@click.command("updateTopic")
+@click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="On this broker.")
+@click.option("-c", "--clusterName", "cluster", metavar="NAME", help="On each master of a cluster.")
+@click.option(
+    "-a",
+    "--attributes",
+    metavar="+A=B,-C",
+    callback=_check_attributes,
+    help="Attributes to set and to drop.",
+)
+@topic_option
+@click.option(
+    "-r", "--readQueueNums", "read_queues", type=click.IntRange(min=1), default=8,
+    show_default=True, help="Queues to read from.",
+)  # fmt: skip
+@click.option(
+    "-w", "--writeQueueNums", "write_queues", type=click.IntRange(min=1), default=8,
+    show_default=True, help="Queues to write to.",
+)  # fmt: skip
+@click.option(
+    "-p", "--perm", type=click.IntRange(0, 7), default=6, show_default=True,
+    help="2: write, 4: read, 6: both.",
+)  # fmt: skip
+@click.option("-o", "--order", type=bool, default=False, help="Whether it is an ordered topic.")
+@click.option("-u", "--unit", type=bool, default=False, help="Whether it is a unit topic.")
+@click.option(
+    "-s", "--hasUnitSub", "unit_subscribed", type=bool, default=False,
+    help="Whether units subscribe to it.",
+)  # fmt: skip
+@click.pass_obj
+def update_topic(
+    tool: Tool,
+    broker: str | None,
+    cluster: str | None,
+    attributes: str | None,
+    topic: str,
+    read_queues: int,
+    write_queues: int,
+    perm: int,
+    order: bool,
+    unit: bool,
+    unit_subscribed: bool,
+) -> None:
+    """Creates a topic, or gives one the settings of this call; what is left out becomes the
+    default."""
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
+    try:
+        check_topic(topic)
+        if broker is not None:
+            split_address(broker)
+    except RequestError as error:
+        raise click.UsageError(error.remark) from error
+    except ValueError as error:
+        raise click.UsageError(f"-b: {error}") from error
+    config = TopicConfig(
+        topic_name=topic,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
+        order=order,
+        topic_sys_flag=(_UNIT if unit else 0) | (_UNIT_SUBSCRIBED if unit_subscribed else 0),
+    )
+
+    async def work(servers: Servers) -> Report:
+        return await _update(servers, config, attributes, broker, cluster)
+
+    tool.report(work)
+
+
+async def _update(
+    servers: Servers,
+    config: TopicConfig,
+    attributes: str | None,
+    broker: str | None,
+    cluster: str | None,
+) -> Report:
+    targets: Mapping[str, str]
+    if cluster is not None:
+        targets = masters(await servers.admin.cluster_info(), cluster)
+    else:
+        assert broker is not None
+        # The name matters to ordered topics only; a broker may be without a name server.
+        name = name_of(await servers.admin.cluster_info(), broker) if config.order else ""
+        targets = {name: broker}
+    done: list[str] = []
+    for address in targets.values():
+        try:
+            await servers.admin.update_topic(address, config, attributes=attributes)
+        except (RemotingError, BrokerError) as error:
+            fail(_unfinished(error, done), error)
+        done.append(address)
+    order_conf = None
+    if config.order:
+        counts = dict.fromkeys(targets, config.write_queue_nums)
+        order_conf = await _keep_order(servers, config.topic_name, counts, merge=cluster is None)
+    lines = [f"topic {config.topic_name} is on {address}" for address in done]
+    settings = {
+        "topic": config.topic_name,
+        "readQueues": config.read_queue_nums,
+        "writeQueues": config.write_queue_nums,
+        "perm": config.perm,
+        "order": config.order,
+        "sysFlag": config.topic_sys_flag,
+        "attributes": attributes,
+    }
+    shown = [f"{name}={plain(value)}" for name, value in settings.items() if value is not None]
+    lines.append("  " + " ".join(shown[1:]))
+    if order_conf is not None:
+        lines.append(f"  order configuration: {order_conf}")
+    return Report(
+        {**settings, "brokers": done, "orderConf": order_conf},
+        lines=lines,
+    )
+
+
+def _unfinished(error: Exception, done: list[str]) -> str:
+    reason = str(error).rstrip(".")
+    return f"{reason}; done before that: {', '.join(done)}" if done else reason
+
+
+async def _keep_order(
+    servers: Servers, topic: str, counts: Mapping[str, int], *, merge: bool
+) -> str:
+    """Tells the name servers `broker:queues;...`; with `merge` other brokers' counts stay."""
+    entries = {name: f"{name}:{count}" for name, count in counts.items()}
+    if merge:
+        try:
+            present = await servers.admin.kv_config(ORDER_NAMESPACE, topic) or ""
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            present = ""
+        kept = {entry.partition(":")[0]: entry for entry in present.split(";") if entry}
+        entries = kept | entries
+    text = ";".join(entries[name] for name in sorted(entries))
+    await servers.admin.put_kv_config(ORDER_NAMESPACE, topic, text)
+    return text
+
+
+@click.command("deleteTopic")
+@topic_option
+@click.option("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="From where.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask (asked only at a terminal).")
+@click.pass_obj
+def delete_topic(tool: Tool, topic: str, cluster: str, yes: bool) -> None:
+    """Deletes a topic with its messages from a cluster's brokers and from the name servers."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(
+            f"Delete topic {plain(topic)} with all its messages from cluster {plain(cluster)}?",
+            abort=True,
+            err=True,
+        )
+
+    async def work(servers: Servers) -> Report:
+        return await _delete(servers, topic, cluster)
+
+    tool.report(work)
+
+
+async def _delete(servers: Servers, topic: str, cluster: str) -> Report:
+    targets = masters(await servers.admin.cluster_info(), cluster)
+    route = await known_route(servers, topic)
+    elsewhere = sorted({data.cluster or "" for data in route.broker_datas})
+    if elsewhere and cluster not in elsewhere:
+        fail(f"topic {topic} is not in cluster {cluster} but in {', '.join(elsewhere)}")
+    done: list[str] = []
+    for address in targets.values():
+        try:
+            await servers.admin.delete_topic(address, topic)
+        except (RemotingError, BrokerError) as error:
+            fail(_unfinished(error, done), error)
+        done.append(address)
+    try:
+        await servers.admin.delete_topic_in_names(topic, cluster)
+    except (RemotingError, BrokerError) as error:
+        fail(_unfinished(error, done), error)
+    return Report(
+        {"topic": topic, "cluster": cluster, "brokers": done},
+        lines=[
+            *(f"topic {topic} is deleted from {address}" for address in done),
+            f"topic {topic} is deleted from the name servers",
+        ],
+    )

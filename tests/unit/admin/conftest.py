@@ -1,0 +1,143 @@
+"""A name server and brokers, real ones on files and a network in memory, and rmqadmin on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
+
+from rocketmq_tw.admin.main import main
+from rocketmq_tw.admin.tool import Servers, Tool, Work
+from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.client.session import Session
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.testing.data_plane import Threads
+from rocketmq_tw.testing.network import MemoryNetwork
+from rocketmq_tw.testing.stores import START_MS, small_config
+
+NAMES = "10.0.0.1:9876"
+
+
+class Outcome(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.status == 0, self.err
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The words of each line that has any."""
+        assert self.status == 0, self.err
+        return [line.split() for line in self.out.splitlines() if line.strip()]
+
+
+class World:
+    """`rmqadmin("topicList -c")` runs a command against name server and brokers."""
+
+    names = NAMES
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.reactor = MemoryReactorClock()
+        self.network = MemoryNetwork(self.reactor)
+        config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
+        self.name_server = NameServer(self.reactor, MemoryFiles(), config)
+        self.network.serve(NAMES, self.name_server.handlers)
+        self.brokers: dict[str, Broker] = {}
+
+    def now_ms(self) -> int:
+        return START_MS + round(self.reactor.seconds() * 1000)
+
+    def add_broker(self, name: str, host: str, **config: Any) -> str:
+        """Starts a broker; returns its address."""
+        address = f"{host}:10911"
+        broker = Broker(
+            self.reactor,
+            BrokerConfig(broker_name=name, broker_ip1=host, namesrv_addr=NAMES, **config),
+            small_config(mapped_file_size_commit_log=1 << 20),
+            NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
+            MemoryFiles(),
+            client=self.network.client(host),
+            now_ms=self.now_ms,
+            in_thread=Threads(),
+        )
+        self.result(broker.start())
+        self.network.listen(address, broker.server.factory)
+        self.brokers[name] = broker
+        return address
+
+    def result(self, deferred: Deferred[Any]) -> Any:
+        """What it fires with, within a few seconds of the clock; a failure is raised."""
+        results: list[Any] = []
+        deferred.addBoth(results.append)
+        for _ in range(100):
+            if results:
+                break
+            self.reactor.advance(0.1)
+        assert results, "it did not fire"
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        return results[0]
+
+    def run(self, name_servers: str, work: Work[Any]) -> Any:
+        servers = Servers(self.reactor, name_servers, self.network.client("10.0.1.1"))
+        return self.result(Deferred.fromCoroutine(work(servers)))
+
+    def rmqadmin(self, command: str, *arguments: str, name_servers: str = NAMES) -> Outcome:
+        """The words of `command`, then `arguments` as they are."""
+        return self.bare(["-n", name_servers, *command.split(), *arguments], Tool(self.run))
+
+    def bare(self, arguments: list[str], tool: Tool) -> Outcome:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, tool)
+        return Outcome(ended.value.code, *self._capsys.readouterr())
+
+    def consume(self, group: str, topic: str) -> PushConsumer:
+        """A push consumer that takes all messages."""
+        session = Session(
+            self.reactor,
+            NAMES,
+            remoting=self.network.client("10.0.1.9"),
+            client_id="10.0.1.9@1",
+            now_ms=self.now_ms,
+        )
+        consumer = PushConsumer(
+            self.reactor,
+            NAMES,
+            group,
+            lambda messages: None,
+            session=session,
+            start_from=StartFrom.FIRST,
+        )
+        consumer.subscribe(topic)
+        self.result(consumer.start())
+        return consumer
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        for _ in range(600):
+            if condition():
+                return
+            self.reactor.advance(0.1)
+        raise AssertionError("it did not come to be within a minute")
+
+
+@pytest.fixture
+def world(capsys: pytest.CaptureFixture[str]) -> World:
+    """One broker, `broker-a` of DefaultCluster."""
+    made = World(capsys)
+    made.add_broker("broker-a", "10.0.0.2")
+    return made

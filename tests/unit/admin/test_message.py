@@ -1,0 +1,125 @@
+from rocketmq_tw.admin.message import Moment
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.producer import Producer
+from rocketmq_tw.client.session import Session
+
+
+def send(world, *arguments: str):
+    return world.rmqadmin("sendMessage", "-t", "T", *arguments, "--output", "json").json
+
+
+def read(world, *arguments: str):
+    listed = world.rmqadmin("consumeMessage", "-t", "T", *arguments, "--output", "json").json
+    return listed["messages"]
+
+
+def bodies(world, *arguments: str) -> list[str]:
+    return [message["body"] for message in read(world, *arguments)]
+
+
+def test_a_message_comes_back_as_it_was_sent(world) -> None:
+    sent = send(world, "-p", "Grüße 🚀", "-k", "k1 k2", "-c", "tag", "-b", "broker-a", "-i", "2")
+    assert (sent["brokerName"], sent["queueId"], sent["queueOffset"]) == ("broker-a", 2, 0)
+    assert sent["sendStatus"] == "SEND_OK"
+    (message,) = read(world)
+    assert message["messageId"] == sent["messageId"]
+    assert message["offsetMessageId"] == sent["offsetMessageId"]
+    assert (message["queueId"], message["queueOffset"]) == (2, 0)
+    assert (message["tags"], message["keys"]) == ("tag", ["k1", "k2"])
+    assert (message["body"], message["bodyBase64"]) == ("Grüße 🚀", None)
+    assert message["storeTimestamp"] <= world.now_ms()
+    line = world.rmqadmin("consumeMessage", "-t", "T").lines[2]
+    assert line[:3] == ["broker-a", "2", "0"]
+    assert line[-4:] == ["k1", "k2", "Grüße", "🚀"]
+
+
+def test_the_queue_is_one_that_the_topic_has(world) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 4 -w 4")
+    outcome = world.rmqadmin("sendMessage -t T -p x -b broker-a -i 4")
+    assert outcome.err == (
+        "rmqadmin: topic T has no queue 4 of broker-a; it has: 0-3 of broker-a\n"
+    )
+    outcome = world.rmqadmin("consumeMessage -t T -b nix")
+    assert outcome.err == "rmqadmin: topic T has no nix; it has: 0-3 of broker-a\n"
+
+
+def test_a_broker_alone_is_kept_to(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateTopic -t T -c DefaultCluster")
+    sent = [send(world, "-p", str(number), "-b", "broker-b") for number in range(8)]
+    assert {row["brokerName"] for row in sent} == {"broker-b"}
+    assert read(world, "-b", "broker-a") == []
+    assert sorted(bodies(world, "-b", "broker-b")) == [str(number) for number in range(8)]
+
+
+def test_a_refusal_of_the_broker_is_told(world) -> None:
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -p 4")
+    outcome = world.rmqadmin("sendMessage -t T -p x")
+    assert outcome.status == 1
+    assert "no broker with a master takes messages of T" in outcome.err
+
+
+def test_an_illegal_or_empty_message_is_refused_here(world) -> None:
+    assert "illegal character" in world.rmqadmin("sendMessage -t a/b -p x").err
+    outcome = world.rmqadmin("sendMessage", "-t", "T", "-p", "")
+    assert outcome.status != 0
+    assert outcome.err.count("\n") == 1
+
+
+def test_at_most_so_many_messages_from_an_offset_on(world) -> None:
+    for number in range(70):
+        send(world, "-p", str(number), "-b", "broker-a", "-i", "0")
+        send(world, "-p", f"other-{number}", "-b", "broker-a", "-i", "1")
+    numbers = [str(number) for number in range(70)]
+    first = ("-b", "broker-a", "-i", "0")
+    assert bodies(world, *first) == numbers
+    assert bodies(world, *first, "-c", "5") == numbers[:5]
+    assert bodies(world, *first, "-o", "40", "-c", "3") == numbers[40:43]
+    assert bodies(world, *first, "-o", "70") == []
+    assert len(bodies(world)) == 128
+    assert bodies(world, "-c", "72")[68:] == ["68", "69", "other-0", "other-1"]
+
+
+def test_messages_of_a_span_of_time(world) -> None:
+    times = []
+    for number in range(40):
+        world.reactor.advance(10)
+        send(world, "-p", str(number), "-b", "broker-a", "-i", "0")
+        times.append(
+            read(world, "-o", str(number), "-b", "broker-a", "-i", "0")[0]["storeTimestamp"]
+        )
+    assert bodies(world, "-s", str(times[30])) == [str(number) for number in range(30, 40)]
+    assert bodies(world, "-s", str(times[30] + 1), "-c", "2") == ["31", "32"]
+    assert bodies(world, "-e", str(times[2])) == ["0", "1", "2"]
+    assert bodies(world, "-s", str(times[3] - 1), "-e", str(times[4] + 1)) == ["3", "4"]
+    assert bodies(world, "-e", str(times[0] - 1)) == []
+
+
+def test_a_local_time_is_read(world) -> None:
+    moment = Moment().convert("2024-02-03#04:05:06:789", None, None)
+    assert moment % 60_000 == 6_789
+
+
+def test_a_body_that_is_no_text(world) -> None:
+    session = Session(world.reactor, world.names, remoting=world.network.client())
+    producer = Producer(world.reactor, world.names, "p", session=session)
+    world.result(producer.send(Message("T", b"\xff\x00")))
+    (message,) = read(world)
+    assert (message["body"], message["bodyBase64"]) == (None, "/wA=")
+    assert "(no text, see --output json)" in world.rmqadmin("consumeMessage", "-t", "T").out
+
+
+def test_a_long_body_is_cut_in_the_table_only(world) -> None:
+    send(world, "-p", "x" * 1000)
+    assert bodies(world) == ["x" * 1000]
+    out = world.rmqadmin("consumeMessage", "-t", "T").out
+    assert "x" * 200 + "... (1000 characters)" in out
+    assert "x" * 201 not in out
+
+
+def test_reading_consumes_nothing(world) -> None:
+    send(world, "-p", "x")
+    assert bodies(world, "-g", "billing") == ["x"]
+    broker = world.brokers["broker-a"]
+    assert broker.clients.consumer_group("billing") is None
+    assert broker.offsets.topics_of("billing") == set()

@@ -1,0 +1,139 @@
+"""mqadmin's names and letters, and what is told of a wrong call."""
+
+from __future__ import annotations
+
+import pytest
+import rich_click as click
+from click.testing import CliRunner
+
+from rocketmq_tw.admin.main import COMMANDS, cli
+from rocketmq_tw.admin.tool import Tool
+
+#: Of stock 5.3.3: letter, long name, whether it is required, whether it takes a value. (Stock has
+#: a blank at the end of beginTimestamp and endTimestamp.)
+STOCK = {
+    "clusterList": "m moreStats - flag, i interval - value, c clusterName - value",
+    "topicList": "c clusterModel - flag",
+    "topicRoute": "t topic required value, l list - flag",
+    "topicStatus": "t topic required value, c cluster - value",
+    "updateTopic": "b brokerAddr - value, c clusterName - value, a attributes - value,"
+    " t topic required value, r readQueueNums - value, w writeQueueNums - value, p perm - value,"
+    " o order - value, u unit - value, s hasUnitSub - value",
+    "deleteTopic": "t topic required value, c clusterName required value",
+    "sendMessage": "t topic required value, p body required value, k key - value, c tags - value,"
+    " b broker - value, i qid - value, m msgTraceEnable - value",
+    "consumeMessage": "t topic required value, b brokerName - value, i queueId - value,"
+    " o offset - value, g consumerGroup - value, s beginTimestamp - value,"
+    " e endTimestamp - value, c MessageNumber - value",
+    "consumerProgress": "g groupName - value, t topicName - value, s showClientIP - value,"
+    " c cluster - value",
+}
+#: What all commands have, and deleteTopic's way around its question.
+OURS = {"-n", "--output", "-y"}
+
+
+def never(name_servers, work):
+    raise AssertionError("a wrong call must not reach a server")
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_commands_have_the_options_of_mqadmin(name: str) -> None:
+    (command,) = [command for command in COMMANDS if command.name == name]
+    options = {}
+    for option in command.params:
+        assert isinstance(option, click.Option)
+        options[option.opts[0]] = option
+    wanted = [text.split() for text in STOCK[name].split(",")]
+    assert set(options) - OURS == {f"-{letter}" for letter, *_ in wanted}
+    for letter, long_name, required, value in wanted:
+        option = options[f"-{letter}"]
+        assert option.opts == [f"-{letter}", f"--{long_name}"]
+        assert option.required == (required == "required")
+        assert option.is_flag == (value == "flag")
+
+
+def test_all_commands_are_there() -> None:
+    assert sorted(cli.commands) == sorted(STOCK)
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], *([name, "-h"] for name in STOCK)])
+def test_help_is_shown(arguments: list[str]) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0
+    assert "--namesrvAddr" in result.output
+    assert "--output" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("nope", "No such command 'nope'"),
+        ("topicRoute", "Missing option '-t'"),
+        ("clusterList -i 0", "-i"),
+        ("updateTopic -t T", "give one of -b, a broker's address, and -c, a cluster's name"),
+        ("updateTopic -t T -b a:1 -c C", "give one of -b"),
+        ("updateTopic -t T -b nowhere", "-b: 'nowhere' is no address: give host:port"),
+        ("updateTopic -t a/b -c C", "'a/b' has an illegal character"),
+        ("updateTopic -t T -c C -p 8", "8 is not in the range 0<=x<=7"),
+        ("updateTopic -t T -c C -o maybe", "'maybe' is not a valid boolean"),
+        ("updateTopic -t T -c C -a x=1", "'x=1': give +name=value to set one, -name to drop it"),
+        ("updateTopic -t T -c C -a +x=1,-x", "an attribute is named twice"),
+        ("sendMessage -t T -p x -i 1", "-i names a queue of one broker: name that with -b"),
+        ("sendMessage -t T -p x -m true", "messages cannot be traced"),
+        ("consumeMessage -t T -i 1", "-i names a queue of one broker: name that with -b"),
+        ("consumeMessage -t T -b a -o 1", "-o is an offset of one queue: name that with -b and -i"),
+        ("consumeMessage -t T -s yesterday", "give milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss"),
+        ("consumeMessage -t T -e 99999999999999", "is not between 1970 and now"),
+        ("consumeMessage -t T -s 2 -e 1", "-s is after -e"),
+        ("consumeMessage -t T -g a/b", "'a/b' has an illegal character"),
+        ("consumerProgress -t T", "-t and -s are about one group: name that with -g"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line(world, arguments: str, line: str) -> None:
+    outcome = world.bare(["-n", "10.0.0.1:9876", *arguments.split()], Tool(never))
+    assert outcome.status == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("rmqadmin: ")
+    assert outcome.err.count("\n") == 1
+    assert line in outcome.err
+    assert outcome.err.endswith("-h shows the options)\n")
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:0", "a:1;b:x"])
+def test_a_wrong_name_server_is_told(world, address: str) -> None:
+    outcome = world.bare(["topicList", "-n", address], Tool(never))
+    assert outcome.status == 2
+    assert "give host:port" in outcome.err
+
+
+def test_without_name_servers_it_says_how_to_name_them(world, monkeypatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    outcome = world.bare(["topicList"], Tool(never))
+    assert outcome.status == 2
+    assert "add -n host:port or set NAMESRV_ADDR" in outcome.err
+
+
+def test_name_servers_come_from_the_command_the_group_or_the_environment(
+    world, monkeypatch
+) -> None:
+    asked = []
+
+    def note(name_servers, work):
+        asked.append(name_servers)
+        return world.run(world.names, work)
+
+    monkeypatch.setenv("NAMESRV_ADDR", "env:1")
+    for arguments in (
+        ["-n", "group:1", "topicList", "-n", "command:1"],
+        ["-n", "group:1", "topicList"],
+        ["topicList"],
+    ):
+        assert world.bare(arguments, Tool(note)).status == 0
+    assert asked == ["command:1", "group:1", "env:1"]
+
+
+def test_output_is_chosen_before_or_after_the_command(world) -> None:
+    for arguments in (["--output", "json", "topicList"], ["topicList", "--output", "json"]):
+        assert world.rmqadmin(*arguments).json["topics"]
+    table = world.rmqadmin("--output", "json", "topicList", "--output", "table")
+    assert table.out.startswith("BenchmarkTest\n")
