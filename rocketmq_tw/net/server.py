@@ -66,6 +66,8 @@ class ServerProtocol(RemotingProtocol):
         #: Opaque -> bytes of a request that is being carried out or held.
         self._open: dict[int, int] = {}
         self._stuck_since: float | None = None
+        #: When the frame that is not complete yet began.
+        self._frame_since: float | None = None
 
     # Twisted's side
 
@@ -77,6 +79,10 @@ class ServerProtocol(RemotingProtocol):
     def dataReceived(self, data: bytes) -> None:
         super().dataReceived(data)
         grown = self._decoder.buffered - self._held
+        if not self._decoder.buffered:
+            self._frame_since = None
+        elif self._frame_since is None or grown < len(data):
+            self._frame_since = self.last_received
         if grown:
             self._held += grown
             self._budget.used += grown
@@ -107,6 +113,9 @@ class ServerProtocol(RemotingProtocol):
         self._budget.used -= self._unread
         self._unread = 0
         self._stuck_since = None
+        if self._frame_since is not None:
+            # It was us who did not read on.
+            self._frame_since = self._clock.seconds()
         if not self._closing:
             self.transport.resumeProducing()  # type: ignore[union-attr]
 
@@ -116,16 +125,24 @@ class ServerProtocol(RemotingProtocol):
     # Limits
 
     def check(self, now: float) -> None:
-        """Closes a connection that is idle, or that leaves too much unread for too long."""
+        """Closes a connection that is idle, that does not get on with a frame, or that leaves too
+        much unread for too long."""
         config = self._owner.config
+        idle = config.server_channel_max_idle_time_seconds
         if self._stuck_since is not None and (
             self._unread > config.max_unread_bytes
             and now - self._stuck_since >= config.max_unread_seconds
         ):
             self.close(f"it leaves {self._unread} bytes unread")
             self.abort()
-        elif now - self.last_received >= config.server_channel_max_idle_time_seconds:
+        elif now - self.last_received >= idle:
             self.lose_connection()
+        elif (
+            self._stuck_since is None
+            and self._frame_since is not None
+            and now - self._frame_since >= idle
+        ):
+            self.close(f"it has not sent the rest of a frame within {idle} s")
 
     def _write(self, data: bytes) -> None:
         self.transport.write(data)  # type: ignore[union-attr]

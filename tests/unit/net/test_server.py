@@ -78,6 +78,41 @@ def test_idle_connections_are_closed_and_busy_ones_kept():
     assert len(server.factory.connections) == 1
 
 
+def test_a_frame_that_comes_byte_by_byte_for_too_long_ends_its_connection():
+    server = Server(server_channel_max_idle_time_seconds=120)
+    dripping, busy = server.connect(), server.connect()
+    frame = encode_command(RemotingCommand(ECHO, body=bytes(1000)))
+    busy.transport.write(frame[:4])
+    for count in range(12):
+        dripping.transport.write(frame[count : count + 1])
+        # Never between two frames, but each is whole soon.
+        busy.transport.write(frame[4:] + frame[:4])
+        server.clock.advance(10)
+    server.clock.advance(10)
+    assert dripping.lost and not busy.lost
+    assert len(busy.responses) == 12
+    busy.transport.loseConnection()
+    server.clock.advance(0)
+    assert server.factory.budget.used == 0
+
+
+def test_a_frame_is_not_late_while_we_do_not_read_on():
+    server = Server(server_channel_max_idle_time_seconds=120, max_unread_seconds=600)
+    slow = server.connect()
+    slow.transport.hold()
+    frame = encode_command(RemotingCommand(ECHO))
+    slow.transport.write(encode_command(RemotingCommand(BIG)) + frame[:9])
+    server.clock.advance(0)
+    slow.transport.write(frame[9:])
+    for _ in range(11):
+        server.clock.advance(10)
+    slow.transport.let_go()
+    server.clock.advance(0)
+    server.clock.advance(20)
+    assert not slow.lost
+    assert len(slow.responses) == 2
+
+
 def test_more_connections_than_the_limit_are_refused_with_one_line():
     server = Server(max_connections=2)
     kept = [server.connect(), server.connect()]
