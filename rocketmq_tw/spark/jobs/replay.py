@@ -81,15 +81,17 @@ def _with_reason(rows: Any, topic: str | None) -> Any:
     """The rows with a column `reason`: why one cannot be sent, null where it can."""
     from pyspark.sql import functions as f
 
-    def why(row: Any) -> str | None:
-        try:
-            row_message(row.asDict(), topic)
-        except BadRow as error:
-            return str(error)
-        return None
-
-    judge = f.udf(why, "string")
+    # Without type hints, by which Spark would take it for a function of whole columns.
+    judge = f.udf(lambda row: _why_not(row.asDict(), topic), "string")
     return rows.withColumn("reason", judge(f.struct(*rows.columns)))
+
+
+def _why_not(row: dict[str, Any], topic: str | None) -> str | None:
+    try:
+        row_message(row, topic)
+    except BadRow as error:
+        return str(error)
+    return None
 
 
 def _describe(sendable: Any, refused: Any, topic: str | None, rate: int | None) -> _Plan:

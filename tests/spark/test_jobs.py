@@ -1,0 +1,139 @@
+"""The ready jobs, as their commands run them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.spark.jobs.main import main
+
+
+def run(*arguments: str, fails: bool = False) -> str:
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code != 0) == fails, (result.output, result.exception)
+    return result.output
+
+
+def rows(spark: Any, path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.parquet(str(path)).select(*columns).collect())
+
+
+def test_ingest_goes_on_where_it_stopped(topics: Any, spark: Any, tmp_path: Path) -> None:
+    topic, out = topics.filled(300, tags="red"), tmp_path / "out"
+    command = ["ingest", topic, str(out), "-n", topics.name_servers, "--max-per-batch", "100"]
+    assert "good: read 300 messages" in run(*command)
+    topics.fill(topic, ["later"])
+    assert "good: read 1 messages" in run(*command)
+    assert "good: read 0 messages" in run(*command)
+    found = spark.read.parquet(str(out))
+    bodies = [row[0] for row in found.selectExpr("string(body)").collect()]
+    assert sorted(bodies) == sorted([*(f"m{number}" for number in range(300)), "later"])
+    assert f"topic={topic}" in os.listdir(out)
+    assert {"day", "msgId", "properties", "storeTimestamp"} <= set(found.columns)
+
+
+def test_ingest_puts_bad_bodies_aside(ours: Any, spark: Any, tmp_path: Path) -> None:
+    topic, out = ours.name(), tmp_path / "out"
+    ours.fill(topic, ['{"n": 1}', "no json", '{"n": "word"}', '{"n": 2}', "null"])
+    _send_bytes(ours, topic, b"\xff\xfe")
+    shape = ["--format", "json", "--schema", "n int"]
+    run("ingest", topic, str(out), "-n", ours.name_servers, *shape)
+    assert rows(spark, out, "value.n") == [(1,), (2,)]
+    bad = spark.read.parquet(f"{out}.bad").selectExpr("hex(body)", "reason").collect()
+    reasons = {bytes.fromhex(body): reason for body, reason in bad}
+    assert reasons == {
+        b"no json": "the body is no JSON of n int",
+        b'{"n": "word"}': "the body is no JSON of n int",
+        b"null": "the body is no JSON of n int",
+        b"\xff\xfe": "the body is no UTF-8",
+    }
+
+
+def test_replay_sends_what_was_ingested(topics: Any, spark: Any, tmp_path: Path) -> None:
+    topic, copy, out = topics.filled(60, tags="red", keys=["k"]), topics.name(), tmp_path / "out"
+    run("ingest", topic, str(out), "-n", topics.name_servers)
+    command = ["replay", str(out), "-n", topics.name_servers, "--topic", copy]
+    planned = run(*command, "--dry-run", "--rate", "30")
+    assert f"{copy}: 60 messages" in planned
+    assert "2 s at 30 messages a second" in planned
+    topics.fill(copy, ["first"])
+    assert topics.bodies(copy) == ["first"]
+    assert "sent 60 messages" in run(*command, "--rate", "1000")
+    assert sorted(topics.bodies(copy)) == sorted([*(f"m{n}" for n in range(60)), "first"])
+
+
+def test_replay_puts_bad_rows_aside(ours: Any, spark: Any, tmp_path: Path) -> None:
+    topic, source = ours.name(), tmp_path / "rows"
+    made = [("good", ["k"]), (None, None), ("x", ["a b"])]
+    frame = spark.createDataFrame(made, "body string, keys array<string>")
+    frame.write.parquet(str(source))
+    said = run("replay", str(source), "-n", ours.name_servers, "--topic", topic)
+    assert "sent 1 messages" in said
+    assert ours.bodies(topic) == ["good"]
+    reasons = [reason for (reason,) in rows(spark, Path(f"{source}.bad"), "reason")]
+    assert reasons[0].startswith("body is null")
+    assert reasons[1].startswith("keys has 'a b'")
+
+
+def test_stats_by_topic_tag_and_window(ours: Any, spark: Any, tmp_path: Path) -> None:
+    topic = ours.filled(30, tags="<red>")
+    ours.fill(topic, ["12345"] * 10, tags="green")
+    page = tmp_path / "page.html"
+    said = run("stats", topic, "-n", ours.name_servers, "--json", "--html", str(page))
+    table = json.loads(said[said.index("[{") :])
+    by_tag: dict[str, list[int]] = {}
+    for row in table:
+        total = by_tag.setdefault(row["tag"], [0, 0])
+        total[0] += row["messages"]
+        total[1] += row["bytes"]
+        assert 0 <= row["p50 ms"] <= row["p99 ms"] <= row["most ms"]
+    assert by_tag == {"<red>": [30, 80], "green": [10, 50]}
+    html = page.read_text()
+    assert "&lt;red&gt;" in html
+    assert "<polyline" in html
+    assert "http" not in html
+    assert "<script" not in html
+
+
+def test_lag_of_groups_over_time(ours: Any, tmp_path: Path) -> None:
+    topic, page = ours.filled(40), tmp_path / "lag.html"
+    queue = ours.client.queues(topic)[0]
+    ours.client.commit_offset(queue, 4, "half")
+    command = ["lag", topic, "-g", "half", "-g", "none", "-n", ours.name_servers]
+    said = run(*command, "--samples", "2", "--interval", "0.01", "--json", "--html", str(page))
+    samples = json.loads(said)
+    assert len(samples) == 2
+    behind: dict[str, int] = {"half": 0, "none": 0}
+    for item in samples[-1]["queues"]:
+        behind[item["group"]] += item["lag"]
+    assert behind == {"half": 36, "none": 40}
+    assert "half of" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ingest", "t", "OUT", "-n", "127.0.0.1:1"], "check the option nameServers"),
+        (["ingest", "no-such-topic", "OUT"], "check the option topic"),
+        (["ingest", "t", "OUT", "-o", "maxOfsets=3"], "did you mean"),
+        (["lag", "no-such-topic", "-g", "g"], "check the option topic"),
+        (["replay", "OUT/nothing"], "PATH_NOT_FOUND"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    ours: Any, spark: Any, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    given = [part.replace("OUT", str(tmp_path)) for part in arguments]
+    if "-n" not in given:
+        given += ["-n", ours.name_servers]
+    told = run(*given, fails=True)
+    assert said in told
+    assert "Traceback" not in told
+
+
+def _send_bytes(topics: Any, topic: str, body: bytes) -> None:
+    topics.client.send(Message(topic, body))
