@@ -16,7 +16,7 @@ from rocketmq_tw.raft.store.format import (
     encode_index,
 )
 from rocketmq_tw.raft.store.recovery import recover
-from rocketmq_tw.raft.store.segments import SegmentedFile
+from rocketmq_tw.raft.store.segments import AHEAD, SegmentedFile
 
 #: Stock's mappedFileSizeForEntryIndex.
 DEFAULT_INDEX_FILE_SIZE = 5 * 1024 * 1024 * INDEX_UNIT_SIZE
@@ -39,7 +39,7 @@ class Ledger:
         begin_pos: int = 0,
         committed_index: int = -1,
     ) -> None:
-        self._data = SegmentedFile(files, f"{directory}/data", data_file_size)
+        self._data = SegmentedFile(files, f"{directory}/data", data_file_size, ahead=AHEAD)
         self._index = SegmentedFile(files, f"{directory}/index", index_file_size)
         extent = recover(self._data, self._index, begin_pos, committed_index)
         self.begin_index = extent.begin_index

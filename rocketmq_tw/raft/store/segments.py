@@ -10,18 +10,30 @@ from itertools import pairwise
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.raft.store.format import StoreError
 
+#: A sync of bytes that overwrite zeros needs no entry in the file system's journal, so zeros are
+#: written this far ahead.
+AHEAD = 256 * 1024
+
 
 class SegmentedFile:
-    """The files in `directory`, all of `file_size` bytes."""
+    """The files in `directory`, all of `file_size` bytes.
 
-    def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
+    With `ahead`, zeros are written in front of what is written, as they read anyway.
+    """
+
+    def __init__(self, files: IFiles, directory: str, file_size: int, *, ahead: int = 0) -> None:
         self._files = files
         self._directory = directory
         self.file_size = file_size
         self._open: dict[int, IFile] = {}
         self._dirty: set[int] = set()
+        self._ahead = ahead
+        self._zeroed: dict[int, int] = {}
         files.make_dirs(directory)
         self.offsets = self._list()
+        # All are open from here on, so that one thread may read while another one writes.
+        for offset in self.offsets:
+            self._open[offset] = files.open(self._path(offset))
 
     def _list(self) -> list[int]:
         offsets = []
@@ -43,7 +55,7 @@ class SegmentedFile:
     def check_sizes(self) -> None:
         """Gives every file its full length. Raises `StoreError` where one is longer."""
         for offset in self.offsets:
-            file = self._file(offset)
+            file = self._open[offset]
             size = file.size()
             if size > self.file_size:
                 raise StoreError(
@@ -57,12 +69,6 @@ class SegmentedFile:
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{offset:020d}"
 
-    def _file(self, offset: int) -> IFile:
-        file = self._open.get(offset)
-        if file is None:
-            file = self._open[offset] = self._files.open(self._path(offset))
-        return file
-
     def _create(self, offset: int) -> None:
         file = self._files.open(self._path(offset), create=True)
         file.truncate(self.file_size)
@@ -73,22 +79,32 @@ class SegmentedFile:
     def read(self, pos: int, size: int) -> bytes:
         """Up to `size` bytes from `pos`, not beyond the end of its file."""
         offset = pos - pos % self.file_size
-        if offset not in self._open and offset not in self.offsets:
+        file = self._open.get(offset)
+        if file is None:
             return b""
-        return self._file(offset).pread(min(size, offset + self.file_size - pos), pos - offset)
+        return file.pread(min(size, offset + self.file_size - pos), pos - offset)
 
     def write(self, pos: int, buffers: Sequence[bytes]) -> None:
         """All buffers from `pos`, within one file, which is created where it is the next one."""
         offset = pos - pos % self.file_size
         if not self.offsets or offset > self.offsets[-1]:
             self._create(offset)
-        self._file(offset).pwritev(buffers, pos - offset)
+        self._open[offset].pwritev(buffers, pos - offset)
         self._dirty.add(offset)
+        if self._ahead:
+            self._write_zeros(offset, pos - offset + sum(map(len, buffers)))
+
+    def _write_zeros(self, offset: int, end: int) -> None:
+        if end <= self._zeroed.get(offset, -1):
+            return
+        zeroed = min(self.file_size, end + self._ahead)
+        self._open[offset].pwrite(bytes(zeroed - end), end)
+        self._zeroed[offset] = zeroed
 
     def sync(self) -> None:
         """Makes all that was written durable."""
         for offset in sorted(self._dirty):
-            self._file(offset).fsync()
+            self._open[offset].fsync()
         self._dirty.clear()
 
     def cut(self, pos: int) -> None:
@@ -97,11 +113,12 @@ class SegmentedFile:
             self._remove(offset)
         offset = pos - pos % self.file_size
         if offset in self.offsets:
-            file = self._file(offset)
+            file = self._open[offset]
             file.truncate(pos - offset)
             file.truncate(self.file_size)
             file.fsync()
             self._dirty.discard(offset)
+            self._zeroed.pop(offset, None)
         self._files.sync_dir(self._directory)
 
     def clear(self) -> None:
@@ -119,12 +136,11 @@ class SegmentedFile:
             self._files.sync_dir(self._directory)
 
     def _remove(self, offset: int) -> None:
-        file = self._open.pop(offset, None)
-        if file is not None:
-            file.close()
+        self._open.pop(offset).close()
         self._files.remove(self._path(offset))
         self.offsets.remove(offset)
         self._dirty.discard(offset)
+        self._zeroed.pop(offset, None)
 
     def close(self) -> None:
         for file in self._open.values():

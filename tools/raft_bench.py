@@ -1,0 +1,69 @@
+"""Three nodes of ours beside three of stock: appends a second by stock's client, CPU when idle.
+
+tools/raft_bench.py [--seconds 5] [--idle 20] [--size 128]
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rocketmq_tw.testing.dledger import DLedgerGroup, StockDLedgerClient, Timing, running_group
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_THREADS = (1, 16, 64)
+
+
+def cpu_seconds(group: DLedgerGroup) -> dict[str, float]:
+    """User and system time of each member so far."""
+    used = {}
+    for name, member in group.members.items():
+        fields = Path(f"/proc/{member.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        used[name] = (int(fields[11]) + int(fields[12])) / _TICKS
+    return used
+
+
+def load(client: StockDLedgerClient, threads: int, seconds: float, size: int) -> float:
+    return client.load(threads, seconds, size) / seconds
+
+
+def measure(kind: str, seconds: float, idle: float, size: int) -> None:
+    """Prints one group's figures."""
+    with (
+        tempfile.TemporaryDirectory() as home,
+        running_group(Path(home), [kind] * 3, Timing(2000, 300, 1000)) as (group, client),
+    ):
+        load(client, 16, min(seconds, 3), size)
+        rates = [f"{load(client, threads, seconds, size):7.0f}" for threads in _THREADS]
+        leader = group.wait_leader().name
+        before = cpu_seconds(group)
+        time.sleep(idle)
+        after = cpu_seconds(group)
+        memory = {name: member.resident_bytes() for name, member in group.members.items()}
+    shares = {name: (after[name] - before[name]) / idle * 100 for name in before}
+    others = max(share for name, share in shares.items() if name != leader)
+    print(
+        f"{kind:6}"
+        + "".join(f" {rate}/s" for rate in rates)
+        + f"   idle: leader {shares[leader]:.2f} %, followers {others:.2f} %"
+        + f"   resident: {max(memory.values()) / 1e6:.0f} MB",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--idle", type=float, default=20)
+    parser.add_argument("--size", type=int, default=128)
+    arguments = parser.parse_args()
+    print("appends a second with", ", ".join(map(str, _THREADS)), "threads of stock's client")
+    for kind in ("ours", "stock"):
+        measure(kind, arguments.seconds, arguments.idle, arguments.size)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
