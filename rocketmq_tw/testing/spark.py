@@ -11,8 +11,10 @@ from typing import Any
 
 import pyspark
 
+from rocketmq_tw.spark.dstreams.control import ControlError, confirm
 from rocketmq_tw.testing.jars import PROJECT
 from rocketmq_tw.testing.ports import LOOPBACK, ReservedPort
+from rocketmq_tw.testing.processes import ServerProcess
 from rocketmq_tw.testing.wait import wait_until
 
 _SETTINGS = {
@@ -126,3 +128,41 @@ class StandaloneCluster:
             return self._log(name).read_text(errors="replace").count(text) >= times
 
         wait_until(seen, f"{text!r} in {self._log(name)}", limit=90, interval=0.1)
+
+
+class SparkReceiver(ServerProcess):
+    """`twistd -n rmq-spark-receiver`; `address` is its data port, `control` the other."""
+
+    def __init__(self, home: Path, name_servers: str, topic: str, group: str) -> None:
+        super().__init__("spark-receiver", home)
+        self._name_servers, self._topic, self._group = name_servers, topic, group
+        self._data, self._control = ReservedPort(), ReservedPort()
+
+    @property
+    def address(self) -> str:
+        return self._data.address
+
+    @property
+    def control(self) -> str:
+        return self._control.address
+
+    def command(self) -> list[str]:
+        start = "from twisted.scripts.twistd import run; run()"
+        command = [sys.executable, "-c", start, "-n", "--pidfile=", "rmq-spark-receiver"]
+        command += ["-n", self._name_servers, "-t", self._topic, "-g", self._group]
+        return [*command, "-d", str(self._data.number), "-c", str(self._control.number)]
+
+    def environment(self) -> dict[str, str]:
+        return environment() | {"PYTHONUNBUFFERED": "1"}
+
+    def ready(self) -> bool:
+        try:
+            confirm(self.control, [], timeout=2.0)
+        except ControlError:
+            return False
+        return True
+
+    def close(self) -> None:
+        super().close()
+        self._data.release()
+        self._control.release()

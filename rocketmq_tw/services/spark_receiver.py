@@ -1,0 +1,238 @@
+"""`twistd rmq-spark-receiver`: a group member whose messages go to Spark's network receiver."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from twisted.application import service
+from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.protocols.basic import LineOnlyReceiver
+from twisted.protocols.policies import TimeoutMixin
+from twisted.python import usage
+from twisted.python.failure import Failure
+
+from rocketmq_tw.client.message import ReceivedMessage
+from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.message.names import check_group, check_topic
+from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.spark.dstreams.blocks import encode_block
+from rocketmq_tw.spark.dstreams.control import (
+    MAX_LINE,
+    Answer,
+    ControlError,
+    decode_confirmation,
+)
+from rocketmq_tw.spark.dstreams.records import Record, record_of
+from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
+from rocketmq_tw.wire.errors import RequestError
+
+#: How long records wait for others to share a block, and how many may.
+_BLOCK_SECONDS = 0.05
+_BLOCK_RECORDS = 500
+_IDLE_SECONDS = 60
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Options(usage.Options):
+    """What `twistd rmq-spark-receiver` takes."""
+
+    synopsis = "-g group -t topic [options]"
+    optParameters: ClassVar[list[list[Any]]] = [
+        ["namesrv", "n", None, "Name servers as host:port, several with ';' between them."],
+        ["group", "g", None, "The consumer group that it joins."],
+        ["topic", "t", None, "The topic; several with commas between them."],
+        ["expression", "e", "*", "The tags to take, as in 'a || b'."],
+        ["from", None, "first", "Where a new group starts: first or last."],
+        ["interface", "i", "127.0.0.1", "Where to listen; others than loopback need a secret."],
+        ["data", "d", 9880, "The port for Spark's receiver.", int],
+        ["control", "c", 9881, "The port for confirmations.", int],
+        ["max-unconfirmed", "m", 10000, "Take no more messages while so many are open.", int],
+    ]
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        super().__init__()
+        self._environ = environ
+        #: What a job must give with its confirmations. From the environment, so that no list of
+        #: processes shows it.
+        self.secret = environ.get("RMQ_SPARK_SECRET", "")
+
+    def postOptions(self) -> None:
+        self["namesrv"] = self["namesrv"] or self._environ.get("NAMESRV_ADDR")
+        for name in ("namesrv", "group", "topic"):
+            if not self[name]:
+                raise usage.UsageError(f"--{name} is missing")
+        if self["from"] not in ("first", "last"):
+            raise usage.UsageError(f"--from is {self['from']}: give first or last")
+        if self["max-unconfirmed"] < 1:
+            raise usage.UsageError("--max-unconfirmed is less than 1")
+        if self["interface"] not in _LOOPBACK and not self.secret:
+            raise usage.UsageError(
+                f"--interface {self['interface']} lets others confirm messages: set"
+                " RMQ_SPARK_SECRET for both sides, or listen on 127.0.0.1"
+            )
+        try:
+            check_group(self["group"])
+            for topic in self.topics:
+                check_topic(topic)
+        except RequestError as error:
+            raise usage.UsageError(error.remark) from error
+
+    @property
+    def topics(self) -> list[str]:
+        return [topic.strip() for topic in self["topic"].split(",") if topic.strip()]
+
+
+class ReceiverFeed(Protocol):
+    """The connection of Spark's receiver: gets all that is open, then what comes."""
+
+    log = Logger()
+
+    def __init__(self, owner: "SparkReceiverService") -> None:
+        self._owner = owner
+        self._waiting: list[Record] = []
+        self._flushing: Any = None
+
+    def connectionMade(self) -> None:
+        self._owner.feed_connected(self)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        self._owner.feed_lost(self)
+
+    def give(self, record: Record) -> None:
+        """Sends the record, with others that come at nearly the same time."""
+        self._waiting.append(record)
+        if len(self._waiting) >= _BLOCK_RECORDS:
+            self._flush()
+        elif self._flushing is None:
+            self._flushing = self._owner.reactor.callLater(_BLOCK_SECONDS, self._flush_due)
+
+    def drop(self) -> None:
+        assert self.transport is not None
+        self.transport.abortConnection()  # type: ignore[attr-defined]
+
+    def _flush_due(self) -> None:
+        self._flushing = None
+        self._flush()
+
+    def _flush(self) -> None:
+        records, self._waiting = self._waiting, []
+        if records:
+            assert self.transport is not None
+            self.transport.write(encode_block(records))
+
+
+class ControlPort(LineOnlyReceiver, TimeoutMixin):
+    """The connection of a job that confirms."""
+
+    delimiter = b"\n"
+    MAX_LENGTH = MAX_LINE
+
+    def __init__(self, owner: "SparkReceiverService") -> None:
+        self._owner = owner
+
+    def connectionMade(self) -> None:
+        self.setTimeout(_IDLE_SECONDS)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.setTimeout(None)
+
+    def lineReceived(self, line: bytes) -> None:
+        self.resetTimeout()
+        try:
+            request = decode_confirmation(line, self._owner.secret)
+        except ControlError as error:
+            answer = Answer(error=str(error))
+        else:
+            count = self._owner.unconfirmed.confirm(request.ranges())
+            answer = Answer(confirmed=count, open=len(self._owner.unconfirmed))
+        self.sendLine(msgspec.json.encode(answer))
+
+
+class SparkReceiverService(service.Service):
+    """Joins the group when it starts; leaves it, with the confirmed offsets kept, when it stops."""
+
+    log = Logger()
+
+    def __init__(self, reactor: Any, options: Options) -> None:
+        self.setName("rmq-spark-receiver")
+        self.reactor = reactor
+        self.secret = options.secret
+        self.unconfirmed = Unconfirmed()
+        self._options = options
+        self._feed: ReceiverFeed | None = None
+        self._ports: list[Any] = []
+        self._consumer = PushConsumer(
+            reactor,
+            options["namesrv"],
+            options["group"],
+            self._received,
+            start_from=StartFrom.FIRST if options["from"] == "first" else StartFrom.LAST,
+            concurrency=options["max-unconfirmed"],
+        )
+        for topic in options.topics:
+            self._consumer.subscribe(topic, options["expression"])
+
+    def startService(self) -> None:
+        interface = self._options["interface"]
+        try:
+            for kind, port in (("data", ReceiverFeed), ("control", ControlPort)):
+                factory = Factory.forProtocol(lambda make=port: make(self))  # type: ignore[misc]
+                self._ports.append(
+                    self.reactor.listenTCP(self._options[kind], factory, interface=interface)
+                )
+        except CannotListenError as error:
+            refuse_to_start(self.reactor, error)
+            return
+        super().startService()
+        data, control = (port.getHost().port for port in self._ports)
+        self.log.info("data on {data}, control on {control}", data=data, control=control)
+        self._consumer.start().addErrback(self._failed)
+
+    def stopService(self) -> Deferred[Any]:
+        super().stopService()
+        if self._feed is not None:
+            self._feed.drop()
+        closed = [port.stopListening() or succeed(None) for port in self._ports]
+        # Open messages stay open: whoever has their queues next gets them.
+        return gatherResults([*closed, self._consumer.stop()])
+
+    def feed_connected(self, feed: ReceiverFeed) -> None:
+        """The newest receiver counts: an older one is a failed one that has not noticed."""
+        if self._feed is not None:
+            self._feed.drop()
+        self._feed = feed
+        records = self.unconfirmed.records()
+        self.log.info("a receiver came; {count} messages are open", count=len(records))
+        for record in records:
+            feed.give(record)
+
+    def feed_lost(self, feed: ReceiverFeed) -> None:
+        if self._feed is feed:
+            self._feed = None
+            self.log.info("the receiver left")
+
+    def _received(self, message: ReceivedMessage) -> Deferred[None]:
+        """Done with once a job confirmed it."""
+        done: Deferred[None] = Deferred()
+        record = record_of(message)._replace(topic=message.queue.topic)
+        self.unconfirmed.add(message.queue, record, lambda: done.callback(None))
+        if self._feed is not None:
+            self._feed.give(record)
+        return done
+
+    def _failed(self, failure: Failure) -> None:
+        refuse_to_start(self.reactor, failure.value)
+
+
+def makeService(options: Options) -> SparkReceiverService:
+    """The service that `options` describe."""
+    from twisted.internet import reactor
+
+    return SparkReceiverService(reactor, options)

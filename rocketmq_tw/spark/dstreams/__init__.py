@@ -1,0 +1,1 @@
+"""Topics as DStreams, which Spark keeps for programs that use them already."""

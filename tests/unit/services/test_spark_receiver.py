@@ -1,0 +1,113 @@
+"""The receiver service without a network: who gets which messages, and when they are done."""
+
+import pickle
+from typing import Any
+
+import msgspec
+import pytest
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python import usage
+
+from rocketmq_tw.client.message import ReceivedMessage
+from rocketmq_tw.services.spark_receiver import (
+    ControlPort,
+    Options,
+    ReceiverFeed,
+    SparkReceiverService,
+)
+from rocketmq_tw.spark.dstreams.control import encode_confirmation
+from rocketmq_tw.spark.ranges import OffsetRange
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+
+GIVEN = ["-n", "127.0.0.1:9876", "-g", "g", "-t", "t"]
+QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=0)
+
+
+class Transport(StringTransport):
+    aborted = False
+
+    def abortConnection(self) -> None:
+        self.aborted = True
+
+
+def options(*arguments: str, **environ: str) -> Options:
+    made = Options(environ)
+    made.parseOptions([*GIVEN, *arguments])
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def service(clock: Clock) -> SparkReceiverService:
+    return SparkReceiverService(clock, options(RMQ_SPARK_SECRET="hush"))
+
+
+def message(offset: int) -> ReceivedMessage:
+    host = ("127.0.0.1", 1)
+    return ReceivedMessage("t", b"%d" % offset, QUEUE, offset, 0, 1, host, 2, host, 0, 0, 0, 0, b"")
+
+
+def feed(service: SparkReceiverService) -> Transport:
+    transport = Transport()
+    ReceiverFeed(service).makeConnection(transport)
+    return transport
+
+
+def offsets(transport: Transport) -> list[int]:
+    data, found = transport.value(), []
+    while data:
+        length = int.from_bytes(data[:4], "big")
+        found += [fields[3] for fields in pickle.loads(data[31 : 4 + length])]
+        data = data[4 + length :]
+    return found
+
+
+def confirm(service: SparkReceiverService, *ranges: OffsetRange, secret: str = "hush") -> Any:
+    transport = StringTransport()
+    port = ControlPort(service)
+    port.callLater = service.reactor.callLater  # type: ignore[method-assign]
+    port.makeConnection(transport)
+    port.dataReceived(encode_confirmation(ranges, secret))
+    return msgspec.json.decode(transport.value())
+
+
+def test_a_new_receiver_gets_all_that_is_open(service: SparkReceiverService, clock: Clock) -> None:
+    done = [service._received(message(offset)) for offset in range(2)]
+    first = feed(service)
+    service._received(message(2))
+    clock.advance(0.1)
+    assert offsets(first) == [0, 1, 2]
+
+    assert confirm(service, OffsetRange("t", "b", 0, 0, 1)) == {"confirmed": 1, "open": 2}
+    assert [deferred.called for deferred in done] == [True, False]
+    second = feed(service)
+    assert first.aborted
+    clock.advance(0.1)
+    assert offsets(second) == [1, 2]
+
+
+def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
+    done = service._received(message(0))
+    answer = confirm(service, OffsetRange("t", "b", 0, 0, 1), secret="guess")
+    assert "secret" in answer["error"]
+    assert not done.called
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-i", "0.0.0.0"], "RMQ_SPARK_SECRET"),
+        (["--from", "middle"], "first or last"),
+        (["-m", "0"], "less than 1"),
+        (["-t", "no topic"], "illegal character"),
+        (["-g", ""], "--group is missing"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments: list[str], said: str) -> None:
+    with pytest.raises(usage.UsageError, match=said):
+        options(*arguments)
