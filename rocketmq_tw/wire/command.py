@@ -33,6 +33,8 @@ VERSION_4_9_7 = 407
 
 #: Stock's largest header has about 20 fields; past this many one is refused, for its memory.
 MAX_FIELDS = 65_536
+#: A longer JSON header has to be strict JSON of strings, as every client's is.
+MAX_TOLERANT_HEADER = 64 * 1024
 
 
 class SerializeType(IntEnum):
@@ -224,7 +226,9 @@ def _decode_json(frame: Frame) -> RemotingCommand:
 
 def _tolerant_header(data: bytes) -> _JsonHeader:
     """What stock's own reader makes of a header that is no strict JSON of strings: fields that
-    are numbers or booleans become text, null is as good as absent."""
+    are numbers or booleans become text, null is as good as absent. It is slow."""
+    if len(data) > MAX_TOLERANT_HEADER:
+        raise WireError(f"a header of {len(data)} bytes that is no strict JSON of strings")
     value = fastjson.loads(data)
     if not isinstance(value, dict):
         raise WireError("a JSON header that is no object")

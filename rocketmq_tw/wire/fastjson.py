@@ -65,6 +65,21 @@ def loads(data: bytes) -> Any:
     return _resolve(value) if has_references else value
 
 
+_STRING_OR_BARE_KEY = re.compile(
+    rb""""[^"\\]*+(?:\\.[^"\\]*+)*+"?|([{,][ \t\r\n]*+)(-?[0-9]{1,19})(?=[ \t\r\n]*+:)""", re.DOTALL
+)
+
+
+def quote_bare_keys(data: bytes) -> bytes:
+    """`data` with quotes around the numbers that stand as keys: strict JSON where that is all that
+    it lacks. Much faster than `loads`; what is no JSON stays none."""
+
+    def quoted(found: re.Match[bytes]) -> bytes:
+        return found[0] if found[2] is None else b'%b"%b"' % (found[1], found[2])
+
+    return _STRING_OR_BARE_KEY.sub(quoted, data)
+
+
 # Reading -----------------------------------------------------------------------------------------
 
 _SPACE = re.compile(r"[ \t\r\n\f\b]*")

@@ -9,7 +9,7 @@ from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.consumers import ConsumerIdList
 from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, ConsumerData, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -55,7 +55,7 @@ class ClientRequests:
                 f"a heartbeat of {len(request.body)} bytes: subscribe to fewer topics an instance,"
                 f" {MAX_HEARTBEAT_BYTES} are the limit",
             )
-        data = decode_body(HeartbeatData, request.body)
+        data = decode_request(HeartbeatData, request.body)
         if not data.client_id:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "a heartbeat without its clientID")
         client = Client(peer, data.client_id, request.language.name, request.version)
@@ -94,7 +94,7 @@ class ClientRequests:
 
     def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Whether a subscription's expression can be filtered by."""
-        subscription = decode_body(CheckClientBody, request.body).subscription_data
+        subscription = decode_request(CheckClientBody, request.body).subscription_data
         if subscription is not None and subscription.expression_type not in ("", "TAG"):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -31,12 +31,12 @@ class GroupRequests:
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        self._groups.update(decode_body(SubscriptionGroupConfig, request.body))
+        self._groups.update(decode_request(SubscriptionGroupConfig, request.body))
         return request.response()
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """All of the groups or none."""
-        configs = decode_body(SubscriptionGroupList, request.body).group_config_list
+        configs = decode_request(SubscriptionGroupList, request.body).group_config_list
         if configs:
             self._groups.update(*configs)
         return request.response()

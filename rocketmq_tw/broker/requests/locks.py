@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketmq_tw.broker.locks import RebalanceLock
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.locks import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -26,12 +26,12 @@ class LockRequests:
         }
 
     def lock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        body = decode_body(LockBatchRequestBody, request.body)
+        body = decode_request(LockBatchRequestBody, request.body)
         names.check_group(body.consumer_group)
         locked = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
         return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=locked)))
 
     def unlock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        body = decode_body(UnlockBatchRequestBody, request.body)
+        body = decode_request(UnlockBatchRequestBody, request.body)
         self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
         return request.response()

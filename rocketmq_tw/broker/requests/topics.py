@@ -13,7 +13,7 @@ from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, GroupList, TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -84,7 +84,7 @@ class TopicRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """All of the topics or none."""
-        configs = decode_body(CreateTopicListBody, request.body).topic_config_list
+        configs = decode_request(CreateTopicListBody, request.body).topic_config_list
         for config in configs:
             self._check(config)
         if not configs:

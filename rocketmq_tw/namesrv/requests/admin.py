@@ -6,7 +6,7 @@ from rocketmq_tw.namesrv.live_config import LiveConfig
 from rocketmq_tw.namesrv.requests.checks import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -57,7 +57,7 @@ class AdminRequests:
 
     def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(RegisterTopicRequestHeader)
-        route = decode_body(TopicRouteData, request.body) if request.body else TopicRouteData()
+        route = decode_request(TopicRouteData, request.body) if request.body else TopicRouteData()
         check_name("topic", header.topic)
         if not self._table.register_topic(header.topic, route.queue_datas):
             self._say(peer, f"named a broker that is not registered for topic {header.topic}")

@@ -17,7 +17,7 @@ from rocketmq_tw.namesrv.route_table import (
 )
 from rocketmq_tw.namesrv.zones import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroupBody
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -112,7 +112,7 @@ class RegistrationRequests:
 
     def data_version(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(QueryDataVersionRequestHeader)
-        asked = decode_body(DataVersion, request.body)
+        asked = decode_request(DataVersion, request.body)
         key = BrokerKey(header.cluster_name, header.broker_addr)
         known = self._table.data_version(*key)
         self._table.heartbeat(*key, self._now_ms())

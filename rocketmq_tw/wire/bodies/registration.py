@@ -8,13 +8,21 @@ from struct import Struct
 from msgspec import field
 
 from rocketmq_tw.wire import fastjson
-from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import (
+    TOLERANT_REQUEST_BYTES,
+    Body,
+    decode_body,
+    decode_request,
+    encode_body,
+)
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
-from rocketmq_tw.wire.errors import BodyError, WireError
+from rocketmq_tw.wire.errors import BodyError
 
 #: Inflated bytes; a topic takes about 60, so this is far beyond any broker.
-MAX_INFLATED = 64 * 1024 * 1024
+MAX_INFLATED = 32 * 1024 * 1024
+#: A broker creates 100,000 topics at most by itself.
+MAX_TOPICS = 250_000
 
 _LENGTH = Struct(">i")
 
@@ -32,20 +40,28 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     Raises `BodyError`.
     """
     if not compressed:
-        return decode_body(RegisterBrokerBody, data)
+        return decode_request(RegisterBrokerBody, data)
     reader = _Chunks(_inflate(data))
     body = RegisterBrokerBody()
     table = body.topic_config_serialize_wrapper
-    table.data_version = decode_body(DataVersion, reader.chunk())
-    for _ in range(reader.number()):
+    table.data_version = decode_request(DataVersion, reader.chunk())
+    topics = reader.number()
+    if topics > MAX_TOPICS:
+        raise BodyError(f"{topics} topics are registered at once: {MAX_TOPICS} is the limit")
+    for _ in range(topics):
         config = decode_topic_line(_text(reader.chunk()))
         table.topic_config_table[config.topic_name] = config
-    body.filter_server_list = _texts(reader.chunk())
+    filter_servers = reader.chunk()
+    if filter_servers != b"null":
+        body.filter_server_list = decode_request(list[str], filter_servers)
     # 4.9.7 ends here; its version in the command says so as well.
     if not reader.ended:
         table.topic_queue_mapping_info_map = {}
+        tolerant = TOLERANT_REQUEST_BYTES
         for _ in range(reader.number()):
-            info = decode_body(TopicQueueMappingInfo, reader.chunk())
+            chunk = reader.chunk()
+            info = decode_body(TopicQueueMappingInfo, chunk, tolerant_bytes=tolerant)
+            tolerant -= len(chunk)
             table.topic_queue_mapping_info_map[info.topic or ""] = info
     return body
 
@@ -103,7 +119,7 @@ def decode_topic_line(line: str) -> TopicConfig:
 
 def _attributes(text: str) -> dict[str, str]:
     try:
-        return decode_body(dict[str, str], text.encode())
+        return decode_body(dict[str, str], text.encode(), tolerant_bytes=0)
     except BodyError:
         return {}
 
@@ -156,11 +172,3 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise BodyError(f"a registered topic that is not UTF-8: {error}") from error
-
-
-def _texts(data: bytes) -> list[str]:
-    try:
-        value = fastjson.loads(data)
-    except WireError as error:
-        raise BodyError(f"the filter server list: {error}") from error
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -7,6 +7,7 @@ import pytest
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import (
     MAX_FIELDS,
+    MAX_TOLERANT_HEADER,
     LanguageCode,
     RemotingCommand,
     SerializeType,
@@ -132,3 +133,10 @@ def test_more_fields_than_any_header_has_are_refused(serialization):
     (frame,) = FrameDecoder().feed(encode_command(command))
     with pytest.raises(WireError, match="more than 65536"):
         decode_command(frame)
+
+
+def test_a_long_header_has_to_be_strict():
+    remark = "\\n" * MAX_TOLERANT_HEADER
+    assert read('{"code":34,"remark":"%s"}' % remark).code == 34  # noqa: UP031
+    with pytest.raises(WireError, match="no strict JSON"):
+        read("{code:34,remark:'%s'}" % remark)  # noqa: UP031

@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.wire import fastjson
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import (
+    TOLERANT_REQUEST_BYTES,
+    decode_body,
+    decode_request,
+    encode_body,
+)
 from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData
-from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue
+from rocketmq_tw.wire.bodies.offsets import (
+    ConsumerOffsetTable,
+    ConsumerStatusBody,
+    MessageQueue,
+)
 from rocketmq_tw.wire.errors import BodyError, WireError
 
 QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
@@ -162,3 +171,41 @@ def holds_reference(value: object) -> bool:
 @given(values.filter(lambda value: not holds_reference(value)))
 def test_what_is_written_is_read(value):
     assert fastjson.loads(fastjson.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (b'{0:"a",-1 :{2:[1,2]}, 3:4}', b'{"0":"a","-1" :{"2":[1,2]}, "3":4}'),
+        (b'{"a":"{1:2,3:4}","b\\"":",5:"}', b'{"a":"{1:2,3:4}","b\\"":",5:"}'),
+        (b"[1,2,3]", b"[1,2,3]"),
+        (b'{"a\\\\",1:2}', b'{"a\\\\","1":2}'),
+        (b'"{1:\\', b'"{1:\\'),
+    ],
+)
+def test_bare_numbers_are_quoted_outside_of_strings(text, quoted):
+    assert fastjson.quote_bare_keys(text) == quoted
+
+
+@given(st.binary())
+def test_quoting_changes_nothing_but_quotes(data):
+    assert fastjson.quote_bare_keys(data).replace(b'"', b"") == data.replace(b'"', b"")
+
+
+def test_quotes_without_end_take_no_time():
+    data = b'"' + b'\\"' * 1_000_000
+    assert fastjson.quote_bare_keys(data) == data
+
+
+def test_a_large_request_may_have_numbers_as_keys():
+    offsets = {f"topic-{n}@group": dict.fromkeys(range(16), n) for n in range(5_000)}
+    body = encode_body(ConsumerOffsetTable(offset_table=offsets))
+    assert len(body) > TOLERANT_REQUEST_BYTES
+    assert decode_request(ConsumerOffsetTable, body).offset_table == offsets
+
+
+def test_what_needs_the_slow_reader_is_bounded_in_a_request():
+    dialect = b"{consumerDataSet:[],'clientID':'" + b"\\n" * TOLERANT_REQUEST_BYTES + b"'}"
+    with pytest.raises(BodyError, match="need to be strict JSON"):
+        decode_request(HeartbeatData, dialect)
+    assert decode_body(HeartbeatData, dialect).client_id.startswith("\n\n")

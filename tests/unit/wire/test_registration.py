@@ -89,3 +89,34 @@ def test_topic_without_attributes_has_the_five_words_that_old_name_servers_read(
 
 def test_attributes_that_cannot_be_read_are_left_empty():
     assert decode_topic_line("t 1 2 6 SINGLE_TAG {oops").attributes == {}
+
+
+def test_ten_thousand_topics_register_in_every_form():
+    mapping = TopicQueueMappingInfo(topic="t", curr_id_map={0: 1, 1: 0})
+    registered = body({"t": mapping})
+    table = registered.topic_config_serialize_wrapper.topic_config_table
+    for number in range(10_000):
+        table[f"topic-{number}"] = TopicConfig(topic_name=f"topic-{number}", read_queue_nums=8)
+    for compressed in (False, True):
+        data = encode_registration(registered, compressed=compressed)
+        assert decode_registration(data, compressed=compressed) == registered
+
+
+def test_more_topics_than_a_broker_has_are_refused(monkeypatch):
+    monkeypatch.setattr(registration, "MAX_TOPICS", 1)
+    with pytest.raises(BodyError, match="2 topics"):
+        decode_registration(encode_registration(body({}), compressed=True), compressed=True)
+
+
+def test_mappings_that_need_the_slow_reader_are_bounded_together(monkeypatch):
+    monkeypatch.setattr(registration, "TOLERANT_REQUEST_BYTES", 1000)
+    inflated = zlib.decompress(encode_registration(body({}), compressed=True))[:-4]
+    chunk = b"{'topic':'" + b"t" * 600 + b"'}"
+    part = len(chunk).to_bytes(4, "big") + chunk
+    for count, is_read in ((1, True), (2, False)):
+        data = zlib.compress(inflated + count.to_bytes(4, "big") + part * count)
+        if is_read:
+            assert decode_registration(data, compressed=True)
+        else:
+            with pytest.raises(BodyError, match="strict JSON"):
+                decode_registration(data, compressed=True)
