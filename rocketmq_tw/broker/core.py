@@ -171,6 +171,7 @@ class Broker:
             replicated,
             commit,
             store,
+            self.topics,
             calls,
             metadata,
             self._now_ms,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred, succeed
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.commit import Commit
@@ -17,6 +18,7 @@ from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.membership import Master
 from rocketmq_tw.broker.replicated_log import StoreLog
 from rocketmq_tw.broker.slave_metadata import SlaveMetadata
+from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -26,6 +28,8 @@ from rocketmq_tw.replication.service import HAService, HASettings
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
 CONNECT_TIMEOUT = 5.0
+#: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
+NEW_TOPIC_SECONDS = 0.2
 
 log = Logger()
 
@@ -156,6 +160,7 @@ class SlavePart:
         replicated: StoreLog,
         commit: Commit,
         store: IMessageStore,
+        topics: TopicTable,
         calls: MasterCalls,
         metadata: SlaveMetadata,
         now_ms: Callable[[], int],
@@ -165,10 +170,14 @@ class SlavePart:
         self._store = store
         self._calls = calls
         self._metadata = metadata
+        self._topics = topics
         self._now_ms = now_ms
+        self._copying = DeferredLock()
+        self._soon: IDelayedCall | None = None
         self._master = Master("", store_config.ha_master_address)
         self.client = HAClient(replicated, ha_settings(store_config), reactor, now_ms, self._agree)
         commit.on_dispatched(metadata.log_grew)
+        store.on_arrival(self.arrived)
 
     def listen(self, port: int) -> int:
         if self._config.ha_master_address:
@@ -187,7 +196,16 @@ class SlavePart:
     def copy(self) -> Deferred[None]:
         if not self._master.address or not self.client.linked:
             return succeed(None)
-        return self._metadata.copy(self._master.address)
+        return self._copying.run(self._metadata.copy, self._master.address)
+
+    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
+        """The store's arrival callback: a topic that is new to this slave is copied soon."""
+        if self._topics.get(topic) is None and self._soon is None:
+            self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
+
+    def _copy_soon(self) -> None:
+        self._soon = None
+        self.copy().addErrback(lambda failure: log.failure("copying a new topic", failure))
 
     def master_is_near(self) -> bool:
         return self.client.linked
@@ -205,6 +223,9 @@ class SlavePart:
         return HARuntimeInfo(ha_client_runtime_info=info)
 
     def stop(self) -> Deferred[Any]:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         return self.client.stop()
 
     def _follow(self, address: str) -> None:

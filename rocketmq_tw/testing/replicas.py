@@ -1,0 +1,162 @@
+"""A master and its slaves as processes, the volumes they copy, and what their logs must share."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from types import TracebackType
+
+from rocketmq_tw.testing.cluster import make_broker
+from rocketmq_tw.testing.load import encode_batch, send_request
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.remoting import Connection, ask
+from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.fastjson import loads
+
+_PIECE = 1 << 20
+_WINDOW = 8
+_BATCH = 1 << 20
+
+
+class Replicas:
+    """One broker name: a master, and slaves with ids from 1 on; nothing is started yet.
+
+    `master_ha` replaces the HA address that slaves connect to (a proxy's).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        name_servers: list[NameServerProcess],
+        *,
+        master: str,
+        slaves: list[str],
+        role: str = "ASYNC_MASTER",
+        settings: dict[str, str] | None = None,
+        master_ha: str | None = None,
+    ) -> None:
+        common = dict(settings or {})
+        self.master = make_broker(
+            master, name, home / "master", name_servers, settings={**common, "brokerRole": role}
+        )
+        follow = {} if master_ha is None else {"haMasterAddress": master_ha}
+        self.slaves = [
+            make_broker(
+                kind,
+                name,
+                home / f"slave{number}",
+                name_servers,
+                settings={
+                    **common,
+                    "brokerRole": "SLAVE",
+                    "brokerId": str(number),
+                    "slaveReadEnable": "true",
+                    **follow,
+                },
+            )
+            for number, kind in enumerate(slaves, 1)
+        ]
+
+    @property
+    def slave(self) -> BrokerProcess:
+        return self.slaves[0]
+
+    def wait_equal(self, slave: BrokerProcess, limit: float = 60) -> int:
+        """Waits until a slave's log ends where the master's does, and returns where."""
+
+        def equal() -> int:
+            end = log_end(self.master)
+            return end if log_end(slave) == end else 0
+
+        return wait_until(equal, f"{slave.name}'s slave to have the whole log", limit=limit)
+
+    def close(self) -> None:
+        for broker in (*self.slaves, self.master):
+            broker.close()
+
+    def __enter__(self) -> Replicas:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def log_end(broker: BrokerProcess) -> int:
+    """Where the broker's log ends; -1 while it does not say."""
+    response = ask(
+        broker.address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 5.0
+    )
+    if response.code != ResponseCode.SUCCESS:
+        # Stock, while it starts.
+        return -1
+    return int(loads(response.body)["table"]["commitLogMaxOffset"])
+
+
+def has_topic(broker: BrokerProcess, topic: str) -> bool:
+    """Whether the broker knows the topic."""
+    response = ask(broker.address, RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG), 5.0)
+    return topic in loads(response.body)["topicConfigTable"]
+
+
+def offsets_of(broker: BrokerProcess, topic: str, group: str) -> dict[int, int]:
+    """The group's offsets as the broker has them, by queue."""
+    request = RemotingCommand.request(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    table = loads(ask(broker.address, request, 5.0).body)["offsetTable"]
+    return {int(queue): offset for queue, offset in table.get(f"{topic}@{group}", {}).items()}
+
+
+def log_digest(broker: BrokerProcess, start: int, end: int) -> str:
+    """SHA-256 of the log's bytes from `start` to `end`."""
+    digest = hashlib.sha256()
+    for path in sorted((broker.store / "commitlog").iterdir()):
+        first = int(path.name)
+        with path.open("rb") as file:
+            position = max(start, first)
+            file.seek(position - first)
+            while position < end:
+                piece = file.read(min(_PIECE, end - position))
+                if not piece:
+                    break
+                digest.update(piece)
+                position += len(piece)
+    return digest.hexdigest()
+
+
+def send_volume(address: str, topic: str, size: int, *, body: int = 16384, queues: int = 4) -> int:
+    """Sends `size` bytes of random bodies in batches of up to 1 MiB; returns the number of
+    messages, all acknowledged."""
+    dice = random.Random(size)
+    messages = 0
+    per_batch = max(_BATCH // (body + 64), 1)
+    with Connection(address, timeout=60) as connection:
+        waiting = 0
+        for number in range(max(size // (per_batch * body), 1)):
+            bodies = [dice.randbytes(body) for _ in range(per_batch)]
+            connection.send(
+                send_request(
+                    topic, number % queues, encode_batch(bodies), batch=True, queues=queues
+                )
+            )
+            messages += per_batch
+            waiting += 1
+            if waiting >= _WINDOW:
+                _take(connection)
+                waiting -= 1
+        for _ in range(waiting):
+            _take(connection)
+    return messages
+
+
+def _take(connection: Connection) -> None:
+    response = connection.receive()
+    if response.code != ResponseCode.SUCCESS:
+        raise AssertionError(f"a batch was answered with {response.code}: {response.remark}")

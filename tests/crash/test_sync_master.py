@@ -1,0 +1,62 @@
+"""kill -9 of a SYNC_MASTER under load, twenty times: what was acknowledged is on the slave."""
+
+import random
+from pathlib import Path
+
+from rocketmq_tw.testing.cluster import make_name_server
+from rocketmq_tw.testing.load import Acked, Load, read_topic, send_request
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest
+from rocketmq_tw.testing.storecheck import check_store
+from rocketmq_tw.testing.wait import wait_until
+
+KILLS = 20
+TOPIC = "load"
+
+
+def test_what_a_sync_master_acknowledged_is_on_its_slave(servers: str, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    name_server = make_name_server(servers, tmp_path / "namesrv")
+    settings = {"mappedFileSizeCommitLog": str(1 << 20), "slaveTimeout": "10000"}
+    with (
+        name_server,
+        Replicas(
+            "pair",
+            tmp_path,
+            [name_server],
+            master=servers,
+            slaves=[servers],
+            role="SYNC_MASTER",
+            settings=settings,
+        ) as pair,
+    ):
+        master, slave = pair.master, pair.slave
+        acked: list[Acked] = []
+        master.start()
+        slave.start()
+        ask(master.address, send_request(TOPIC, 0, b"first"))
+        wait_until(lambda: has_topic(slave, TOPIC), "the topic at the slave")
+        for kill in range(KILLS):
+            pair.wait_equal(slave)
+            load = Load(master.address, TOPIC, f"round{kill}")
+            enough = dice.randrange(50, 1000)
+            wait_until(lambda load=load, enough=enough: len(load.acked) >= enough, "acks")
+            master.kill()
+            acked += load.stop()
+            missing = missing_at(slave.address, acked)
+            assert not missing, (
+                f"{len(missing)} of {len(acked)} are not on the slave: {missing[:5]}"
+            )
+            master.start()
+        end = pair.wait_equal(slave)
+        assert log_digest(slave, 0, end) == log_digest(master, 0, end)
+        slave.stop()
+        check_store(slave.store)
+
+
+def missing_at(address: str, acked: list[Acked]) -> list[Acked]:
+    """What of the acknowledged messages the slave does not serve."""
+    served = {(r.queue, r.offset): r.body for r in read_topic(address, TOPIC)}
+    return [a for a in acked if served.get((a.queue, a.offset)) != a.body]
