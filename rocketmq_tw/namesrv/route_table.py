@@ -135,6 +135,10 @@ class RouteTable:
             self._live.pop(new.key, None)
             return Master()
         self._check_room(new, addresses)
+        former = self._live.get(new.key)
+        if former is not None and former.broker_name != new.broker_name:
+            # An address has one name; nobody else would ever take the former one back.
+            self.unregister(new.cluster, new.address, former.broker_name)
         if group is None:
             group = self._brokers[new.broker_name] = BrokerData(
                 cluster=new.cluster, broker_name=new.broker_name
@@ -180,7 +184,7 @@ class RouteTable:
             del addresses[broker_id]
         if not addresses:
             del self._brokers[broker_name]
-            self._forget_name(cluster, broker_name)
+            self._forget_name(broker_name)
             return
         if group.enable_acting_master and min(addresses) != MASTER_ID:
             self._set_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
@@ -254,9 +258,8 @@ class RouteTable:
             self.unregister(live.key.cluster, live.key.address, live.broker_name)
         return gone
 
-    def _forget_name(self, cluster: str, broker_name: str) -> None:
-        names = self._clusters.get(cluster)
-        if names is not None:
+    def _forget_name(self, broker_name: str) -> None:
+        for cluster, names in list(self._clusters.items()):
             names.discard(broker_name)
             if not names:
                 del self._clusters[cluster]
@@ -331,7 +334,10 @@ class RouteTable:
                 self._put_queues(topic, _queues_of(new.broker_name, config, read_only))
         if is_changed:
             for topic, info in mappings.items():
-                self._mappings.setdefault(topic, {})[info.bname or new.broker_name] = info
+                # What belongs to no queues of the broker would never go with them.
+                is_own = info.bname in (None, new.broker_name)
+                if is_own and new.broker_name in self._topics.get(topic, {}):
+                    self._mappings.setdefault(topic, {})[new.broker_name] = info
 
     def _put_queues(self, topic: str, queues: QueueData) -> None:
         brokers = self._topics.setdefault(topic, {})

@@ -37,6 +37,8 @@ from rocketmq_tw.wire.headers.namesrv import (
 
 #: How a deflated body starts, and JSON never does.
 ZLIB_START = b"\x78"
+#: Old brokers start a few, if any; what is registered stays in memory.
+MAX_FILTER_SERVERS = 64
 
 
 class RegistrationRequests:
@@ -72,6 +74,9 @@ class RegistrationRequests:
         check_address("brokerAddr", header.broker_addr)
         if header.ha_server_addr:
             check_address("haServerAddr", header.ha_server_addr)
+        zone = request.ext_fields.get(ZONE_NAME)
+        if zone:
+            check_name(ZONE_NAME, zone)
         body = _decode_topics(header, request.body)
         new = Registration(
             cluster=header.cluster_name,
@@ -81,7 +86,7 @@ class RegistrationRequests:
             ha_address=header.ha_server_addr,
             heartbeat_timeout=_positive(header.heartbeat_timeout_millis),
             acting_master=header.enable_acting_master,
-            zone=request.ext_fields.get(ZONE_NAME),
+            zone=zone,
             topics=body.topic_config_serialize_wrapper,
             filter_servers=tuple(body.filter_server_list),
             owner=peer,
@@ -148,6 +153,13 @@ def _decode_topics(header: RegisterBrokerRequestHeader, data: bytes) -> Register
     body = decode_registration(data, compressed=compressed) if data else RegisterBrokerBody()
     for topic in body.topic_config_serialize_wrapper.topic_config_table:
         check_name("topicName", topic)
+    if len(body.filter_server_list) > MAX_FILTER_SERVERS:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{len(body.filter_server_list)} filter servers: register at most {MAX_FILTER_SERVERS}",
+        )
+    for address in body.filter_server_list:
+        check_name("filterServerList", address)
     return body
 
 

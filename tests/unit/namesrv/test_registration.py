@@ -1,5 +1,6 @@
 """Who may register, and what that does to the route table beyond the recorded conversations."""
 
+import json
 import zlib
 from typing import Any
 
@@ -196,3 +197,45 @@ def test_lists_that_are_switched_off(
     assert make_namesrv().ask(code, fields).code == 0
     with pytest.raises(RequestError, match="is false"):
         make_namesrv(**{key: False}).ask(code, fields)
+
+
+def test_an_address_has_one_name(namesrv: Any) -> None:
+    namesrv.register("broker-a")
+    namesrv.register("broker-b")
+    assert namesrv.addresses("T1") == {"broker-b": {"0": "127.0.0.1:10911"}}
+    assert b"broker-a" not in namesrv.ask(106, {}).body
+
+
+def test_a_name_that_is_gone_is_in_no_cluster(namesrv: Any) -> None:
+    namesrv.register()
+    namesrv.register(clusterName="D")
+    fields = {"brokerName": "broker-a", "brokerId": 0, "brokerAddr": "127.0.0.1:10911"}
+    namesrv.ask(104, fields | {"clusterName": "C"})
+    namesrv.ask(104, fields | {"clusterName": "D"})
+    assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_mappings_stay_with_the_queues_that_they_map(namesrv: Any) -> None:
+    table = {
+        "topicConfigTable": {"T1": {"topicName": "T1"}, "T2": {"topicName": "T2"}},
+        "topicQueueMappingInfoMap": {
+            "T1": {"topic": "T1", "bname": "broker-a", "totalQueues": 4},
+            "T2": {"topic": "T2", "bname": "broker-z"},
+            "T3": {"topic": "T3"},
+        },
+    }
+    namesrv.ask(103, REGISTRATION, json.dumps({"topicConfigSerializeWrapper": table}).encode())
+    assert list(namesrv.route("T1")["topicQueueMappingByBroker"]) == ["broker-a"]
+    assert "topicQueueMappingByBroker" not in namesrv.route("T2")
+    assert namesrv.server.table._mappings.keys() == {"T1"}
+    fields = {key: value for key, value in REGISTRATION.items() if key != "haServerAddr"}
+    namesrv.ask(104, fields)
+    assert not namesrv.server.table._mappings
+
+
+@pytest.mark.parametrize(
+    ("servers", "what"), [(["127.0.0.1:1"] * 65, "at most 64"), (["h" * 300], "300 characters")]
+)
+def test_filter_servers_are_bounded(namesrv: Any, servers: list[str], what: str) -> None:
+    with pytest.raises(RequestError, match=what):
+        namesrv.ask(103, REGISTRATION, json.dumps({"filterServerList": servers}).encode())
