@@ -19,6 +19,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.store.errors import StoreError
 
@@ -91,4 +92,5 @@ def makeService(options: Options) -> BrokerService:
     """The service that `options` describe."""
     from twisted.internet import reactor
 
+    use_monotonic_time(reactor)
     return BrokerService(reactor, options.loaded)

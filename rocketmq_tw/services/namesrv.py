@@ -19,6 +19,7 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import ServerOptions
 from rocketmq_tw.store.errors import StoreError
 
@@ -80,4 +81,5 @@ def makeService(options: Options) -> NamesrvService:
     """The service that `options` describe."""
     from twisted.internet import reactor
 
+    use_monotonic_time(reactor)
     return NamesrvService(reactor, options.loaded)

@@ -16,6 +16,7 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.broker import BrokerService
+from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.namesrv import NamesrvService
 from rocketmq_tw.services.options import NamesrvAddressOptions
 
@@ -96,4 +97,5 @@ def makeService(options: Options) -> StandaloneService:
     """The service that `options` describe."""
     from twisted.internet import reactor
 
+    use_monotonic_time(reactor)
     return StandaloneService(reactor, options.loaded)
