@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred, succeed
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.commit import Commit
@@ -30,6 +30,9 @@ from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 CONNECT_TIMEOUT = 5.0
 #: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
 NEW_TOPIC_SECONDS = 0.2
+
+#: How a host and port are reached.
+EndpointFor = Callable[[str, int], IStreamClientEndpoint]
 
 log = Logger()
 
@@ -164,7 +167,9 @@ class SlavePart:
         calls: MasterCalls,
         metadata: SlaveMetadata,
         now_ms: Callable[[], int],
+        endpoint_for: EndpointFor | None = None,
     ) -> None:
+        self._endpoint_for = endpoint_for or self._tcp
         self._reactor = reactor
         self._config = store_config
         self._store = store
@@ -234,8 +239,10 @@ class SlavePart:
         except ValueError as error:
             log.error("the master's HA address: {error}", error=error)
             return
-        endpoint = TCP4ClientEndpoint(self._reactor, host, port, timeout=CONNECT_TIMEOUT)
-        self.client.follow(join_address(host, port), endpoint)
+        self.client.follow(join_address(host, port), self._endpoint_for(host, port))
+
+    def _tcp(self, host: str, port: int) -> IStreamClientEndpoint:
+        return TCP4ClientEndpoint(self._reactor, host, port, timeout=CONNECT_TIMEOUT)
 
     def _agree(self) -> Deferred[None]:
         if not self._master.address:

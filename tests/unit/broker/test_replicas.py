@@ -1,0 +1,580 @@
+"""A master and its slaves on files in memory, the links between them over a network in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from rocketmq_tw.broker.master_calls import MasterCalls
+from rocketmq_tw.broker.membership import Master
+from rocketmq_tw.broker.replicas import MasterPart, SlavePart, check_role
+from rocketmq_tw.broker.replicated_log import StoreLog
+from rocketmq_tw.broker.requests.replicas import CHANGING, STORING, ReplicaRequests, slave_handlers
+from rocketmq_tw.broker.slave_metadata import SlaveMetadata
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.decode import decode_messages
+from rocketmq_tw.testing.data_plane import DataPlane, Threads, ok
+from rocketmq_tw.testing.network import FakePeer, MemoryNetwork, MemoryTransport
+from rocketmq_tw.testing.stores import make_message
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+
+MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
+FILE_SIZE = 4096
+
+
+class Replica:
+    """What master and slave share: a data plane on the group's clock."""
+
+    def __init__(self, group: Group, plane: DataPlane) -> None:
+        self.group = group
+        self.plane = plane
+        self.log = StoreLog(plane.store, plane.store_config, plane.commit)
+
+    def bytes(self, start: int = 0) -> bytes:
+        """The log's bytes from an offset on."""
+        store, pieces = self.plane.store, []
+        while start < store.written_offset:
+            pieces.append(store.read_log(start, FILE_SIZE))
+            start += len(pieces[-1])
+        return b"".join(pieces)
+
+
+class Group:
+    """A master, and slaves that learn of it when they are added."""
+
+    def __init__(self, *, sync: bool = False, threads: Threads | None = None, **store: Any) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock)
+        role = "SYNC_MASTER" if sync else "ASYNC_MASTER"
+        store = {"mapped_file_size_commit_log": FILE_SIZE} | store
+        self.store = store
+        self.master = Replica(
+            self, DataPlane(clock=self.clock, threads=threads, broker_role=role, **store)
+        )
+        self.master.plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+        self.serve(self.master)
+
+    def serve(self, master: Replica) -> None:
+        """This one is the master at the group's addresses from now on."""
+        plane = master.plane
+        self.part = MasterPart(
+            self.clock,
+            plane.store_config,
+            "127.0.0.1",
+            master.log,
+            plane.commit,
+            plane.flusher.on_round,
+            plane.now_ms,
+        )
+        self.part.service.doStart()
+        self.network.listen(HA, self.part.service)
+
+        def answer(make: Callable[[], Any]) -> Any:
+            return lambda request, peer: request.response(body=encode_body(make()))
+
+        def log_range() -> KVTable:
+            return KVTable(
+                table={
+                    "commitLogMinOffset": str(plane.store.min_physical_offset),
+                    "commitLogMaxOffset": str(plane.store.end_offset),
+                }
+            )
+
+        self.network.serve(
+            MASTER,
+            plane.handlers
+            | {
+                RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
+                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
+                RequestCode.GET_ALL_CONSUMER_OFFSET: answer(plane.offsets.table),
+                RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
+                RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
+            },
+        )
+
+    def add_slave(self, plane: DataPlane | None = None, **changes: Any) -> Slave:
+        slave = Slave(self, plane or self.slave_plane(**changes))
+        slave.part.learned(Master(MASTER, HA))
+        self.settle()
+        return slave
+
+    def slave_plane(self, **changes: Any) -> DataPlane:
+        return DataPlane(
+            clock=self.clock,
+            broker={"broker_id": 1, "slave_read_enable": True},
+            **{**self.store, "broker_role": "SLAVE", **changes},
+        )
+
+    def send(self, body: bytes, **options: Any) -> RemotingCommand | None:
+        return self.master.plane.send(body, **options)
+
+    def settle(self) -> None:
+        """What is on its way arrives, timers of the next second included."""
+        for _ in range(20):
+            self.clock.advance(0.05)
+
+    def stop(self) -> None:
+        """The master is gone."""
+        self.network.stop(HA)
+        self.network.stop(MASTER)
+        self.settle()
+
+
+class Slave(Replica):
+    def __init__(self, group: Group, plane: DataPlane) -> None:
+        super().__init__(group, plane)
+        calls = MasterCalls(group.network.client())
+        self.metadata = SlaveMetadata(
+            calls, plane.store, plane.topics, plane.groups, plane.offsets, plane.delay_offsets
+        )
+        self.part = SlavePart(
+            group.clock,
+            plane.store_config,
+            self.log,
+            plane.commit,
+            plane.store,
+            plane.topics,
+            calls,
+            self.metadata,
+            plane.now_ms,
+            lambda host, port: group.network.endpoint(f"{host}:{port}"),
+        )
+
+    def copy(self) -> None:
+        done: list[Any] = []
+        self.part.copy().addBoth(done.append)
+        self.group.settle()
+        assert done == [None]
+
+    def stop(self) -> None:
+        """Goes down; its files stay."""
+        self.part.stop()
+        self.group.settle()
+        self.plane.store.close()
+
+    @property
+    def end(self) -> MemoryTransport:
+        """The slave's end of its link."""
+        connection = self.part.client.connection
+        assert connection is not None
+        transport = connection.transport
+        assert isinstance(transport, MemoryTransport)
+        return transport
+
+    def bodies(self, topic: str = "Topic", **options: Any) -> list[bytes]:
+        response = self.plane.pull(0, topic=topic, **options)
+        ok(response)
+        assert response is not None
+        return [message.body for message in decode_messages(response.body)]
+
+
+# The log
+
+
+def test_a_slave_has_the_masters_bytes_and_serves_them() -> None:
+    group = Group()
+    slave = group.add_slave()
+    for number in range(40):
+        group.send(b"%d" % number * 50)
+    group.settle()
+    slave.copy()
+    assert slave.bytes() == group.master.bytes() != b""
+    assert slave.bodies(max_msg_nums=3) == [b"%d" % number * 50 for number in range(3)]
+    assert slave.plane.store.max_queue_offset("Topic", 0) == 40
+    assert slave.part.client.linked
+
+
+def test_an_empty_slave_starts_with_the_last_file() -> None:
+    group = Group()
+    while group.master.plane.store.written_offset < 2 * FILE_SIZE:
+        group.send(b"x" * 500)
+    slave = group.add_slave()
+    assert slave.plane.store.min_physical_offset == 2 * FILE_SIZE
+    assert slave.bytes(2 * FILE_SIZE) == group.master.bytes(2 * FILE_SIZE)
+    group.send(b"y")
+    group.settle()
+    assert slave.bytes(2 * FILE_SIZE) == group.master.bytes(2 * FILE_SIZE)
+
+
+def test_what_is_only_buffered_is_never_sent() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    end = group.master.plane.store.written_offset
+    group.master.plane.store.append(make_message())
+    assert group.master.plane.store.end_offset > end
+    group.settle()
+    assert slave.plane.store.written_offset == end
+    assert group.part.runtime_info().master_commit_log_max_offset == end
+
+
+def test_a_sync_flushing_master_sends_what_is_durable() -> None:
+    threads = Threads(eager=False)
+    group = Group(threads=threads, flush_disk_type="SYNC_FLUSH")
+    slave = group.add_slave(flush_disk_type="ASYNC_FLUSH")
+    group.send(b"first")
+    group.settle()
+    assert slave.plane.store.written_offset == 0
+    while threads.run():
+        group.settle()
+    assert slave.bytes() == group.master.bytes() != b""
+
+
+def test_a_sync_flushing_slave_acknowledges_what_is_durable() -> None:
+    group = Group()
+    threads = Threads(eager=False)
+    plane = DataPlane(
+        clock=group.clock,
+        threads=threads,
+        broker={"broker_id": 1},
+        mapped_file_size_commit_log=FILE_SIZE,
+        broker_role="SLAVE",
+        flush_disk_type="SYNC_FLUSH",
+    )
+    slave = group.add_slave(plane)
+    while threads.run():
+        group.settle()
+    group.send(b"first")
+    group.settle()
+    (link,) = [slave.link for slave in group.part.service.slaves]
+    assert slave.plane.store.written_offset == group.master.plane.store.written_offset
+    assert link.acknowledged == 0
+    while threads.run():
+        group.settle()
+    assert link.acknowledged == group.master.plane.store.written_offset
+
+
+def test_a_slave_that_restarts_in_the_middle_of_a_frame_doubles_nothing() -> None:
+    group = Group()
+    slave = group.add_slave()
+    files = slave.plane.files
+    near = slave.end
+    group.send(b"first" * 100)
+    group.settle()
+    whole = slave.plane.store.written_offset
+    # Half of the next frame arrives, then the connection is gone.
+    protocol = near.protocol
+    data = group.master.plane.store
+    group.network.stop(HA)
+    group.send(b"second" * 100)
+    frame = data.read_log(whole, 4096)
+    protocol.dataReceived(whole.to_bytes(8, "big") + len(frame).to_bytes(4, "big") + frame[:99])
+    slave.stop()
+    plane = group.slave_plane(files=files)
+    assert plane.store.written_offset == whole
+    group.network.listen(HA, group.part.service)
+    again = group.add_slave(plane)
+    assert again.bytes() == group.master.bytes()
+    assert again.plane.store.max_queue_offset("Topic", 0) == 2
+
+
+def test_part_of_a_record_is_cut_off_by_a_restart_and_comes_again() -> None:
+    group = Group(ha_flow_control_enable=True, max_ha_transfer_byte_in_second=100)
+    slave = group.add_slave()
+    group.send(b"first" * 100)
+    files = slave.plane.files
+    group.settle()
+    assert 0 < slave.plane.store.written_offset < group.master.plane.store.written_offset
+    slave.stop()
+    plane = group.slave_plane(files=files)
+    assert plane.store.written_offset == 0
+    again = group.add_slave(plane)
+    for _ in range(10):
+        group.settle()
+    assert again.bytes() == group.master.bytes()
+    assert again.plane.store.max_queue_offset("Topic", 0) == 1
+
+
+def test_several_slaves_each_at_its_own_place() -> None:
+    group = Group()
+    first = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    second = group.add_slave()
+    group.send(b"second")
+    group.settle()
+    assert first.bytes() == second.bytes() == group.master.bytes()
+    assert group.part.runtime_info().in_sync_slave_nums == 2
+
+
+# Synchronous sends
+
+
+def test_a_sync_master_answers_when_a_slave_has_the_message() -> None:
+    group = Group(sync=True)
+    slave = group.add_slave()
+    near = slave.end
+    near.hold()
+    assert group.send(b"first") is None
+    group.clock.advance(1)
+    assert not group.master.plane.peer.replies
+    near.let_go()
+    group.clock.advance(0)
+    group.clock.advance(0)
+    (response,) = group.master.plane.peer.replies
+    assert response.code == ResponseCode.SUCCESS
+
+
+def test_a_sync_master_says_so_without_a_slave_and_when_one_is_slow() -> None:
+    group = Group(sync=True, slave_timeout=3000)
+    response = group.send(b"first")
+    assert response is not None
+    assert response.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    slave = group.add_slave()
+    near = slave.end
+    near.hold()
+    assert group.send(b"second") is None
+    group.clock.advance(2.9)
+    assert len(group.master.plane.peer.replies) == 1
+    group.clock.advance(0.2)
+    assert group.master.plane.peer.replies[-1].code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+def test_a_stop_hands_the_whole_log_to_the_slaves() -> None:
+    group = Group()
+    slave = group.add_slave()
+    near = slave.end
+    near.hold()
+    group.send(b"last")
+    stopped: list[Any] = []
+    group.part.service.stop().addCallback(stopped.append)
+    group.clock.advance(1)
+    assert not stopped
+    near.let_go()
+    group.settle()
+    assert stopped
+    assert slave.bytes() == group.master.bytes()
+
+
+# Logs that are not one
+
+
+def another_master(group: Group, *bodies: bytes) -> None:
+    """A broker with other messages takes the master's place."""
+    group.stop()
+    plane = DataPlane(clock=group.clock, mapped_file_size_commit_log=FILE_SIZE)
+    group.master = Replica(group, plane)
+    plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    for body in bodies:
+        group.send(body)
+    group.serve(group.master)
+
+
+@pytest.mark.parametrize(
+    "bodies, why",
+    [
+        ([b"first"], "ends at"),
+        ([b"other", b"OTHER", b"third"], "another message"),
+    ],
+)
+def test_a_slave_of_another_log_is_not_linked(
+    bodies: list[bytes], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.send(b"secnd")
+    group.settle()
+    before = slave.bytes()
+    reasons: list[str] = []
+    monkeypatch.setattr(slave.part.client, "note", reasons.append)
+    group.clock.advance(1)
+    another_master(group, *bodies)
+    for _ in range(10):
+        group.settle()
+    assert not slave.part.client.linked
+    assert slave.bytes() == before
+    assert any(why in reason and "docs/replication.md" in reason for reason in reasons), reasons
+
+
+def test_a_slave_in_front_of_the_masters_first_file_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    files = slave.plane.files
+    slave.stop()
+    while group.master.plane.store.written_offset < 2 * FILE_SIZE:
+        group.send(b"x" * 500)
+    group.master.plane.store._log.remove_first()
+    again = Slave(group, group.slave_plane(files=files))
+    reasons: list[str] = []
+    monkeypatch.setattr(again.part.client, "note", reasons.append)
+    again.part.learned(Master(MASTER, HA))
+    group.settle()
+    assert not again.part.client.linked
+    assert any("starts only at" in reason for reason in reasons), reasons
+
+
+# What only masters change
+
+
+def test_topics_groups_and_progress_are_copied() -> None:
+    group = Group()
+    slave = group.add_slave()
+    plane = group.master.plane
+    plane.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+    group.send(b"first")
+    plane.offsets.commit("G", "Topic", 0, 1)
+    plane.delay_offsets.set(3, 7)
+    group.settle()
+    slave.copy()
+    copied = slave.plane
+    assert copied.topics.table().data_version == plane.topics.table().data_version
+    assert copied.topics.all() == plane.topics.all()
+    known = copied.groups.get("G")
+    assert known is not None and known.retry_max_times == 3
+    assert copied.offsets.query("G", "Topic", 0) == 1
+    assert copied.delay_offsets.get(3) == 7
+
+
+def test_progress_waits_for_the_log_that_it_stands_for() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    near = slave.end
+    near.hold()
+    group.send(b"delivered")
+    group.master.plane.delay_offsets.set(3, 7)
+    slave.copy()
+    assert slave.plane.delay_offsets.get(3) == 0
+    near.let_go()
+    group.settle()
+    assert slave.plane.delay_offsets.get(3) == 7
+
+
+def test_offsets_go_back_only_where_the_master_was_reset() -> None:
+    group = Group()
+    slave = group.add_slave()
+    master, copy = group.master.plane.offsets, slave.plane.offsets
+    master.commit("G", "Topic", 0, 5)
+    master.commit("G", "Topic", 1, 5)
+    slave.copy()
+    copy.commit("G", "Topic", 0, 9)
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == 9, "what consumers told the slave stays"
+    master.commit("G", "Topic", 1, 2)
+    slave.copy()
+    assert copy.query("G", "Topic", 1) == 2, "a reset is followed"
+    master.remove_group("G")
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == -1, "what the master removed goes"
+
+
+def test_nothing_is_copied_from_a_master_that_is_not_followed() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.copy()
+    topics = dict(slave.plane.topics.all())
+    another_master(group)
+    group.settle()
+    slave.copy()
+    assert slave.plane.topics.all() == topics
+
+
+def test_a_new_topic_is_copied_when_its_first_message_arrives() -> None:
+    group = Group()
+    slave = group.add_slave()
+    assert slave.plane.topics.get("Topic") is None
+    group.send(b"first")
+    group.settle()
+    assert slave.plane.topics.get("Topic") is not None
+
+
+# Requests to a slave
+
+
+def test_a_slave_stores_and_changes_nothing() -> None:
+    asked: list[int] = []
+
+    def record(request: RemotingCommand, peer: FakePeer) -> None:
+        asked.append(request.code)
+
+    codes = {*STORING, *CHANGING, RequestCode.PULL_MESSAGE}
+    handlers = slave_handlers(dict.fromkeys(codes, record))
+    for code, expected in [
+        *((code, ResponseCode.SYSTEM_BUSY) for code in STORING),
+        *((code, ResponseCode.SYSTEM_ERROR) for code in CHANGING),
+    ]:
+        with pytest.raises(RequestError, match="slave") as raised:
+            handlers[code](RemotingCommand.request(code), FakePeer())
+        assert raised.value.code == expected
+    handlers[RequestCode.PULL_MESSAGE](RemotingCommand.request(11), FakePeer())
+    assert asked == [RequestCode.PULL_MESSAGE]
+
+
+def test_not_even_by_itself() -> None:
+    plane = Group().slave_plane()
+    plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    response = plane.send(b"first")
+    assert response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    version = plane.topics.data_version
+    plane.topics.create_on_send_back("%RETRY%G", 1, 6)
+    plane.topics.mark_ordered(["Topic"])
+    assert plane.groups.get("new") is not None
+    assert not plane.groups.contains("new")
+    assert plane.topics.get("%RETRY%G") is None
+    assert plane.topics.data_version == version
+
+
+def test_907_shows_both_ends() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    group.send(b"x" * 100)
+    for _ in range(3):
+        group.network.settle()
+    end = group.master.plane.store.written_offset
+
+    def ask(requests: ReplicaRequests) -> HARuntimeInfo:
+        request = RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS)
+        response = requests.handlers()[request.code](request, FakePeer())
+        return decode_body(HARuntimeInfo, response.body)
+
+    master = ask(ReplicaRequests(group.part.runtime_info))
+    assert (master.master, master.master_commit_log_max_offset) == (True, end)
+    (link,) = master.ha_connection_info
+    assert (link.slave_ack_offset, link.diff, link.in_sync) == (end, 0, True)
+    info = ask(ReplicaRequests(slave.part.runtime_info))
+    assert not info.master and info.ha_client_runtime_info is not None
+    assert info.ha_client_runtime_info.master_addr == HA
+    assert info.ha_client_runtime_info.max_offset == end
+    assert info.ha_client_runtime_info.last_read_timestamp > 0
+
+
+# Configuration
+
+
+@pytest.mark.parametrize("role, broker_id", [("SLAVE", 0), ("SYNC_MASTER", 1), ("ASYNC_MASTER", 2)])
+def test_roles_and_ids_that_do_not_fit_are_refused(role: str, broker_id: int) -> None:
+    with pytest.raises(ConfigError, match=f"brokerRole={role} with brokerId={broker_id}"):
+        check_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
+
+
+@pytest.mark.parametrize("role, broker_id", [("SLAVE", 1), ("SYNC_MASTER", 0), ("ASYNC_MASTER", 0)])
+def test_roles_and_ids_that_fit(role: str, broker_id: int) -> None:
+    check_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
+
+
+def test_both_names_of_the_gap() -> None:
+    assert MessageStoreConfig().max_gap == 256 << 20
+    assert MessageStoreConfig(ha_slave_fallbehind_max=5).max_gap == 5
+    assert MessageStoreConfig(ha_max_gap_not_in_sync=7).max_gap == 7
