@@ -21,6 +21,8 @@ from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHead
 BROADCASTING = "BROADCASTING"
 #: One connection may take part in so many groups, producers and consumers each.
 MAX_GROUPS_PER_PEER = 4096
+#: What the subscriptions of all groups may take, roughly; 10,000 groups with 100 topics each do.
+MAX_SUBSCRIPTION_BYTES = 512 * 1024 * 1024
 
 log = Logger()
 
@@ -51,6 +53,8 @@ class ConsumerGroup:
         self.consume_from_where: str | None = None
         self.notify_changes = True
         self.fingerprint = 0
+        #: What its subscriptions take in memory, roughly.
+        self.size = 0
 
     @property
     def is_broadcasting(self) -> bool:
@@ -98,6 +102,7 @@ class ClientRegistry:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[IPeer, Client]] = {}
         self._peers: dict[IPeer, _Memberships] = {}
+        self._size = 0
         self._turn = 0
 
     # Who is there
@@ -160,9 +165,10 @@ class ClientRegistry:
         name = data.group_name
         member = self._enter(client.peer).consuming
         self._check_limit(member, name, client)
-        group = self._consumers.get(name)
-        if group is None:
-            group = self._consumers[name] = ConsumerGroup(name)
+        group = self._consumers.get(name) or ConsumerGroup(name)
+        if not without_sub:
+            self._make_room(group, data.subscription_data_set)
+        self._consumers[name] = group
         resend = group.fingerprint not in (0, fingerprint) or (
             without_sub and not group.subscriptions
         )
@@ -237,6 +243,17 @@ class ClientRegistry:
                 " use further instances for more",
             )
 
+    def _make_room(self, group: ConsumerGroup, wanted: Iterable[SubscriptionData]) -> None:
+        size = sum(map(_size_of, wanted))
+        grown = size - group.size
+        if grown > 0 and self._size + grown > MAX_SUBSCRIPTION_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"the subscriptions of all groups take {self._size} bytes: subscribe to less",
+            )
+        group.size = size
+        self._size += grown
+
     def _keep(self, group: ConsumerGroup, client: Client) -> bool:
         """Renews the connection's membership; whether it or its client id is new."""
         known = group.clients.get(client.peer)
@@ -261,6 +278,7 @@ class ClientRegistry:
         log.info("{peer} left {group}", peer=peer.address, group=name)
         if not group.clients:
             del self._consumers[name]
+            self._size -= group.size
         else:
             self._notify(group)
 
@@ -278,3 +296,13 @@ class ClientRegistry:
                     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, oneway=True
                 )
             )
+
+
+def _size_of(subscription: SubscriptionData) -> int:
+    return (
+        512
+        + len(subscription.topic)
+        + len(subscription.sub_string or "")
+        + sum(64 + len(tag) for tag in subscription.tags_set)
+        + 40 * len(subscription.code_set)
+    )

@@ -9,6 +9,8 @@ Q = TypeVar("Q", bound=Hashable)
 
 #: A lock that its owner has not renewed for so long is free.
 LOCK_EXPIRES_MS = 60_000
+#: Locks of all groups together; beyond them a queue is as if another client held it.
+MAX_LOCKS = 200_000
 
 
 class RebalanceLock:
@@ -18,6 +20,7 @@ class RebalanceLock:
         self._now_ms = now_ms
         self._expires_ms = expires_ms
         self._groups: dict[str, dict[Hashable, tuple[str, int]]] = {}
+        self._count = 0
 
     def lock(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
         """Takes or renews what is free or the client's own; returns those, in order."""
@@ -26,9 +29,14 @@ class RebalanceLock:
         locked = []
         for queue in queues:
             owner = held.get(queue)
-            if owner is None or owner[0] == client_id or now - owner[1] > self._expires_ms:
-                held[queue] = (client_id, now)
-                locked.append(queue)
+            if owner is None:
+                if self._count >= MAX_LOCKS:
+                    continue
+                self._count += 1
+            elif owner[0] != client_id and now - owner[1] <= self._expires_ms:
+                continue
+            held[queue] = (client_id, now)
+            locked.append(queue)
         if not held:
             del self._groups[group]
         return locked
@@ -42,6 +50,7 @@ class RebalanceLock:
             owner = held.get(queue)
             if owner is not None and owner[0] == client_id:
                 del held[queue]
+                self._count -= 1
         if not held:
             del self._groups[group]
 
@@ -65,5 +74,6 @@ class RebalanceLock:
             held = self._groups[group]
             for queue in [q for q, (_, since) in held.items() if now - since > self._expires_ms]:
                 del held[queue]
+                self._count -= 1
             if not held:
                 del self._groups[group]

@@ -16,6 +16,11 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Pairs of a topic and a group that clients may make; anybody may name any two that there are.
+MAX_PAIRS = 1_000_000
 
 log = Logger()
 
@@ -41,8 +46,17 @@ class OffsetTable:
             self.data_version = table.data_version or self.data_version
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
-        """Sets the offset; one below the last is taken too, for clients may rewind."""
-        queues = self._offsets.setdefault(f"{topic}@{group}", {})
+        """Sets the offset; one below the last is taken too, for clients may rewind. Raises
+        `RequestError` where it would be one pair too many."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            if len(self._offsets) >= MAX_PAIRS:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"{MAX_PAIRS} pairs of topic and group have offsets: delete what is unused",
+                )
+            queues = self._offsets[key] = {}
         before = queues.get(queue_id)
         if before is not None and offset < before:
             log.warn(

@@ -94,13 +94,20 @@ def check_group(group: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:
     _check("group", group, MAX_GROUP_LENGTH, code)
 
 
-def _check(kind: str, name: str, longest: int, code: int) -> None:
-    if not name.strip():
+def check_length(
+    kind: str, text: str, longest: int = 255, code: int = ResponseCode.SYSTEM_ERROR
+) -> None:
+    """Raises `RequestError` with `code` where `text` is blank or too long to be kept."""
+    if not text.strip():
         raise RequestError(code, f"the {kind} is blank: give it a name")
-    if len(name) > longest:
+    if len(text) > longest:
         raise RequestError(
-            code, f"the {kind} has {len(name)} characters: use at most {longest} of them"
+            code, f"the {kind} has {len(text)} characters: use at most {longest} of them"
         )
+
+
+def _check(kind: str, name: str, longest: int, code: int) -> None:
+    check_length(kind, name, longest, code)
     if not is_legal(name):
         raise RequestError(
             code,

@@ -56,8 +56,7 @@ class ClientRequests:
                 f" {MAX_HEARTBEAT_BYTES} are the limit",
             )
         data = decode_request(HeartbeatData, request.body)
-        if not data.client_id:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "a heartbeat without its clientID")
+        names.check_length("clientID", data.client_id)
         client = Client(peer, data.client_id, request.language.name, request.version)
         resend = False
         for consumer in data.consumer_data_set:

@@ -28,6 +28,10 @@ class LockRequests:
     def lock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         body = decode_request(LockBatchRequestBody, request.body)
         names.check_group(body.consumer_group)
+        names.check_length("clientId", body.client_id)
+        for queue in body.mq_set:
+            names.check_length("topic", queue.topic)
+            names.check_length("brokerName", queue.broker_name)
         locked = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
         return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=locked)))
 

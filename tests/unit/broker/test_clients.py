@@ -2,6 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from rocketmq_tw.broker import clients
 from rocketmq_tw.broker.clients import MAX_GROUPS_PER_PEER, Client, ClientRegistry
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.testing.network import FakePeer
@@ -187,3 +188,22 @@ def test_one_connection_cannot_fill_the_memory_with_groups() -> None:
     with pytest.raises(RequestError):
         world.registry.register_producer("one-more", client)
     world.registry.register_producer("P0", client)
+
+
+def test_what_all_groups_subscribe_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "MAX_SUBSCRIPTION_BYTES", 2_000)
+    world = World()
+    first, second = make_client("first"), make_client("second")
+    world.consume(first, ("A", "B"), group="G1")
+    world.consume(first, ("A", "B"), group="G1")
+    world.consume(second, ("A",), group="G2")
+    with pytest.raises(RequestError, match="subscribe to less"):
+        world.consume(second, ("A", "B"), group="G3")
+    assert world.registry.consumer_group("G3") is None
+    with pytest.raises(RequestError, match="subscribe to less"):
+        world.consume(second, ("A", "B"), group="G2")
+    assert world.registry.groups_subscribed_to("B") == {"G1"}
+    first.peer.lose()
+    world.consume(second, ("A", "B", "C"), group="G2")
+    world.registry.unregister_consumer("G2", second.peer)
+    assert world.registry._size == 0

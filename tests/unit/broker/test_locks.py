@@ -1,3 +1,6 @@
+import pytest
+
+from rocketmq_tw.broker import locks as locks_module
 from rocketmq_tw.broker.locks import LOCK_EXPIRES_MS, RebalanceLock
 
 
@@ -47,3 +50,17 @@ def test_expired_locks_are_forgotten() -> None:
     assert not locks.holds_any("G")
     locks.forget_expired()
     assert not locks._groups
+
+
+def test_locks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks_module, "MAX_LOCKS", 3)
+    time = Time()
+    locks = RebalanceLock(time)
+    assert locks.lock("G", ["q0", "q1"], "c1") == ["q0", "q1"]
+    assert locks.lock("H", ["q0", "q1"], "c1") == ["q0"]
+    assert locks.lock("G", ["q0", "q1"], "c1") == ["q0", "q1"], "renewed"
+    locks.unlock("G", ["q0"], "c1")
+    assert locks.lock("H", ["q1", "q2"], "c1") == ["q1"]
+    time.now += LOCK_EXPIRES_MS + 1
+    locks.forget_expired()
+    assert locks.lock("K", ["q0", "q1", "q2", "q3"], "c1") == ["q0", "q1", "q2"]

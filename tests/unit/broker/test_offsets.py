@@ -1,6 +1,10 @@
+import pytest
+
+from rocketmq_tw.broker import offsets as offsets_module
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.testing.state import MemoryStateFile
+from rocketmq_tw.wire.errors import RequestError
 
 #: The layout of stock: bare numeric keys, tabs.
 STOCK_FILE = b"""{
@@ -101,3 +105,13 @@ def test_a_reset_holds_until_a_pull_took_it() -> None:
     assert not table.has_reset("G", "T", 0)
     assert table.take_reset("G", "T", 0) is None
     assert table.query("G", "T", 0) == 10
+
+
+def test_pairs_of_topic_and_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets_module, "MAX_PAIRS", 1)
+    table = make_table()
+    table.commit("G", "T", 0, 1)
+    with pytest.raises(RequestError, match="1 pairs"):
+        table.commit("G", "U", 0, 1)
+    table.commit("G", "T", 1, 5)
+    assert table.query("G", "T", 1) == 5

@@ -432,6 +432,31 @@ def test_queues_are_locked_and_unlocked(plane: ControlPlane) -> None:
     assert lock("c2") == [queue]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        LockBatchRequestBody(consumer_group="G", client_id="c" * 256),
+        LockBatchRequestBody(consumer_group="G/../H", client_id="c"),
+        LockBatchRequestBody(
+            consumer_group="G",
+            client_id="c",
+            mq_set=[MessageQueue(topic="t" * 256, broker_name="b", queue_id=0)],
+        ),
+        LockBatchRequestBody(
+            consumer_group="G",
+            client_id="c",
+            mq_set=[MessageQueue(topic="t", broker_name="b" * 256, queue_id=0)],
+        ),
+    ],
+)
+def test_a_lock_keeps_no_name_that_nothing_could_have(
+    plane: ControlPlane, body: LockBatchRequestBody
+) -> None:
+    with pytest.raises(RequestError):
+        plane.ask(RequestCode.LOCK_BATCH_MQ, body=body)
+    assert not plane.locks.holds_any("G")
+
+
 # The broker itself
 
 
