@@ -18,7 +18,13 @@ from pathlib import Path
 
 from rocketmq_tw.testing.cluster import OURS, make_name_server
 from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest, log_end, send_volume
+from rocketmq_tw.testing.replicas import (
+    Replicas,
+    has_topic,
+    log_digest,
+    send_volume,
+    slaves_in_sync,
+)
 from rocketmq_tw.testing.wait import wait_until
 
 STOCK = "5.3.3"
@@ -109,9 +115,8 @@ def _sends_a_second(home: Path, java: JavaClients, kind: str, seconds: float) ->
     ):
         pair.master.start()
         java.create_topic(name_server.address, pair.master.address, TOPIC, 8)
-        send_volume(pair.master.address, TOPIC, 1 << 20)
         pair.slave.start()
-        wait_until(lambda: log_end(pair.slave) > 0, "the link")
+        wait_until(lambda: slaves_in_sync(pair.master) == 1, "the link")
         wait_until(lambda: name_server.routes(TOPIC, [pair.master]), "the route")
         with java.producer(name_server.address) as producer:
             producer.start_load(TOPIC, "m", threads=THREADS)

@@ -101,6 +101,12 @@ def log_end(broker: BrokerProcess) -> int:
     return int(loads(response.body)["table"]["commitLogMaxOffset"])
 
 
+def slaves_in_sync(broker: BrokerProcess) -> int:
+    """How many slaves are linked with the broker and near its log's end."""
+    request = RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS)
+    return int(loads(ask(broker.address, request, 5.0).body)["inSyncSlaveNums"])
+
+
 def has_topic(broker: BrokerProcess, topic: str) -> bool:
     """Whether the broker knows the topic."""
     response = ask(broker.address, RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG), 5.0)
