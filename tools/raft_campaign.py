@@ -13,6 +13,7 @@ from rocketmq_tw.testing.raft_cluster import simulate
 from rocketmq_tw.testing.raft_invariants import Violation
 
 CHUNK = 200
+PROGRESS = 5000
 
 
 def run_chunk(first: int, count: int) -> tuple[int, int, int, list[str]]:
@@ -53,7 +54,11 @@ def campaign(first: int, seeds: int, jobs: int) -> int:
     starts = range(first, first + seeds, CHUNK)
     with ProcessPoolExecutor(jobs) as pool:
         sizes = [min(CHUNK, first + seeds - start) for start in starts]
-        for *counts, failures in pool.map(run_chunk, starts, sizes):
+        results = pool.map(run_chunk, starts, sizes)
+        for start, (*counts, failures) in zip(starts, results, strict=True):
+            if (start - first) % PROGRESS == 0 and start > first:
+                spent = time.monotonic() - began
+                print(f"{start - first} seeds, {len(broken)} violations, {spent:.0f} s", flush=True)
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
             broken += failures
             for failure in failures:

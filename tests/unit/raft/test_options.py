@@ -1,0 +1,72 @@
+"""What `twistd rmq-dledger` refuses, and what its options come to."""
+
+from pathlib import Path
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.usage import UsageError
+
+from rocketmq_tw.raft.core.membership import MembershipError, format_peers, parse_peers
+from rocketmq_tw.services.dledger import DLedgerService, Options
+
+PEERS = "n0-127.0.0.1:1;n1-127.0.0.1:2;n2-127.0.0.1:3"
+
+
+def options(*arguments: str) -> Options:
+    parsed = Options()
+    parsed.parseOptions(arguments)
+    return parsed
+
+
+def test_stocks_defaults() -> None:
+    raft = options().node_config().raft
+    assert raft.members == ("n0",)
+    assert (raft.heartbeat_interval_ms, raft.max_heartbeat_leak) == (2000, 3)
+    assert (raft.min_vote_interval_ms, raft.max_vote_interval_ms) == (300, 1000)
+    assert raft.data_file_size == 1024**3
+    assert not raft.state_machine
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--peers", "n0"), "write id-host:port"),
+        (("--peers", "n0-host:99999"), "write id-host:port"),
+        (("--peers", "../x-host:1", "--id", "../x"), "no member id"),
+        (("--peers", "n0-h:1;n0-h:2"), "stands twice"),
+        (("--peers", PEERS, "--id", "n7"), "none of the peers"),
+        (("--heartbeat-ms", "0"), "above 0"),
+        (("--heartbeat-ms", "soon"), "invalid literal"),
+        (("--min-vote-ms", "500", "--max-vote-ms", "500"), "has to be below"),
+        (("--index-file-size", "33"), "multiple of 32"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        options(*arguments)
+
+
+def test_peers_come_back_as_they_were_written() -> None:
+    assert format_peers(parse_peers(PEERS)) == PEERS
+    assert parse_peers("n0-host-with-dash:1") == {"n0": "host-with-dash:1"}
+    with pytest.raises(MembershipError):
+        parse_peers("")
+
+
+def test_a_store_of_another_file_size_refuses_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "dledger-n0" / "data"
+    data.mkdir(parents=True)
+    (data / "00000000000000000512").write_bytes(bytes(512))
+    reasons: list[str] = []
+    monkeypatch.setattr(
+        "rocketmq_tw.services.dledger.refuse_to_start",
+        lambda reactor, error: reasons.append(str(error)),
+    )
+    service = DLedgerService(
+        MemoryReactorClock(), options("--peers", PEERS, "--store", str(tmp_path))
+    )
+    service.startService()
+    assert not service.running
+    assert "set the file size that this store was made with" in reasons[0]
