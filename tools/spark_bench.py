@@ -138,7 +138,8 @@ def main() -> None:
         kinds = [chosen.servers]
         with Cluster.of(home, name_servers=kinds, brokers=kinds, settings=SETTINGS) as cluster:
             fill(cluster.namesrv, count, chosen.size)
-            spark = session(home / "spark", **{"spark.driver.memory": "2g"})
+            memory = {"spark.driver.memory": "2g"}
+            spark = session(home / "spark", short_lived=False, **memory)
             spark.dataSource.register(HeldSource)
             result: dict[str, Any] = {"servers": chosen.servers, "messages": count}
             reading = seconds(lambda: alone(cluster.namesrv), chosen.times)

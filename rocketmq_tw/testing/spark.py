@@ -17,6 +17,8 @@ from rocketmq_tw.testing.ports import LOOPBACK, ReservedPort
 from rocketmq_tw.testing.processes import ServerProcess
 from rocketmq_tw.testing.wait import wait_until
 
+#: A test's JVM lives for seconds, so it should start fast rather than run fast.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": LOOPBACK,
@@ -40,7 +42,9 @@ def environment() -> dict[str, str]:
     }
 
 
-def session(home: Path, master: str = "local[2]", **settings: Any) -> Any:
+def session(
+    home: Path, master: str = "local[2]", *, short_lived: bool = True, **settings: Any
+) -> Any:
     """A new session of this process; its files are under `home`."""
     from pyspark.sql import SparkSession
 
@@ -50,11 +54,21 @@ def session(home: Path, master: str = "local[2]", **settings: Any) -> Any:
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.local.dir": str(home / "local"),
     }
+    if short_lived:
+        chosen["spark.driver.extraJavaOptions"] = _SHORT_LIVED
+        chosen["spark.executor.extraJavaOptions"] = _SHORT_LIVED
     for name, value in (chosen | settings).items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+_DAEMONS = {
+    "SPARK_DAEMON_MEMORY": "256m",
+    # The REST port would be a fixed one.
+    "SPARK_DAEMON_JAVA_OPTS": f"{_SHORT_LIVED} -Dspark.master.rest.enabled=false",
+}
 
 
 class StandaloneCluster:
@@ -113,7 +127,7 @@ class StandaloneCluster:
                 subprocess.Popen(
                     [f"{home}/bin/spark-class", *arguments],
                     cwd=self._home,
-                    env=environment() | {"SPARK_DAEMON_MEMORY": "256m"},
+                    env=environment() | _DAEMONS,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -1,0 +1,57 @@
+"""Brokers that want to know who asks, and connections that nobody reads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from rocketmq_tw.client.access import Credentials
+from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.message import Message
+from rocketmq_tw.testing.cluster import Cluster
+
+ACCOUNTS = """globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: RocketMQ
+  secretKey: 12345678
+  whiteRemoteAddress:
+  admin: true
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Stock 4.9.7 with its ACL, and ten messages."""
+    home = tmp_path_factory.mktemp("guarded")
+    cluster = Cluster.of(
+        home, name_servers=["4.9.7"], brokers=["4.9.7"], settings={"aclEnable": "true"}
+    )
+    conf = cluster.broker.home / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "plain_acl.yml").write_text(ACCOUNTS)
+    with cluster:
+        credentials = Credentials("RocketMQ", "12345678")
+        with BlockingClient(cluster.namesrv, credentials=credentials) as client:
+            client.send_batch([Message("guarded", b"m%d" % number) for number in range(10)])
+        yield cluster
+
+
+def test_keys_open_a_guarded_broker(guarded: Cluster, spark: Any) -> None:
+    reader = spark.read.format("rocketmq").options(nameServers=guarded.namesrv, topic="guarded")
+    with pytest.raises(PySparkException, match=r"AccessKey|accessKey|acl"):
+        reader.load().count()
+    keys = {"accessKey": "RocketMQ", "secretKey": "12345678"}
+    frame = reader.options(**keys).load()
+    assert frame.count() == 10
+    frame.select("body").write.format("rocketmq").options(
+        nameServers=guarded.namesrv, topic="guarded", **keys
+    ).mode("append").save()
+    assert reader.options(**keys).load().count() == 20
+
+
+def test_tls(ours: Any, spark: Any) -> None:
+    topic = ours.filled(10)
+    assert ours.reader(spark.read, topic, useTls=True).load().count() == 10
+    with pytest.raises(PySparkException, match="cannot connect"):
+        ours.reader(spark.read, topic, useTls=True, tlsVerify=True).load().count()

@@ -1,0 +1,22 @@
+"""Signatures as stock's client hook makes them (made with its jar)."""
+
+from rocketmq_tw.client.access import Credentials
+from rocketmq_tw.wire.command import RemotingCommand
+
+
+def test_all_fields_and_the_body_are_signed() -> None:
+    fields = {"b": "topic-ü", "a": "group", "e": "3"}
+    command = RemotingCommand(310, ext_fields=fields, body="héllo".encode())
+    Credentials("RocketMQ", "12345678", "tok").sign(command)
+    assert command.ext_fields == fields | {
+        "AccessKey": "RocketMQ",
+        "SecurityToken": "tok",
+        "Signature": "fwdKoOUCG+SLX++n6l9OUgxvAJk=",
+    }
+
+
+def test_signing_again_changes_nothing() -> None:
+    command = RemotingCommand(105, ext_fields={"topic": "t"})
+    for _ in range(2):
+        Credentials("RocketMQ", "12345678").sign(command)
+        assert command.ext_fields["Signature"] == "x8T+qqY6qSAppsJzL3xb6ig28z0="
