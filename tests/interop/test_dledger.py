@@ -101,13 +101,13 @@ class Appender:
 def test_nothing_acknowledged_is_lost_when_whoever_leads_is_killed(running: Running) -> None:
     group, client = running
     appender = Appender(client)
-    killed: list[Member] = []
+    kills = 0
     try:
         for _ in range(KILLS):
             appender.wait_for_more()
             leader = group.wait_leader()
             leader.kill()
-            killed.append(leader)
+            kills += 1
             # A JVM takes its time, so it starts while the others vote.
             leader.launch()
             group.wait_leader()
@@ -126,6 +126,5 @@ def test_nothing_acknowledged_is_lost_when_whoever_leads_is_killed(running: Runn
     logs = [member.entries() for member in members]
     assert logs[0] == logs[1] == logs[2]
     bodies = {entry.index: entry.body.decode() for entry in logs[0]}
-    assert len(appender.acknowledged) >= 20 * KILLS
+    assert kills == KILLS and len(appender.acknowledged) >= 20 * KILLS
     assert {index: bodies[index] for index in appender.acknowledged} == appender.acknowledged
-    assert len({type(member) for member in killed}) >= 1
