@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import rich_click as click
 
-from rocketmq_tw.admin import cluster, consumer, message, topic
+from rocketmq_tw.admin import cluster, consumer, ha, message, topic
 from rocketmq_tw.admin.output import plain
 from rocketmq_tw.admin.tool import Tool
 
@@ -22,6 +22,7 @@ COMMANDS = (
     message.send_message,
     message.consume_message,
     consumer.consumer_progress,
+    ha.ha_status,
 )
 
 

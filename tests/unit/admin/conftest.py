@@ -62,13 +62,15 @@ class World:
     def now_ms(self) -> int:
         return START_MS + round(self.reactor.seconds() * 1000)
 
-    def add_broker(self, name: str, host: str, **config: Any) -> str:
-        """Starts a broker; returns its address."""
+    def add_broker(
+        self, name: str, host: str, *, store: dict[str, Any] | None = None, **config: Any
+    ) -> str:
+        """Starts a broker; returns its address. `store` has fields of its store's configuration."""
         address = f"{host}:10911"
         broker = Broker(
             self.reactor,
             BrokerConfig(broker_name=name, broker_ip1=host, namesrv_addr=NAMES, **config),
-            small_config(mapped_file_size_commit_log=1 << 20),
+            small_config(**{"mapped_file_size_commit_log": 1 << 20} | (store or {})),
             NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
             MemoryFiles(),
             client=self.network.client(host),

@@ -25,6 +25,7 @@ STOCK = {
     "consumeMessage": "t topic required value, b brokerName - value, i queueId - value,"
     " o offset - value, g consumerGroup - value, s beginTimestamp - value,"
     " e endTimestamp - value, c MessageNumber - value",
+    "haStatus": "c clusterName - value, b brokerAddr - value, i interval - value",
     "consumerProgress": "g groupName - value, t topicName - value, s showClientIP - value,"
     " c cluster - value",
 }

@@ -1,0 +1,117 @@
+"""haStatus: how far slaves are, as their master sees them, or how a slave follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+from twisted.internet.task import deferLater
+
+from rocketmq_tw.admin.brokers import masters
+from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
+from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
+
+
+def _kilobytes(count: int) -> str:
+    return plain(count / 1024)
+
+
+_SLAVES = (
+    Column("Slave", "address"),
+    Column("Acknowledged", "acknowledged"),
+    Column("Behind", "behind"),
+    Column("KB/s", "bytesPerSecond", _kilobytes),
+    Column("In sync", "inSync"),
+    Column("Sent up to", "sentUpTo"),
+)
+_MASTER = (
+    Column("Master's HA address", "master"),
+    Column("Log end", "logEnd"),
+    Column("KB/s", "bytesPerSecond", _kilobytes),
+    Column("Last read", "lastRead", local_time),
+    Column("Last report", "lastReport", local_time),
+)
+
+
+@click.command("haStatus")
+@click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="This broker, any role.")
+@click.option("-c", "--clusterName", "cluster", metavar="NAME", help="All masters of a cluster.")
+@click.option(
+    "-i",
+    "--interval",
+    type=click.IntRange(min=1),
+    metavar="SECONDS",
+    help="Show it again and again, until Ctrl-C.",
+)
+@click.pass_obj
+def ha_status(tool: Tool, broker: str | None, cluster: str | None, interval: int | None) -> None:
+    """Shows how replication is doing."""
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("give either -b host:port or -c cluster")
+
+    async def watch(servers: Servers) -> None:
+        tool.show(await _report(servers, broker, cluster))
+        while interval is not None:
+            await deferLater(servers.reactor, interval)
+            tool.show(await _report(servers, broker, cluster))
+
+    tool.run(watch)
+
+
+async def _report(servers: Servers, broker: str | None, cluster: str | None) -> Report:
+    if broker is not None:
+        addresses = [broker]
+    else:
+        assert cluster is not None
+        addresses = list(masters(await servers.admin.cluster_info(), cluster).values())
+    data: list[dict[str, Any]] = []
+    listings: list[Listing] = []
+    lines: list[str] = []
+    for address in addresses:
+        info = await servers.admin.ha_status(address)
+        status = _of_master(address, info) if info.master else _of_slave(address, info)
+        data.append(status)
+        if info.master:
+            listings.append(Listing(_SLAVES, status["slaves"]))
+            lines.append(
+                f"{address} is a master: log end {status['logEnd']},"
+                f" {len(status['slaves'])} slaves, {status['inSync']} in sync"
+            )
+        else:
+            listings.append(Listing(_MASTER, [status]))
+            lines.append(f"{address} is a slave")
+    return Report({"brokers": data}, listings, lines)
+
+
+def _of_master(address: str, info: HARuntimeInfo) -> dict[str, Any]:
+    return {
+        "address": address,
+        "role": "master",
+        "logEnd": info.master_commit_log_max_offset,
+        "inSync": info.in_sync_slave_nums,
+        "slaves": [
+            {
+                "address": slave.addr,
+                "acknowledged": slave.slave_ack_offset,
+                "behind": slave.diff,
+                "bytesPerSecond": slave.transferred_byte_in_second,
+                "inSync": slave.in_sync,
+                "sentUpTo": slave.transfer_from_where,
+            }
+            for slave in info.ha_connection_info
+        ],
+    }
+
+
+def _of_slave(address: str, info: HARuntimeInfo) -> dict[str, Any]:
+    client = info.ha_client_runtime_info or HAClientInfo()
+    return {
+        "address": address,
+        "role": "slave",
+        "master": client.master_addr,
+        "logEnd": client.max_offset,
+        "bytesPerSecond": client.transferred_byte_in_second,
+        "lastRead": client.last_read_timestamp,
+        "lastReport": client.last_write_timestamp,
+    }
