@@ -143,9 +143,10 @@ def _totals(table: dict[str, str]) -> Row:
 
 def _rate(table: dict[str, str], averages: str | None, pool: str) -> Row | None:
     """The first of three averages, over ten seconds, and how its thread pool keeps up."""
-    words = (averages or "").split()
-    if not words:
+    if not table:
         return None
+    # Stock has no averages in its first seconds.
+    words = (averages or "").split() or ["0.0"]
     return {
         "tps": _number({"tps": words[0]}, "tps"),
         "queue": _number(table, f"{pool}QueueSize"),

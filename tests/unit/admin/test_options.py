@@ -13,6 +13,7 @@ from rocketmq_tw.admin.tool import Tool
 #: a blank at the end of beginTimestamp and endTimestamp.)
 STOCK = {
     "clusterList": "m moreStats - flag, i interval - value, c clusterName - value",
+    "haStatus": "b brokerAddr - value, c clusterName - value, i interval - value",
     "topicList": "c clusterModel - flag",
     "topicRoute": "t topic required value, l list - flag",
     "topicStatus": "t topic required value, c cluster - value",
@@ -71,6 +72,7 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("nope", "No such command 'nope'"),
         ("topicRoute", "Missing option '-t'"),
         ("clusterList -i 0", "-i"),
+        ("haStatus", "give either -b host:port or -c cluster"),
         ("updateTopic -t T", "give one of -b, a broker's address, and -c, a cluster's name"),
         ("updateTopic -t T -b a:1 -c C", "give one of -b"),
         ("updateTopic -t T -b nowhere", "-b: 'nowhere' is no address: give host:port"),

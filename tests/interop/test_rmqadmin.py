@@ -1,0 +1,214 @@
+"""rmqadmin on stock's servers, stock's mqadmin on ours: each sees what is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.testing.cluster import Cluster
+from rocketmq_tw.testing.jars import PROJECT, STOCK_VERSIONS
+from rocketmq_tw.testing.java_client import JavaClients
+from rocketmq_tw.testing.wait import wait_until
+
+
+def rmqadmin(name_server: str, command: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    start = "from rocketmq_tw.admin.main import main; main()"
+    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    return subprocess.run(
+        [sys.executable, "-c", start, *command.split()],
+        env=os.environ | {"PYTHONPATH": path, "NAMESRV_ADDR": name_server},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def answer(name_server: str, command: str) -> Any:
+    """The JSON that the command prints."""
+    done = rmqadmin(name_server, f"{command} --output json")
+    assert (done.returncode, done.stderr) == (0, ""), f"{command}: {done.stderr}"
+    return json.loads(done.stdout)
+
+
+# rmqadmin on stock's servers
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A name server of 5.3.3, a broker of each version."""
+    home = tmp_path_factory.mktemp("rmqadmin")
+    # Without its timer wheel 5.3.3 cannot delete a topic.
+    settings = {"timerWheelEnable": "true"}
+    with Cluster.of(
+        home, name_servers=["5.3.3"], brokers=list(STOCK_VERSIONS), settings=settings
+    ) as started:
+        yield started
+
+
+def test_brokers_of_stock_are_listed(stock: Cluster) -> None:
+    rows = answer(stock.namesrv, "clusterList")["brokers"]
+    assert [(row["address"], row["version"], row["active"]) for row in rows] == [
+        (broker.address, version, True)
+        for broker, version in zip(stock.brokers, ("V4_9_7", "V5_3_3"), strict=True)
+    ]
+    assert all(row["in"]["tps"] >= 0 and 0 < row["diskRatio"] < 1 for row in rows)
+
+
+def test_a_topic_on_stock_from_its_making_to_its_end(stock: Cluster, names) -> None:
+    topic = names.topic
+    addresses = [broker.address for broker in stock.brokers]
+    made = answer(stock.namesrv, f"updateTopic -t {topic} -c TestCluster -r 2 -w 2")
+    assert sorted(made["brokers"]) == sorted(addresses)
+    wait_until(lambda: stock.name_servers[0].routes(topic, stock.brokers), "the route of the topic")
+    route = answer(stock.namesrv, f"topicRoute -t {topic}")
+    assert sorted(data["brokerAddrs"]["0"] for data in route["brokerDatas"]) == sorted(addresses)
+
+    sent = [
+        answer(stock.namesrv, f"sendMessage -t {topic} -p b{number} -b {broker.name} -i 1 -k key")
+        for number, broker in enumerate(stock.brokers)
+    ]
+    status = answer(stock.namesrv, f"topicStatus -t {topic}")["queues"]
+    assert [queue["maxOffset"] for queue in status] == [0, 1, 0, 1]
+
+    read = answer(stock.namesrv, f"consumeMessage -t {topic}")["messages"]
+    assert [(message["body"], message["keys"]) for message in read] == [
+        ("b0", ["key"]), ("b1", ["key"])
+    ]  # fmt: skip
+    assert [message["messageId"] for message in read] == [row["messageId"] for row in sent]
+    answer(stock.namesrv, f"deleteTopic -t {topic} -c TestCluster")
+    gone = rmqadmin(stock.namesrv, f"topicRoute -t {topic}")
+    assert gone.returncode == 1
+    assert gone.stderr.startswith(f"rmqadmin: no name server knows the topic {topic}")
+
+
+def test_a_group_on_stock(stock: Cluster, jvms: dict[str, JavaClients], names) -> None:
+    topic, group = names.topic, names.group
+    java = jvms["5.3.3"]
+    stock.create_topic(java, topic, queues=1)
+    with (
+        java.producer(stock.namesrv) as producer,
+        java.consumer(stock.namesrv, group, {topic: "*"}) as consumer,
+    ):
+        producer.send(*({"topic": topic, "body": str(number)} for number in range(6)))
+        consumer.received(6)
+        queues = answer(stock.namesrv, f"consumerProgress -g {group} -t {topic} -s true")["queues"]
+        assert [queue["brokerOffset"] for queue in queues] == [3, 3]
+        assert all(queue["client"] for queue in queues)
+        rows = {row["group"]: row for row in answer(stock.namesrv, "consumerProgress")["groups"]}
+        assert (rows[group]["count"], rows[group]["version"]) == (1, "V5_3_3")
+        assert (rows[group]["type"], rows[group]["model"]) == ("PUSH", "CLUSTERING")
+        listed = answer(stock.namesrv, "topicList -c")["topics"]
+    (found,) = [row for row in listed if row["topic"] == topic]
+    assert found["clusters"] == ["TestCluster"]
+    assert group in found["consumerGroups"]
+
+
+def test_a_name_server_that_is_down_ends_it_with_one_line() -> None:
+    done = rmqadmin("127.0.0.1:1", "clusterList")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"rmqadmin: no name server answers: 127\.0\.0\.1:1: .*\n", done.stderr)
+
+
+def test_tables_are_for_people(cluster: Cluster) -> None:
+    done = rmqadmin(cluster.namesrv, "clusterList")
+    assert done.returncode == 0, done.stderr
+    title, _, line = done.stdout.splitlines()
+    assert title.split()[:4] == ["Cluster", "Broker", "ID", "Address"]
+    assert line.split()[:4] == ["TestCluster", cluster.broker.name, "0", cluster.broker.address]
+
+
+# mqadmin on our servers
+
+
+class Mqadmin:
+    """mqadmin of one version on our cluster; words of what it printed."""
+
+    def __init__(self, java: JavaClients, cluster: Cluster) -> None:
+        self._java = java
+        self._cluster = cluster
+
+    def text(self, command: str) -> str:
+        return self._java.mqadmin(*command.split(), "-n", self._cluster.namesrv)
+
+    def __call__(self, command: str) -> list[list[str]]:
+        """The words of each line."""
+        shown = self.text(command)
+        assert "Exception" not in shown, f"mqadmin {command}:\n{shown}"
+        return [line.split() for line in shown.splitlines() if line.strip()]
+
+
+@pytest.fixture
+def mqadmin(java: JavaClients, cluster: Cluster) -> Mqadmin:
+    return Mqadmin(java, cluster)
+
+
+def test_mqadmin_shows_the_broker(mqadmin: Mqadmin, cluster: Cluster) -> None:
+    address, name = cluster.broker.address, cluster.broker.name
+    (line,) = [line for line in mqadmin("clusterList") if name in line]
+    assert line[:5] == ["TestCluster", name, "0", address, "V5_3_3"]
+    (line,) = [line for line in mqadmin("clusterList -m") if name in line]
+    assert all(int(count) >= 0 for count in line[2:])
+    status = dict(line[:1] + line[-1:] for line in mqadmin(f"brokerStatus -b {address}"))
+    assert status["brokerVersionDesc"] == "V5_3_3"
+    assert int(status["bootTimestamp"]) > 0
+    config = {line[0]: line[-1] for line in mqadmin(f"getBrokerConfig -b {address}")}
+    assert (config["brokerName"], config["brokerClusterName"]) == (name, "TestCluster")
+
+
+def test_mqadmin_leads_a_topic_from_its_making_to_its_end(
+    mqadmin: Mqadmin, cluster: Cluster, names
+) -> None:
+    topic, broker = names.topic, cluster.broker
+    made = mqadmin(f"updateTopic -b {broker.address} -t {topic} -r 2 -w 2")
+    assert ["create", "topic", "to", broker.address, "success."] in made
+    assert [topic] in mqadmin("topicList")
+    assert f'{{0:"{broker.address}"' in "".join(
+        "".join(line) for line in mqadmin(f"topicRoute -t {topic}")
+    )
+    # A process may call sendMessage and consumeMessage once each.
+    sent = mqadmin(f"sendMessage -t {topic} -p hello -k key -c tag")[-1]
+    assert (sent[0], sent[2]) == (broker.name, "SEND_OK")
+    queues = [line for line in mqadmin(f"topicStatus -t {topic}") if line[0] == broker.name]
+    assert sorted(line[3] for line in queues) == ["0", "1"]
+    read = [line for line in mqadmin(f"consumeMessage -t {topic}") if line[0] == "MSGID:"]
+    assert [(line[1], line[-1]) for line in read] == [(sent[3], "hello")]
+    assert [topic] in [line[1:2] for line in mqadmin("topicList -c")]
+    deleted = mqadmin(f"deleteTopic -t {topic} -c TestCluster")
+    assert [line[-1] for line in deleted] == ["success.", "success."]
+    assert [topic] not in mqadmin("topicList")
+
+
+def test_mqadmin_shows_clients_and_their_progress(
+    mqadmin: Mqadmin, java: JavaClients, cluster: Cluster, names
+) -> None:
+    topic, group = cluster.create_topic(java, names.topic, queues=1), names.group
+    producers = names.new("p")
+    with (
+        java.producer(cluster.namesrv, producers) as producer,
+        java.consumer(cluster.namesrv, group, {topic: "*"}) as consumer,
+    ):
+        producer.send({"topic": topic, "body": "one"}, {"topic": topic, "body": "two"})
+        consumer.received(2)
+        connected = mqadmin(f"consumerConnection -g {group}")
+        assert [topic, "*"] in connected
+        assert ["MessageModel:", "CLUSTERING"] in connected
+        # A producer of 4.9 says that it is there a second after its start.
+        wait_until(
+            lambda: " JAVA " in mqadmin.text(f"producerConnection -g {producers} -t {topic}"),
+            "the producer's heartbeat",
+        )
+        consumer.stop()
+    progress = mqadmin(f"consumerProgress -g {group}")
+    (line,) = [line for line in progress if line[0].startswith(topic[:20])]
+    assert line[1:6] == [cluster.broker.name, "0", "2", "2", "0"]
+    (line,) = [line for line in mqadmin("consumerProgress") if line[0] == group]
+    assert line[1:3] == ["0", "OFFLINE"]
