@@ -9,6 +9,7 @@ from types import TracebackType
 
 from rocketmq_tw.testing.cluster import make_broker
 from rocketmq_tw.testing.load import encode_batch, send_request
+from rocketmq_tw.testing.ports import BrokerPorts
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import Connection, ask
 from rocketmq_tw.testing.wait import wait_until
@@ -24,7 +25,8 @@ _BATCH = 1 << 20
 class Replicas:
     """One broker name: a master, and slaves with ids from 1 on; nothing is started yet.
 
-    `master_ha` replaces the HA address that slaves connect to (a proxy's).
+    `ports` are the master's; `master_ha` replaces the HA address that slaves connect to (a
+    proxy's).
     """
 
     def __init__(
@@ -38,10 +40,16 @@ class Replicas:
         role: str = "ASYNC_MASTER",
         settings: dict[str, str] | None = None,
         master_ha: str | None = None,
+        ports: BrokerPorts | None = None,
     ) -> None:
         common = dict(settings or {})
         self.master = make_broker(
-            master, name, home / "master", name_servers, settings={**common, "brokerRole": role}
+            master,
+            name,
+            home / "master",
+            name_servers,
+            ports=ports,
+            settings={**common, "brokerRole": role},
         )
         follow = {} if master_ha is None else {"haMasterAddress": master_ha}
         self.slaves = [

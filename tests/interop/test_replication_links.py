@@ -1,0 +1,93 @@
+"""Links that are cut, delayed and throttled, and what haStatus says of them."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from rocketmq_tw.testing.cluster import OURS, Cluster
+from rocketmq_tw.testing.java_client import JavaClients
+from rocketmq_tw.testing.load import Load, read_topic, send_request
+from rocketmq_tw.testing.ports import BrokerPorts
+from rocketmq_tw.testing.processes import NameServerProcess
+from rocketmq_tw.testing.proxy import LinkProxy
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest, slaves_in_sync
+from rocketmq_tw.testing.storecheck import check_store
+from rocketmq_tw.testing.wait import wait_until
+
+STOCK = "5.3.3"
+CUTS = 12
+
+
+@pytest.fixture
+def name_server(cluster: Cluster) -> NameServerProcess:
+    return cluster.name_servers[0]
+
+
+@pytest.mark.parametrize("master", [OURS, STOCK])
+def test_a_slave_catches_up_over_bad_links(
+    master: str, servers: str, name_server: NameServerProcess, tmp_path: Path, names
+) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    topic = names.topic
+    ports = BrokerPorts()
+    with (
+        LinkProxy(ports.ha.address) as proxy,
+        Replicas(
+            names.new("pair"),
+            tmp_path,
+            [name_server],
+            master=servers if master == OURS else master,
+            slaves=[servers],
+            master_ha=proxy.address,
+            ports=ports,
+        ) as pair,
+    ):
+        pair.master.start()
+        ask(pair.master.address, send_request(topic, 0, b"first"))
+        pair.slave.start()
+        wait_until(lambda: has_topic(pair.slave, topic), "the topic at the slave")
+        load = Load(pair.master.address, topic, "m", threads=2)
+        for _ in range(CUTS):
+            proxy.delay = dice.choice([0.0, 0.02, 0.05])
+            proxy.bytes_per_second = dice.choice([0, 1 << 20, 8 << 20])
+            passed = proxy.passed + dice.randrange(1000, 300_000)
+            wait_until(lambda p=passed: proxy.passed >= p, "bytes to pass", limit=60)
+            proxy.cut()
+        acked = load.stop()
+        proxy.delay, proxy.bytes_per_second = 0.0, 0
+        end = pair.wait_equal(pair.slave)
+        assert proxy.cuts == CUTS
+        assert log_digest(pair.slave, 0, end) == log_digest(pair.master, 0, end)
+        served = {(r.queue, r.offset): r.body for r in read_topic(pair.slave.address, topic)}
+        assert {(a.queue, a.offset): a.body for a in acked}.items() <= served.items()
+        pair.slave.stop()
+        stored = check_store(pair.slave.store)
+        assert sum(len(stored[topic, queue]) for queue in range(4)) == len(served)
+
+
+def test_stocks_mqadmin_shows_how_replication_is_doing(
+    servers: str,
+    jvms: dict[str, JavaClients],
+    name_server: NameServerProcess,
+    tmp_path: Path,
+    names,
+) -> None:
+    name, topic = names.new("pair"), names.topic
+    with Replicas(name, tmp_path, [name_server], master=servers, slaves=[servers] * 2) as pair:
+        for broker in (pair.master, *pair.slaves):
+            broker.start()
+        ask(pair.master.address, send_request(topic, 0, b"first"))
+        end = min(pair.wait_equal(slave) for slave in pair.slaves)
+        wait_until(lambda: slaves_in_sync(pair.master) == 2, "both links")
+        java = jvms[STOCK]
+        shown = java.mqadmin("haStatus", "-n", name_server.address, "-b", pair.master.address)
+        assert re.search(rf"#MasterCommitLogMaxOffset\s+{end}\n#SlaveNum\s+2\n", shown), shown
+        assert len(re.findall(rf"127\.0\.0\.1:\d+\s+{end}\s+0\s+[\d.]+\s+OK", shown)) == 2, shown
+        shown = java.mqadmin("haStatus", "-n", name_server.address, "-b", pair.slave.address)
+        assert re.search(rf"#CommitLogMaxOffset\s+{end}\n", shown), shown
+        assert f"#MasterAddr\t127.0.0.1:{pair.master.ha_port}" in shown
