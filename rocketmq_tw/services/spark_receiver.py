@@ -33,6 +33,7 @@ from rocketmq_tw.wire.errors import RequestError
 #: How long records wait for others to share a block, and how many may.
 _BLOCK_SECONDS = 0.05
 _BLOCK_RECORDS = 500
+_BLOCK_BYTES = 1024 * 1024
 _IDLE_SECONDS = 60
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -94,6 +95,7 @@ class ReceiverFeed(Protocol):
     def __init__(self, owner: "SparkReceiverService") -> None:
         self._owner = owner
         self._waiting: list[Record] = []
+        self._waiting_bytes = 0
         self._flushing: Any = None
 
     def connectionMade(self) -> None:
@@ -108,7 +110,8 @@ class ReceiverFeed(Protocol):
     def give(self, record: Record) -> None:
         """Sends the record, with others that come at nearly the same time."""
         self._waiting.append(record)
-        if len(self._waiting) >= _BLOCK_RECORDS:
+        self._waiting_bytes += len(record.body)
+        if len(self._waiting) >= _BLOCK_RECORDS or self._waiting_bytes >= _BLOCK_BYTES:
             self._flush()
         elif self._flushing is None:
             self._flushing = self._owner.reactor.callLater(_BLOCK_SECONDS, self._flush_due)
@@ -123,6 +126,7 @@ class ReceiverFeed(Protocol):
 
     def _flush(self) -> None:
         records, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
         if records:
             assert self.transport is not None
             self.transport.write(encode_block(records))

@@ -1,7 +1,6 @@
 """Reads a range in a worker: pulls until the end, follows a broker that fails over, and never
 passes over a message in silence."""
 
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,11 +14,11 @@ from rocketmq_tw.spark.errors import DataLossError
 from rocketmq_tw.spark.offsets import queue_text
 from rocketmq_tw.spark.options import Connection, SourceOptions
 from rocketmq_tw.spark.ranges import OffsetRange
+from rocketmq_tw.spark.waiting import Patience
 from rocketmq_tw.wire.codes import ResponseCode
 
 #: Records in a batch: enough that Arrow's costs for each batch vanish.
 _BATCH_BYTES = 4 * 1024 * 1024
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 #: Answers of a broker that starts, stops or is too busy.
 _PASSING = frozenset(
     {
@@ -40,29 +39,6 @@ def worker_client(connection: Connection, group: str, timeout: float) -> Blockin
     if client is None:
         client = _clients[key] = connection.client(group, timeout)
     return client
-
-
-class Patience:
-    """Counts how long a thing does not work, and pauses a little longer each time."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._since: float | None = None
-        self._pause = _FIRST_PAUSE
-
-    def worked(self) -> None:
-        self._since, self._pause = None, _FIRST_PAUSE
-
-    def pause(self) -> bool:
-        """Waits before the next try; False where the limit is used up."""
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
-        if now + self._pause > self._since + self._limit:
-            return False
-        time.sleep(self._pause)
-        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
-        return True
 
 
 def passes(error: Exception) -> bool:

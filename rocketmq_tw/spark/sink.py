@@ -23,8 +23,9 @@ from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.spark.errors import OptionError, SparkSourceError
 from rocketmq_tw.spark.options import SinkOptions
-from rocketmq_tw.spark.reading import Patience, passes, worker_client
+from rocketmq_tw.spark.reading import passes, worker_client
 from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
+from rocketmq_tw.spark.waiting import Patience
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 

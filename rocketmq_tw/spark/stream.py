@@ -18,7 +18,7 @@ from rocketmq_tw.spark.offsets import Offsets, OffsetsJson, from_json, queue_tex
 from rocketmq_tw.spark.options import SourceOptions
 from rocketmq_tw.spark.planning import starting_offsets
 from rocketmq_tw.spark.ranges import OffsetRange, prorate, ranges_between, split
-from rocketmq_tw.spark.waiting import Overdue
+from rocketmq_tw.spark.waiting import Overdue, Patience
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,15 @@ class StreamReader(SupportsTriggerAvailableNow):
         return self._cluster
 
     def _first(self, queue: MessageQueue) -> int:
-        return self._connected().earliest(queue)
+        """The earliest offset of a queue that came while the query ran."""
+        patience = Patience(self._options.broker_down_timeout)
+        while True:
+            try:
+                return self._connected().earliest(queue)
+            except UNREACHABLE:
+                if not patience.pause():
+                    raise
+                self._connected().refresh()
 
     def _ask_newest(self, begin: Offsets) -> Offsets:
         """The newest offset of each queue that answers; others keep their place."""

@@ -1,7 +1,9 @@
-"""How long something that ought to answer has not."""
+"""How long to wait for something that ought to answer and does not."""
 
 import time
 from collections.abc import Callable, Hashable
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
 class Overdue:
@@ -19,3 +21,33 @@ class Overdue:
         """Notes one more failure of `key`."""
         now = self._clock()
         return now - self._since.setdefault(key, now) > self._limit
+
+
+class Patience:
+    """Counts how long a thing does not work, and pauses a little longer each time."""
+
+    def __init__(
+        self,
+        limit: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._sleep = sleep
+        self._since: float | None = None
+        self._pause = _FIRST_PAUSE
+
+    def worked(self) -> None:
+        self._since, self._pause = None, _FIRST_PAUSE
+
+    def pause(self) -> bool:
+        """Waits before the next try; False where the limit is used up."""
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        if now + self._pause > self._since + self._limit:
+            return False
+        self._sleep(self._pause)
+        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+        return True

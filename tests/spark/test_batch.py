@@ -43,10 +43,10 @@ def test_offsets_and_times_choose(topics: Any, spark: Any) -> None:
     assert (sorted(bodies(late)), early.count()) == (["late1", "late2"], 400)
 
 
-def test_the_broker_leaves_out_what_is_not_wanted(topics: Any, spark: Any) -> None:
-    topic = topics.filled(100, tags="red")
-    topics.fill(topic, [f"g{number}" for number in range(50)], tags="green")
-    by_tag = topics.reader(spark.read, topic, subExpression="green || blue").load()
+def test_the_broker_leaves_out_what_is_not_wanted(ours: Any, spark: Any) -> None:
+    topic = ours.filled(100, tags="red")
+    ours.fill(topic, [f"g{number}" for number in range(50)], tags="green")
+    by_tag = ours.reader(spark.read, topic, subExpression="green || blue").load()
     assert sorted(bodies(by_tag)) == sorted(f"g{number}" for number in range(50))
 
 
@@ -107,13 +107,13 @@ def test_what_was_read_is_written(topics: Any, spark: Any) -> None:
     assert again.select("msgId", "tags", "keys").exceptAll(ids).count() == 0
 
 
-def test_columns_become_what_a_message_has(topics: Any, spark: Any) -> None:
-    topic = topics.name()
+def test_columns_become_what_a_message_has(ours: Any, spark: Any) -> None:
+    topic = ours.name()
     rows = [(f"b{number}", "s" + str(number % 2), {"n": str(number)}) for number in range(40)]
     schema = "body string, shardingKey string, properties map<string,string>"
     frame = spark.createDataFrame(rows, schema)
-    topics.reader(frame.coalesce(1).write, topic).mode("append").save()
-    found = topics.reader(spark.read, topic).load().orderBy("queueId", "queueOffset").collect()
+    ours.reader(frame.coalesce(1).write, topic).mode("append").save()
+    found = ours.reader(spark.read, topic).load().orderBy("queueId", "queueOffset").collect()
     assert len(found) == 40
     for key in ("s0", "s1"):
         mine = [row for row in found if row.properties["__SHARDINGKEY"] == key]
@@ -122,12 +122,12 @@ def test_columns_become_what_a_message_has(topics: Any, spark: Any) -> None:
         assert numbers == sorted(numbers)
 
 
-def test_a_delayed_message_comes_later(topics: Any, spark: Any) -> None:
-    topic = topics.name()
+def test_a_delayed_message_comes_later(ours: Any, spark: Any) -> None:
+    topic = ours.name()
     frame = spark.createDataFrame([("soon", 1)], "body string, delayLevel int")
-    topics.reader(frame.write, topic).mode("append").save()
-    wait_until(lambda: topics.bodies(topic) == ["soon"], "the delayed message")
-    row = topics.reader(spark.read, topic).load().first()
+    ours.reader(frame.write, topic).mode("append").save()
+    wait_until(lambda: ours.bodies(topic) == ["soon"], "the delayed message")
+    row = ours.reader(spark.read, topic).load().first()
     assert (row.storeTimestamp - row.bornTimestamp).total_seconds() >= 0.9
 
 

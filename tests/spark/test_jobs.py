@@ -53,17 +53,17 @@ def test_ingest_puts_bad_bodies_aside(ours: Any, spark: Any, tmp_path: Path) -> 
     }
 
 
-def test_replay_sends_what_was_ingested(topics: Any, spark: Any, tmp_path: Path) -> None:
-    topic, copy, out = topics.filled(60, tags="red", keys=["k"]), topics.name(), tmp_path / "out"
-    run("ingest", topic, str(out), "-n", topics.name_servers)
-    command = ["replay", str(out), "-n", topics.name_servers, "--topic", copy]
+def test_replay_sends_what_was_ingested(ours: Any, spark: Any, tmp_path: Path) -> None:
+    topic, copy, out = ours.filled(60, tags="red", keys=["k"]), ours.name(), tmp_path / "out"
+    run("ingest", topic, str(out), "-n", ours.name_servers)
+    command = ["replay", str(out), "-n", ours.name_servers, "--topic", copy]
     planned = run(*command, "--dry-run", "--rate", "30")
     assert f"{copy}: 60 messages" in planned
     assert "2 s at 30 messages a second" in planned
-    topics.fill(copy, ["first"])
-    assert topics.bodies(copy) == ["first"]
+    ours.fill(copy, ["first"])
+    assert ours.bodies(copy) == ["first"]
     assert "sent 60 messages" in run(*command, "--rate", "1000")
-    assert sorted(topics.bodies(copy)) == sorted([*(f"m{n}" for n in range(60)), "first"])
+    assert sorted(ours.bodies(copy)) == sorted([*(f"m{n}" for n in range(60)), "first"])
 
 
 def test_replay_puts_bad_rows_aside(ours: Any, spark: Any, tmp_path: Path) -> None:
