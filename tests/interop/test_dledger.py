@@ -90,7 +90,7 @@ class Appender:
                 self.acknowledged[answer.index] = text
 
     def wait_for_more(self) -> None:
-        wanted = len(self.acknowledged) + 20
+        wanted = len(self.acknowledged) + 8
         wait_until(lambda: len(self.acknowledged) >= wanted, "appends to go on", limit=60)
 
     def end(self) -> None:
@@ -126,5 +126,5 @@ def test_nothing_acknowledged_is_lost_when_whoever_leads_is_killed(running: Runn
     logs = [member.entries() for member in members]
     assert logs[0] == logs[1] == logs[2]
     bodies = {entry.index: entry.body.decode() for entry in logs[0]}
-    assert kills == KILLS and len(appender.acknowledged) >= 20 * KILLS
+    assert kills == KILLS and len(appender.acknowledged) >= 16 * KILLS
     assert {index: bodies[index] for index in appender.acknowledged} == appender.acknowledged
