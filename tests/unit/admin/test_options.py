@@ -13,7 +13,6 @@ from rocketmq_tw.admin.tool import Tool
 #: a blank at the end of beginTimestamp and endTimestamp.)
 STOCK = {
     "clusterList": "m moreStats - flag, i interval - value, c clusterName - value",
-    "haStatus": "b brokerAddr - value, c clusterName - value, i interval - value",
     "topicList": "c clusterModel - flag",
     "topicRoute": "t topic required value, l list - flag",
     "topicStatus": "t topic required value, c cluster - value",
