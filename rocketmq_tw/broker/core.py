@@ -317,7 +317,8 @@ class Broker:
 
     def _schedule(self, membership: Membership) -> None:
         config, store_config, add = self.config, self.store_config, self._periodic.add
-        add("the registration", config.register_name_server_period / 1000, membership.register)
+        period = config.register_name_server_period / 1000
+        add("the registration", period, membership.register, must_end=False)
         add("writing offsets", config.flush_consumer_offset_interval / 1000, self._write_offsets)
         add("the scan for silent clients", CLIENT_SCAN_SECONDS, self.clients.expire)
         add("the scan for expired locks", CLIENT_SCAN_SECONDS, self.locks.forget_expired)
@@ -329,9 +330,10 @@ class Broker:
         )
         if store_config.is_slave:
             add("copying from the master", COPY_SECONDS, self.replicas.copy)
-            add("looking for the master", SEARCH_SECONDS, self._search_master)
+            add("looking for the master", SEARCH_SECONDS, self._search_master, must_end=False)
         if config.enable_slave_acting_master:
-            add("the heartbeat", config.broker_heartbeat_interval / 1000, membership.heartbeat)
+            interval = config.broker_heartbeat_interval / 1000
+            add("the heartbeat", interval, membership.heartbeat, must_end=False)
         self._periodic.start()
 
     def _search_master(self) -> Deferred[None]:

@@ -20,26 +20,32 @@ class PeriodicTasks:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._tasks: list[tuple[LoopingCall, float]] = []
+        self._tasks: list[tuple[LoopingCall, float, bool]] = []
         self._running: list[Deferred[Any]] = []
 
-    def add(self, name: str, seconds: float, function: Callable[[], Any]) -> None:
+    def add(
+        self, name: str, seconds: float, function: Callable[[], Any], *, must_end: bool = True
+    ) -> None:
+        """`must_end` False: `stop` does not wait for it; it may hang on a peer that does."""
+
         def run() -> Deferred[Any]:
             done = maybeDeferred(function)
             return done.addErrback(lambda failure: _report(name, failure))
 
         task = LoopingCall(run)
         task.clock = self._clock
-        self._tasks.append((task, seconds))
+        self._tasks.append((task, seconds, must_end))
 
     def start(self) -> None:
         """Each is called for the first time after its interval."""
-        for task, seconds in self._tasks:
-            self._running.append(task.start(seconds, now=False))
+        for task, seconds, must_end in self._tasks:
+            running = task.start(seconds, now=False)
+            if must_end:
+                self._running.append(running)
 
     def stop(self) -> Deferred[None]:
         """Fires once what runs has ended."""
-        for task, _ in self._tasks:
+        for task, _, _ in self._tasks:
             if task.running:
                 task.stop()
         running, self._running = self._running, []

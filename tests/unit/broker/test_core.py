@@ -34,6 +34,7 @@ class World:
         self.network = MemoryNetwork(self.reactor)
         self.registrations: list[RemotingCommand] = []
         self.left: list[RemotingCommand] = []
+        self.hanging = False
         self.network.serve(
             NAME_SERVER,
             {
@@ -96,13 +97,13 @@ class World:
         )
         return self.ask(RequestCode.SEND_MESSAGE_V2, header, body)
 
-    def _registered(self, request: RemotingCommand, peer: Any) -> RemotingCommand:
+    def _registered(self, request: RemotingCommand, peer: Any) -> Any:
         self.registrations.append(request)
-        return request.response()
+        return Deferred() if self.hanging else request.response()
 
-    def _left(self, request: RemotingCommand, peer: Any) -> RemotingCommand:
+    def _left(self, request: RemotingCommand, peer: Any) -> Any:
         self.left.append(request)
-        return request.response()
+        return Deferred() if self.hanging else request.response()
 
 
 @pytest.fixture
@@ -124,6 +125,15 @@ def test_it_registers_again_every_period(world: World) -> None:
     world.reactor.advance(30)
     world.reactor.advance(0)
     assert len(world.registrations) == 2
+
+
+def test_a_name_server_that_hangs_holds_up_neither_clients_nor_the_stop(world: World) -> None:
+    world.hanging = True
+    world.reactor.advance(30)
+    assert world.send(b"one").code == ResponseCode.SUCCESS
+    world.stop()
+    assert world.left
+    assert not world.files.exists("/store/abort")
 
 
 def test_what_was_sent_and_committed_is_there_after_a_restart(world: World) -> None:

@@ -209,6 +209,24 @@ class TestNameServers:
         producer = world.producer(f"10.9.9.9:9876;{world.names_address}")
         assert world.run(producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
+    def test_one_that_hangs_is_passed_over_and_not_asked_again(self, world):
+        hanging = "10.9.9.7:9876"
+        asked = []
+
+        def never(request, peer):
+            asked.append(request)
+            return Deferred()
+
+        world.network.serve(hanging, {RequestCode.GET_ROUTEINFO_BY_TOPIC: never})
+        producer = world.producer(f"{hanging};{world.names_address}")
+        world.run(producer.start())
+        world.names.add("U", world.address, "broker-a", 4)
+        route = Deferred.fromCoroutine(producer.session.route("T"))
+        world.wait(3.1)
+        assert world.run(route).broker_datas
+        assert world.run(Deferred.fromCoroutine(producer.session.route("U"))).broker_datas
+        assert len(asked) == 1
+
     def test_none_that_answers_is_told_with_every_address(self, world):
         with pytest.raises(NoRouteError, match=r"10\.9\.9\.8:9876.*10\.9\.9\.9:9876"):
             world.run(world.producer("10.9.9.8:9876; 10.9.9.9:9876").send(Message("T", b"x")))
