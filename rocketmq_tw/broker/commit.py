@@ -81,6 +81,7 @@ class Commit:
         self._appends: list[tuple[Done, Appended, bool]] = []
         self._turn_end: IDelayedCall | None = None
         self._retry: IDelayedCall | None = None
+        self._soon: IDelayedCall | None = None
         self._stopped = False
         # With SYNC_FLUSH the store shows messages only once they are durable.
         flusher.on_round(self._dispatch)
@@ -91,6 +92,8 @@ class Commit:
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         self._write_now()
+        if self._soon is not None:
+            self._dispatch()
         self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
         return self._flusher.stop()
 
@@ -132,8 +135,8 @@ class Commit:
             self._turn_end = self._clock.callLater(0, self._end_turn)
 
     def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
-        """A slave's append of its master's bytes, written and dispatched at once; fires as
-        `settled` does. Fails with the `StoreError` that refuses."""
+        """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
+        with the `StoreError` that refuses."""
         if self._stopped:
             return fail(NotWritableError("the broker is stopping"))
         try:
@@ -141,7 +144,7 @@ class Commit:
             self._store.write_pending()
         except StoreError as error:
             return fail(error)
-        self._dispatch()
+        self._dispatch_soon()
         return self.settled()
 
     def settled(self) -> Deferred[int]:
@@ -185,13 +188,27 @@ class Commit:
             return
         for callback in self._after_write:
             callback()
-        self._dispatch()
+        if self.replicator is None:
+            self._dispatch()
+        else:
+            self._dispatch_soon()
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             _answer_all([entry[:2] for entry in appends], ResponseCode.SUCCESS)
         else:
             self._answer_or_wait(appends)
 
+    def _dispatch_soon(self) -> None:
+        """First lets the bytes leave on which another replica waits. No answer overtakes it: one
+        needs a turn of the reactor at least."""
+        if self._stopped:
+            self._dispatch()
+        elif self._soon is None:
+            self._soon = self._clock.callLater(0, self._dispatch)
+
     def _dispatch(self) -> None:
+        if self._soon is not None and self._soon.active():
+            self._soon.cancel()
+        self._soon = None
         try:
             if not self._store.dispatch():
                 return
