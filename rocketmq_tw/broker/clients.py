@@ -111,9 +111,6 @@ class ClientRegistry:
         """The group while a consumer of it is connected."""
         return self._consumers.get(group)
 
-    def consumer_groups(self) -> Iterable[ConsumerGroup]:
-        return self._consumers.values()
-
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         """What the group's consumers want of a topic."""
         found = self._consumers.get(group)

@@ -30,8 +30,3 @@ TOPIC_UNIT_SUB = 1 << 1
 def transaction_value(flag: int) -> int:
     """The transaction's two bits of a message's flag; 0 where it is no part of one."""
     return flag & TRANSACTION_ROLLBACK
-
-
-def with_transaction_value(flag: int, value: int) -> int:
-    """A message's flag with the transaction's two bits set to `value`."""
-    return flag & ~TRANSACTION_ROLLBACK | value

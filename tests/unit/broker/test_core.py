@@ -85,6 +85,10 @@ class World:
         return response
 
     def send(self, body: bytes) -> RemotingCommand:
+        response: RemotingCommand = self.result(self.send_later(body))
+        return response
+
+    def send_later(self, body: bytes) -> Deferred[RemotingCommand]:
         header = SendMessageRequestHeaderV2(
             producer_group="P",
             topic="Orders",
@@ -95,7 +99,8 @@ class World:
             born_timestamp=START_MS,
             flag=0,
         )
-        return self.ask(RequestCode.SEND_MESSAGE_V2, header, body)
+        request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, body)
+        return self.client.request(BROKER, request, 5)
 
     def _registered(self, request: RemotingCommand, peer: Any) -> Any:
         self.registrations.append(request)
@@ -212,6 +217,32 @@ def test_a_held_read_is_answered_when_a_message_comes_and_when_the_broker_stops(
     stopped = world.broker.stop()
     world.result(stopped)
     assert [answer.code for answer in answers] == [ResponseCode.PULL_NOT_FOUND]
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("steps", range(6))
+def test_what_is_acknowledged_while_the_broker_stops_is_there_afterwards(
+    flush: str, steps: int
+) -> None:
+    world = World(flush_disk_type=flush)
+    world.send(b"first")
+    answers: list[Any] = []
+    for number in range(20):
+        world.send_later(b"before %d" % number).addBoth(answers.append)
+    for _ in range(steps):
+        world.reactor.advance(0)
+    stopped = world.broker.stop()
+    for number in range(20):
+        world.send_later(b"after %d" % number).addBoth(answers.append)
+    world.result(stopped)
+    world.network.stop(BROKER)
+    world.reactor.advance(6)
+    assert len(answers) == 40, "everyone is told"
+    acknowledged = sum(getattr(answer, "code", None) == ResponseCode.SUCCESS for answer in answers)
+    world.files = world.files.crash()
+    world.start()
+    assert world.broker.store.max_queue_offset("Orders", 0) >= 1 + acknowledged
+    assert world.broker.store.report is not None and world.broker.store.report.clean
 
 
 def test_a_broker_that_cannot_start_can_be_stopped(world: World) -> None:
