@@ -23,6 +23,7 @@ from rocketmq_tw.raft.store.format import StoreError
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.monotonic import use_monotonic_time
 
 
 def _positive(text: str) -> int:
@@ -157,4 +158,5 @@ def makeService(options: Options) -> DLedgerService:
     """The service that `options` describe."""
     from twisted.internet import reactor
 
+    use_monotonic_time(reactor)
     return DLedgerService(reactor, options)

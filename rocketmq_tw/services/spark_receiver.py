@@ -19,6 +19,7 @@ from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.spark.dstreams.blocks import encode_block
 from rocketmq_tw.spark.dstreams.control import (
     MAX_LINE,
@@ -239,4 +240,5 @@ def makeService(options: Options) -> SparkReceiverService:
     """The service that `options` describe."""
     from twisted.internet import reactor
 
+    use_monotonic_time(reactor)
     return SparkReceiverService(reactor, options)
