@@ -4,7 +4,8 @@
 
 Fills a topic, reads it with `format("rocketmq")` into nothing, then has Spark take as many equal
 rows from Arrow batches that a worker holds ready: that is Spark's own path, with no broker and no
-decoding. Prints rows a second of both, of the workers' reading alone, and the share.
+decoding. Prints rows a second of both, of the workers' reading alone, and the share; and the same
+from the CPU time of broker, JVM and workers, which says more on a machine that does other things.
 """
 
 import argparse
@@ -13,8 +14,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -106,14 +108,34 @@ def fill(name_servers: str, count: int, size: int) -> None:
             )
 
 
-def seconds(run: Callable[[], Any], times: int) -> float:
-    """The best of several runs."""
-    best = float("inf")
+class Cost(NamedTuple):
+    """Seconds of one run, by the clock and of CPU."""
+
+    wall: float
+    cpu: float
+
+
+def cost(run: Callable[[], Any], times: int) -> Cost:
+    """The best of several runs after one to warm up."""
+    run()
+    costs = []
     for _ in range(times):
-        start = time.perf_counter()
+        wall, cpu = time.perf_counter(), cpu_seconds()
         run()
-        best = min(best, time.perf_counter() - start)
-    return best
+        costs.append(Cost(time.perf_counter() - wall, cpu_seconds() - cpu))
+    return Cost(min(one.wall for one in costs), min(one.cpu for one in costs))
+
+
+def cpu_seconds() -> float:
+    """Of this process and all that it started: JVM, workers, broker, name server."""
+    own = psutil.Process()
+    total = 0.0
+    for process in [own, *own.children(recursive=True)]:
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            continue
+    return total
 
 
 def alone(name_servers: str) -> int:
@@ -142,8 +164,8 @@ def main() -> None:
             spark = session(home / "spark", short_lived=False, **memory)
             spark.dataSource.register(HeldSource)
             result: dict[str, Any] = {"servers": chosen.servers, "messages": count}
-            reading = seconds(lambda: alone(cluster.namesrv), chosen.times)
-            result["one worker without Spark, rows/s"] = round(count / reading)
+            reading = cost(lambda: alone(cluster.namesrv), chosen.times)
+            result["one reader and its broker, no Spark"] = rates(count, reading)
             for name, schema in COLUMN_SETS.items():
                 result[name] = measure(spark, cluster.namesrv, schema, chosen)
             print(json.dumps(result, indent=2))
@@ -159,12 +181,23 @@ def measure(spark: Any, name_servers: str, schema: str | None, chosen: Any) -> d
             reader = reader.schema(schema)
         reader.load().write.format("noop").mode("overwrite").save()
 
-    real = seconds(lambda: drain("rocketmq", nameServers=name_servers, topic="bench"), chosen.times)
-    own = seconds(lambda: drain("held", rows=chosen.messages, size=chosen.size), chosen.times)
+    given = {"nameServers": name_servers, "topic": "bench"}
+    real = cost(lambda: drain("rocketmq", **given), chosen.times)
+    own = cost(lambda: drain("held", rows=chosen.messages, size=chosen.size), chosen.times)
     return {
-        "rows/s": round(chosen.messages / real),
-        "Spark's own path, rows/s": round(chosen.messages / own),
-        "Spark's share of the time": round(own / real, 2),
+        **rates(chosen.messages, real),
+        "Spark's own path": rates(chosen.messages, own),
+        "Spark's share of the time": round(own.wall / real.wall, 2),
+        "Spark's share of the CPU time": round(own.cpu / real.cpu, 2),
+    }
+
+
+def rates(count: int, spent: Cost) -> dict[str, Any]:
+    """Rows a second as they came, and as two cores would give them that do nothing else."""
+    return {
+        "rows/s": round(count / spent.wall),
+        "CPU us a row": round(spent.cpu / count * 1e6, 1),
+        "rows/s of two cores by CPU time": round(2 * count / spent.cpu),
     }
 
 

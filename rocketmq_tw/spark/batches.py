@@ -59,13 +59,14 @@ class BatchBuilder:
         self._schema = schema
         self._queue = queue
         self._wanted = wanted
+        self._with_properties = bool(wanted.tags) or not _OF_PROPERTIES.isdisjoint(schema.names)
 
     def batch(self, records: bytes, end: int) -> pa.RecordBatch:
         """The messages in `records` with a queue offset before `end` and a tag that is wanted.
 
         Raises `BodyError` for a damaged record.
         """
-        columns = columnar(records)
+        columns = columnar(records, with_properties=self._with_properties)
         if columns is None:
             columns = _from_messages(decode_messages(records, self._queue))
         keep = columns.queue_offsets < end
@@ -160,6 +161,7 @@ class Columns:
         return pc.coalesce(ids, pa.array(offset_ids, pa.string()))
 
 
+_OF_PROPERTIES = frozenset({"properties", "keys", "tags", "msgId"})
 _COLUMN = {
     "flag": "flag",
     "body": "body",
@@ -174,8 +176,9 @@ _COLUMN = {
 }
 
 
-def columnar(records: bytes) -> Columns | None:
-    """The columns of records of the usual form; None where one is not.
+def columnar(records: bytes, *, with_properties: bool = True) -> Columns | None:
+    """The columns of records of the usual form; None where one is not. Without properties there
+    are none, and nothing that is one of them.
 
     Raises `BodyError` where a body's CRC is wrong or it cannot be unpacked.
     """
@@ -194,6 +197,9 @@ def columnar(records: bytes) -> Columns | None:
     )
     at = np.arange(len(starts)) * _PARTS
     bodies = _bodies(parts.take(pa.array(at + _BODY)), heads)
+    if not with_properties:
+        nothing = pa.array([], pa.string())
+        return Columns(heads, bodies, nothing, nothing, np.zeros(len(starts) + 1, np.int64))
     entries = _entries(parts.take(pa.array(at + _PROPERTIES)))
     return None if entries is None else Columns(heads, bodies, *entries)
 
@@ -263,7 +269,7 @@ def _bodies(bodies: pa.Array, heads: np.ndarray) -> pa.Array:
 
 def _entries(texts: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray] | None:
     """Names and values of all properties and where each message's begin; None where a text is
-    not plainly name 0x01 value 0x02 in UTF-8 with each name once."""
+    not plainly name 0x01 value 0x02 in UTF-8."""
     try:
         texts = texts.cast(pa.string())
     except pa.ArrowInvalid:
@@ -286,9 +292,14 @@ def _entries(texts: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray] | None:
     rows = np.repeat(np.arange(len(texts)), np.diff(offsets))
     codes = names.dictionary_encode()
     marks = rows * max(1, len(codes.dictionary)) + codes.indices.to_numpy()
-    if pc.count_distinct(pa.array(marks)).as_py() != len(marks):
-        return None
-    return names, values, offsets
+    if pc.count_distinct(pa.array(marks)).as_py() == len(marks):
+        return names, values, offsets
+    # Messages sent in a batch have some twice: their own and the batch's. The last one counts.
+    _, from_end = np.unique(marks[::-1], return_index=True)
+    last = np.sort(len(marks) - 1 - from_end)
+    chosen = pa.array(last)
+    offsets = np.searchsorted(rows[last], np.arange(len(texts) + 1))
+    return names.take(chosen), values.take(chosen), offsets
 
 
 def _from_messages(messages: list[ReceivedMessage]) -> Columns:
