@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 install -q
 STAMP := $(VENV)/.stamp
 
-.PHONY: help run test lint types imports unit interop clean
+.PHONY: help run test lint types imports unit interop bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ unit: $(STAMP)-test
 #: make interop  the stock jars against ours, both ways
 interop: $(STAMP)-test
 	$(BIN)/python -m pytest tests/interop
+
+#: make bench    ours beside stock 5.3.3, 40 minutes; BENCH="--quick" 3 minutes, "--case NAME" one
+bench: $(STAMP)-test
+	$(BIN)/python -m tools.bench $(BENCH)
 
 clean:
 	rm -rf $(VENV) build

@@ -1,0 +1,257 @@
+"""The cases: each drives one subject with the load generator and gives its figures."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from rocketmq_tw.testing.remoting import Connection, ask
+from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
+from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
+from tools.bench.client import LoadClient
+from tools.bench.pipeline import pipelined_sends
+from tools.bench.statistics import figures
+from tools.bench.subjects import CEILING, OURS, STOCK, Subject
+
+_READ_AND_WRITE = 6
+_LOG_FILE = 1 << 30
+
+
+@dataclass
+class Bench:
+    """A started subject, the generator, and how long or how much: `scale` 1 is the full run."""
+
+    subject: Subject
+    client: LoadClient
+    seconds: int
+    scale: float
+
+    def load(self, operation: str, **arguments: object) -> dict[str, float]:
+        """Runs an operation against the subject; the figures with the broker's CPU time."""
+        return self.timed(
+            self.subject.broker.pid,
+            lambda: self.client.run(
+                operation, namesrv=self.subject.name_server.address, **arguments
+            ),
+        )
+
+    def timed(self, pid: int, work: Callable[[], dict[str, Any]]) -> dict[str, float]:
+        server = psutil.Process(pid)
+        before = server.cpu_times()
+        result = work()
+        after = server.cpu_times()
+        return figures(result, after.user + after.system - before.user - before.system)
+
+    def scaled(self, count: int) -> int:
+        return int(count * self.scale)
+
+    def fill(self, topic: str, count: int, **arguments: object) -> int:
+        """Stores at least `count` messages in batches; how many the topic holds then."""
+        result = self.client.run(
+            "sync",
+            namesrv=self.subject.name_server.address,
+            topic=topic,
+            threads=4,
+            batch=32,
+            count=count,
+            **arguments,
+        )
+        # One more is sent in front of the measured ones, to learn the route.
+        return int(result["count"]) + 1
+
+
+Measure = Callable[[Bench], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`settings` other than the defaults ask for brokers of their own."""
+
+    name: str
+    title: str
+    measure: Measure
+    subjects: tuple[str, ...] = (STOCK, OURS)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    quick: bool = False
+
+
+def _send(operation: str, **arguments: object) -> Measure:
+    return lambda bench: bench.load(
+        operation, topic="bench-load", seconds=bench.seconds, **arguments
+    )
+
+
+def _catch_up(bench: Bench) -> dict[str, float]:
+    count = bench.fill("bench-catch-up", bench.scaled(1_000_000), size=128)
+    return bench.load(
+        "consume", topic="bench-catch-up", group="bench-catch-up", expect=count, consume_batch=32
+    )
+
+
+def _tag_filter(bench: Bench) -> dict[str, float]:
+    """Counts every message that the broker looks at; about one of a hundred matches."""
+    count = bench.fill("bench-tags", bench.scaled(400_000), size=128, tag_every=100)
+    return bench.load(
+        "pull", topic="bench-tags", group="bench-tags", expression="rare", looked_at=count
+    )
+
+
+def _far_behind(bench: Bench) -> dict[str, float]:
+    bench.fill("bench-behind", bench.scaled(200_000), size=1024)
+    return bench.load("pull", topic="bench-behind", group="bench-behind", max=32)
+
+
+def _latency(bench: Bench) -> dict[str, float]:
+    return bench.load(
+        "latency", topic="bench-latency", group="bench-latency", rate=1000, seconds=bench.seconds
+    )
+
+
+def _idle_connections(bench: Bench) -> dict[str, float]:
+    host, port = bench.subject.broker.address.rsplit(":", 1)
+    idle: list[socket.socket] = []
+    try:
+        for _ in range(2_000):
+            idle.append(socket.create_connection((host, int(port)), 10))
+        return bench.load("sync", topic="bench-load", threads=16, seconds=bench.seconds)
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def _many_queues(bench: Bench) -> dict[str, float]:
+    topic, queues = "bench-queues", bench.scaled(5_000)
+    header = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=_READ_AND_WRITE,
+        topic_filter_type="SINGLE_TAG",
+        order=False,
+    )
+    request = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+    response = ask(bench.subject.broker.address, request)
+    if response.code != ResponseCode.SUCCESS:
+        raise RuntimeError(f"{topic} cannot be created: {response}")
+    wait_for_route(bench.subject, topic)
+    return bench.load("sync", topic=topic, threads=16, seconds=bench.seconds)
+
+
+def wait_for_route(subject: Subject, topic: str, limit: float = 30) -> None:
+    """Returns once the name server leads to the topic; raises `TimeoutError`."""
+    deadline = time.monotonic() + limit
+    while not subject.name_server.routes(topic, [subject.broker]):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no route to {topic} within {limit:g} s")
+        time.sleep(0.05)
+
+
+def _recovery(bench: Bench) -> dict[str, float]:
+    subject = bench.subject
+    body = 4096
+    bench.fill("bench-recovery", bench.scaled(2 * _LOG_FILE) // body, size=body)
+    subject.broker.kill()
+    subject.start_broker()
+    return {"recovery_seconds": subject.start_seconds}
+
+
+def _routes(bench: Bench) -> dict[str, float]:
+    name_server = bench.subject.name_server
+    with _registered_topics(name_server.address, 1_000):
+        return bench.timed(
+            name_server.pid,
+            lambda: bench.client.run(
+                "routes",
+                namesrv=name_server.address,
+                topics=1_000,
+                threads=16,
+                seconds=bench.seconds,
+            ),
+        )
+
+
+@contextmanager
+def _registered_topics(address: str, count: int) -> Iterator[None]:
+    """A broker that exists only at the name server, for as long as its connection does."""
+    topics = {
+        f"bench-route-{number}": TopicConfig(topic_name=f"bench-route-{number}")
+        for number in range(count)
+    }
+    body = encode_registration(
+        RegisterBrokerBody(
+            topic_config_serialize_wrapper=TopicConfigTable(topic_config_table=topics)
+        ),
+        compressed=False,
+    )
+    header = RegisterBrokerRequestHeader(
+        broker_name="bench-routes",
+        broker_addr="127.0.0.1:9",
+        cluster_name="bench",
+        ha_server_addr="127.0.0.1:10",
+        broker_id=0,
+    )
+    with Connection(address) as connection:
+        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
+        response = connection.request(request)
+        if response.code != ResponseCode.SUCCESS:
+            raise RuntimeError(f"the topics cannot be registered: {response}")
+        yield
+
+
+def _pipelined(bench: Bench) -> dict[str, float]:
+    address = bench.subject.broker.address
+    return bench.timed(
+        bench.subject.broker.pid,
+        lambda: pipelined_sends(
+            address, "bench-load", connections=4, window=16, seconds=bench.seconds
+        ),
+    )
+
+
+_ALL = (STOCK, OURS, CEILING)
+_QUICK = frozenset({"sync-1-128", "sync-16-128", "sync-64-128"})
+_SIZES = {128: "128 B", 1024: "1 KiB", 16384: "16 KiB"}
+
+CASES: tuple[Case, ...] = (
+    *(
+        Case(
+            f"sync-{threads}-{size}",
+            f"sync send, {threads} threads, {title}",
+            _send("sync", threads=threads, size=size),
+            _ALL,
+            quick=f"sync-{threads}-{size}" in _QUICK,
+        )
+        for size, title in _SIZES.items()
+        for threads in (1, 16, 64)
+    ),
+    Case("batch", "batches of 32", _send("sync", threads=4, batch=32), _ALL, quick=True),
+    Case("oneway", "oneway, 16 threads", _send("oneway", threads=16)),
+    Case("async", "async, 256 under way", _send("async"), _ALL),
+    Case("pipelined", "native generator: 4 x 16 under way", _pipelined, _ALL, quick=True),
+    Case("latency", "send to listener at 1,000/s", _latency),
+    Case("catch-up", "push consumer catches up", _catch_up, quick=True),
+    Case("tag-filter", "pull where 1 % match", _tag_filter),
+    Case("far-behind", "pull from the beginning", _far_behind),
+    Case("idle-connections", "16 threads beside 2,000 idle connections", _idle_connections),
+    Case("many-queues", "16 threads over 5,000 queues", _many_queues),
+    Case("routes", "route look-ups, 1,000 topics", _routes),
+    Case(
+        "sync-flush",
+        "SYNC_FLUSH, 16 threads",
+        _send("sync", threads=16),
+        settings={"flushDiskType": "SYNC_FLUSH"},
+    ),
+    # Last: it ends the broker.
+    Case("recovery", "2 GiB log after kill -9", _recovery, settings={"brokerName": "recovery"}),
+)

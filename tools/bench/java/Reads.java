@@ -1,0 +1,158 @@
+import java.nio.ByteBuffer;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** Consumers: catching up by push and by pull, and the way from send to listener. */
+final class Reads {
+    private static final long LIMIT_SECONDS = 300;
+
+    private Reads() {}
+
+    private static DefaultMQPushConsumer consumer(
+            Load.Arguments arguments, MessageListenerConcurrently listener) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
+        consumer.setNamesrvAddr(arguments.text("namesrv"));
+        consumer.setInstanceName(Sends.instance());
+        consumer.setVipChannelEnabled(false);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setConsumeMessageBatchMaxSize(arguments.number("consume_batch", 1));
+        consumer.subscribe(arguments.text("topic"), arguments.text("expression", "*"));
+        consumer.registerMessageListener(listener);
+        return consumer;
+    }
+
+    /** From the first message that arrives until `expect` did. */
+    static String consume(Load.Arguments arguments) throws Exception {
+        long expected = arguments.number("expect", 0);
+        AtomicLong seen = new AtomicLong();
+        AtomicLong first = new AtomicLong();
+        CountDownLatch all = new CountDownLatch(1);
+        DefaultMQPushConsumer consumer = consumer(arguments, (messages, context) -> {
+            first.compareAndSet(0, System.nanoTime());
+            if (seen.addAndGet(messages.size()) >= expected) {
+                all.countDown();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        long started = System.nanoTime();
+        consumer.start();
+        boolean complete = all.await(LIMIT_SECONDS, TimeUnit.SECONDS);
+        long ended = System.nanoTime();
+        consumer.shutdown();
+        return String.format(
+            "{\"count\": %d, \"failed\": %d, \"seconds\": %.4f, \"first_seconds\": %.4f}",
+            seen.get(), complete ? 0 : expected - seen.get(),
+            (ended - first.get()) / 1e9, (first.get() - started) / 1e9);
+    }
+
+    /** Every queue from its first message on, one pull after the other; a filter passes many over. */
+    static String pull(Load.Arguments arguments) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.text("group"));
+        consumer.setNamesrvAddr(arguments.text("namesrv"));
+        consumer.setInstanceName(Sends.instance());
+        consumer.setVipChannelEnabled(false);
+        consumer.start();
+        Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(arguments.text("topic"));
+        int most = arguments.number("max", 32);
+        String expression = arguments.text("expression", "*");
+        Histogram latency = new Histogram();
+        long count = 0;
+        long started = System.nanoTime();
+        for (MessageQueue queue : queues) {
+            long offset = consumer.minOffset(queue);
+            while (true) {
+                long before = System.nanoTime();
+                PullResult result = consumer.pull(queue, expression, offset, most, 20_000);
+                latency.record(System.nanoTime() - before);
+                if (result.getPullStatus() == PullStatus.FOUND) {
+                    count += result.getMsgFoundList().size();
+                } else if (result.getNextBeginOffset() <= offset) {
+                    break;
+                }
+                offset = result.getNextBeginOffset();
+            }
+        }
+        double seconds = (System.nanoTime() - started) / 1e9;
+        consumer.shutdown();
+        return String.format(
+            "{\"count\": %d, \"failed\": 0, \"seconds\": %.4f, %s}",
+            arguments.number("looked_at", (int) count), seconds,
+            latency.json());
+    }
+
+    /** From before `send` to the listener, at `rate` messages a second. */
+    static String latency(Load.Arguments arguments) throws Exception {
+        Histogram latency = new Histogram();
+        AtomicLong seen = new AtomicLong();
+        DefaultMQPushConsumer consumer = consumer(arguments, (messages, context) -> {
+            long now = System.nanoTime();
+            for (MessageExt message : messages) {
+                long sent = ByteBuffer.wrap(message.getBody()).getLong();
+                if (sent > 0) {
+                    latency.record(now - sent);
+                    seen.incrementAndGet();
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        DefaultMQProducer producer = Sends.producer(arguments);
+        int rate = arguments.number("rate", 1000);
+        long count = (long) rate * arguments.number("seconds", 10);
+        settle(producer, arguments.text("topic"));
+        long started = System.nanoTime();
+        AtomicLong next = new AtomicLong();
+        AtomicLong failed = new AtomicLong();
+        Sends.inThreads(4, () -> {
+            long number;
+            while ((number = next.getAndIncrement()) < count) {
+                long due = started + number * 1_000_000_000L / rate;
+                long wait;
+                while ((wait = due - System.nanoTime()) > 0) {
+                    LockSupport.parkNanos(wait);
+                }
+                try {
+                    producer.send(new Message(arguments.text("topic"), stamped(System.nanoTime())));
+                } catch (Exception error) {
+                    failed.incrementAndGet();
+                }
+            }
+        });
+        double seconds = (System.nanoTime() - started) / 1e9;
+        for (int i = 0; i < 200 && seen.get() < count - failed.get(); i++) {
+            Thread.sleep(10);
+        }
+        String answer = String.format(
+            "{\"count\": %d, \"failed\": %d, \"seconds\": %.4f, %s}",
+            seen.get(), count - seen.get(), seconds, latency.json());
+        producer.shutdown();
+        consumer.shutdown();
+        return answer;
+    }
+
+    /** Sends unstamped messages for as long as a new consumer takes to be given its queues. */
+    private static void settle(DefaultMQProducer producer, String topic) throws Exception {
+        for (int i = 0; i < 300; i++) {
+            producer.send(new Message(topic, stamped(0)));
+            Thread.sleep(10);
+        }
+    }
+
+    private static byte[] stamped(long nanos) {
+        return ByteBuffer.allocate(128).putLong(nanos).array();
+    }
+}
