@@ -19,6 +19,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.memory import spare_what_stays
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.store.errors import StoreError
@@ -68,6 +69,7 @@ class BrokerService(service.Service):
             tls=tls,
         )
         self.started = maybeDeferred(self.broker.start)
+        self.started.addCallback(lambda _: spare_what_stays())
         self.started.addErrback(self._cannot_start)
 
     def stopService(self) -> Deferred[None]:

@@ -67,17 +67,22 @@ class FrameDecoder:
             data = bytes(self._buffer)
             self._buffer.clear()
         frames: list[Frame] = []
-        position, end = 0, len(data)
-        while (size := self._frame_size(data, position)) <= end - position:
-            mixed = _LENGTHS.unpack_from(data, position)[1]
-            header_end = position + 8 + (mixed & MAX_HEADER_LENGTH)
-            frame_end = position + size
+        position, end, most = 0, len(data), self._limit - 4
+        while end - position >= 8:
+            length, mixed = _LENGTHS.unpack_from(data, position)
+            header_length = mixed & MAX_HEADER_LENGTH
+            frame_end = position + 4 + length
+            if frame_end > end or length > most or header_length > length - 4:
+                # Incomplete, or wrong: `_frame_size` tells which.
+                break
+            header_end = position + 8 + header_length
             frames.append(
                 Frame(mixed >> 24, data[position + 8 : header_end], data[header_end:frame_end])
             )
             position = frame_end
-        self._buffer += data[position:]
-        self._needed = size
+        self._needed = self._frame_size(data, position)
+        if position < end:
+            self._buffer += data[position:]
         return frames
 
     def _frame_size(self, data: bytes, position: int) -> int:

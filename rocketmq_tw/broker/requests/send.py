@@ -29,10 +29,8 @@ from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.base import header_to_fields
 from rocketmq_tw.wire.headers.send import (
     SendMessageRequestHeader,
-    SendMessageResponseHeader,
     read_send_header,
 )
 
@@ -355,14 +353,13 @@ class SendRequests:
         response = request.response(code, _REMARKS.get(code))
         fields = response.ext_fields
         if code in STORED:
+            # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
             ids = appended.message_ids
-            header = SendMessageResponseHeader(
-                msg_id=ids[0] if len(ids) == 1 else ",".join(ids),
-                queue_id=queue_id,
-                queue_offset=appended.queue_offset,
-                transaction_id=unique_id,
-            )
-            fields.update(header_to_fields(header))
+            fields["msgId"] = ids[0] if len(ids) == 1 else ",".join(ids)
+            fields["queueId"] = str(queue_id)
+            fields["queueOffset"] = str(appended.queue_offset)
+            if unique_id is not None:
+                fields["transactionId"] = unique_id
         fields[props.MSG_REGION] = self._config.region_id
         fields[props.TRACE_ON] = "true" if self._config.trace_on else "false"
         return response

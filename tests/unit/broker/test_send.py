@@ -11,7 +11,8 @@ from rocketmq_tw.testing.data_plane import DataPlane, Threads, ok
 from rocketmq_tw.testing.network import FakePeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType
-from rocketmq_tw.wire.headers.send import SendMessageRequestHeader
+from rocketmq_tw.wire.headers.base import header_to_fields, read_header
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
 
 
 def code_of(response: RemotingCommand | None) -> int:
@@ -43,6 +44,15 @@ def test_a_message_is_stored_and_answered_as_by_stock() -> None:
         "TRACE_ON": "true",
         "CLUSTER": "DefaultCluster",
     }
+
+
+def test_the_answers_short_way_gives_what_its_header_does() -> None:
+    plane = DataPlane()
+    for properties in ({"UNIQ_KEY": "U"}, {}):
+        fields = ok(plane.send(b"hello", properties=properties))
+        header = read_header(SendMessageResponseHeader, fields)
+        fields = {name: fields[name] for name in fields if name not in ("MSG_REGION", "TRACE_ON")}
+        assert header_to_fields(header) == fields
 
 
 def test_the_answer_has_the_requests_opaque_and_form() -> None:

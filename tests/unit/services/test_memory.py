@@ -1,0 +1,26 @@
+"""The collector leaves alone what start-up made."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from rocketmq_tw.services.memory import spare_what_stays
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+def test_what_stays_is_frozen_and_what_comes_is_collected(collector: None) -> None:
+    spare_what_stays()
+    assert gc.get_freeze_count() > 0
+    assert gc.isenabled()
+    cycle: list[object] = []
+    cycle.append(cycle)
+    del cycle
+    assert gc.collect() >= 1
