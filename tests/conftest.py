@@ -1,6 +1,11 @@
 """Options of the test run; fixtures that more than one kind of test needs."""
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure, and a failing example has to be told so that it can be run again.
+settings.register_profile("project", deadline=None, print_blob=True)
+settings.load_profile("project")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
