@@ -24,10 +24,16 @@ ADVICE = (
 
 @inlineCallbacks
 def check_kinship(
-    calls: MasterCalls, address: str, store: IMessageStore
+    calls: MasterCalls, address: str, store: IMessageStore, file_size: int
 ) -> Generator[Deferred[Any], Any, None]:
     """Asks the master at `address`; raises `LinkError` that says what to do where the logs are not
-    one. An empty store may follow any master."""
+    one. An empty store may follow any master whose files have its size."""
+    theirs = yield calls.file_size(address)
+    if theirs is not None and theirs != file_size:
+        raise LinkError(
+            f"mappedFileSizeCommitLog is {file_size} here and {theirs} at the master: make it the"
+            " same (docs/replication.md)"
+        )
     end = store.written_offset
     if end == 0:
         return

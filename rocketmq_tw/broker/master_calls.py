@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
+import javaproperties
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -47,6 +48,18 @@ class MasterCalls:
             return LogRange(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
 
         return self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).addCallback(read)
+
+    def file_size(self, address: str) -> Deferred[int | None]:
+        """The master's mappedFileSizeCommitLog; None where it does not tell its configuration."""
+
+        def read(response: RemotingCommand) -> int | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            size = javaproperties.loads(response.body.decode()).get("mappedFileSizeCommitLog")
+            return None if size is None else int(size)
+
+        command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
+        return self._client.request(address, command, TIMEOUT).addCallback(read)
 
     def record(self, address: str, offset: int) -> Deferred[bytes]:
         """The record that the master has at an offset of its log; empty where there is none."""

@@ -251,4 +251,9 @@ class SlavePart:
                 " this one's is not checked, and topics, groups and offsets are not copied"
             )
             return succeed(None)
-        return check_kinship(self._calls, self._master.address, self._store)
+        return check_kinship(
+            self._calls,
+            self._master.address,
+            self._store,
+            self._config.mapped_file_size_commit_log,
+        )

@@ -20,7 +20,7 @@ from rocketmq_tw.replication.slave_link import SlaveLink
 TICK_SECONDS = 1.0
 #: Stock's slave waits 5 s between two tries; a master that restarts is worth more haste.
 FIRST_RETRY = 0.2
-LAST_RETRY = 2.0
+LAST_RETRY = 1.0
 
 #: Fires where this log may follow the master's; fails with a `LinkError` that says why not.
 Agree = Callable[[], "Deferred[None]"]

@@ -18,7 +18,7 @@ from rocketmq_tw.testing.storecheck import check_store
 from rocketmq_tw.testing.wait import wait_until
 
 STOCK = "5.3.3"
-CUTS = 12
+CUTS = 8
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from rocketmq_tw.broker.live_config import LiveConfig
 from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.membership import Master
 from rocketmq_tw.broker.replicas import MasterPart, SlavePart, check_role
@@ -100,6 +101,9 @@ class Group:
                 RequestCode.GET_ALL_CONSUMER_OFFSET: answer(plane.offsets.table),
                 RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
                 RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
+                RequestCode.GET_BROKER_CONFIG: lambda request, peer: request.response(
+                    body=LiveConfig(plane.config, plane.store_config).text().encode()
+                ),
             },
         )
 
@@ -418,6 +422,18 @@ def test_a_slave_in_front_of_the_masters_first_file_is_told_what_to_do(
     group.settle()
     assert not again.part.client.linked
     assert any("starts only at" in reason for reason in reasons), reasons
+
+
+def test_files_of_another_size_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group()
+    slave = Slave(group, group.slave_plane(mapped_file_size_commit_log=2 * FILE_SIZE))
+    reasons: list[str] = []
+    monkeypatch.setattr(slave.part.client, "note", reasons.append)
+    slave.part.learned(Master(MASTER, HA))
+    group.send(b"first")
+    group.settle()
+    assert "mappedFileSizeCommitLog is 8192 here and 4096 at the master" in reasons[0]
+    assert slave.plane.store.written_offset == 0
 
 
 # What only masters change

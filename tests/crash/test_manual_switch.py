@@ -1,0 +1,105 @@
+"""The runbooks of docs/replication.md, followed: a planned switch, and one after a loss."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_tw.testing.cluster import make_name_server
+from rocketmq_tw.testing.load import Acked, Load, read_topic, send_request
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest, log_end, slaves_in_sync
+from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.codes import ResponseCode
+
+TOPIC = "load"
+
+
+@pytest.fixture
+def name_server(servers: str, tmp_path: Path) -> Iterator[NameServerProcess]:
+    with make_name_server(servers, tmp_path / "namesrv") as started:
+        assert isinstance(started, NameServerProcess)
+        yield started
+
+
+@pytest.fixture
+def pair(servers: str, name_server: NameServerProcess, tmp_path: Path) -> Iterator[Replicas]:
+    with Replicas("pair", tmp_path, [name_server], master=servers, slaves=[servers]) as replicas:
+        replicas.master.start()
+        ask(replicas.master.address, send_request(TOPIC, 0, b"first"))
+        replicas.slave.start()
+        wait_until(lambda: has_topic(replicas.slave, TOPIC), "the topic at the slave")
+        yield replicas
+
+
+def write(broker: BrokerProcess, prefix: str, count: int) -> list[Acked]:
+    load = Load(broker.address, TOPIC, prefix, threads=2)
+    wait_until(lambda: len(load.acked) >= count, "acks")
+    return load.stop()
+
+
+def turn(broker: BrokerProcess, role: str, broker_id: int) -> None:
+    """What the runbook changes in the broker's file."""
+    broker.settings |= {"brokerRole": role, "brokerId": str(broker_id)}
+
+
+def missing(broker: BrokerProcess, acked: list[Acked]) -> list[Acked]:
+    served = {(r.queue, r.offset): r.body for r in read_topic(broker.address, TOPIC)}
+    return [a for a in acked if served.get((a.queue, a.offset)) != a.body]
+
+
+def test_a_planned_switch_loses_nothing_and_moves_no_store(
+    name_server: NameServerProcess, pair: Replicas
+) -> None:
+    former, new = pair.master, pair.slave
+    acked = write(former, "before", 300)
+    end = log_end(former)
+    former.stop()
+    assert log_end(new) == end, "a stop hands the whole log over"
+    new.stop()
+    turn(new, "ASYNC_MASTER", 0)
+    new.start()
+    assert name_server.routes(TOPIC, [new])
+    acked += write(new, "after", 300)
+    assert not missing(new, acked)
+
+    turn(former, "SLAVE", 1)
+    former.start()
+    wait_until(lambda: slaves_in_sync(new) == 1, "the former master to follow")
+    end = wait_until(lambda: log_end(new) if log_end(former) == log_end(new) else 0, "the copy")
+    assert log_digest(former, 0, end) == log_digest(new, 0, end)
+
+
+def test_a_master_that_was_lost_comes_back_empty(
+    name_server: NameServerProcess, pair: Replicas
+) -> None:
+    former, new = pair.master, pair.slave
+    acked = write(former, "before", 300)
+    pair.wait_equal(new)
+    # The slave stops first, so the master has messages that nobody else has.
+    new.stop()
+    write(former, "not copied", 50)
+    former.kill()
+
+    turn(new, "ASYNC_MASTER", 0)
+    new.start()
+    assert not missing(new, acked)
+    acked += write(new, "after", 300)
+
+    # With its old store it is told what to do, and changes nothing.
+    turn(former, "SLAVE", 1)
+    turn_log = former.log_text()
+    former.start()
+    wait_until(
+        lambda: "move its store away" in former.log_text().removeprefix(turn_log), "the advice"
+    )
+    assert slaves_in_sync(new) == 0
+    former.stop()
+    former.store.rename(former.store.with_name("store-of-the-former-master"))
+    former.start()
+    wait_until(lambda: slaves_in_sync(new) == 1, "the former master to follow")
+    end = wait_until(lambda: log_end(new) if log_end(former) == log_end(new) else 0, "the copy")
+    assert log_digest(former, 0, end) == log_digest(new, 0, end)
+    response = ask(former.address, send_request(TOPIC, 0, b"to the slave"))
+    assert response.code == ResponseCode.SYSTEM_BUSY
