@@ -80,7 +80,11 @@ class SlaveConnection(Protocol):
     def pump(self) -> None:
         """Sends what the log has for this slave."""
         while self._writable:
-            frame = self._service.next_frame(self.link)
+            try:
+                frame = self._service.next_frame(self.link)
+            except (LinkError, OSError) as error:
+                self.close(f"it cannot be served: {error}")
+                return
             if frame is None:
                 return
             self.transport.write(frame)
@@ -97,6 +101,7 @@ class SlaveConnection(Protocol):
 
     def close(self, reason: str) -> None:
         """Closes the link and logs why."""
+        self._writable = False
         self._log.warn(
             "HA link with slave {peer} closed: {reason}", peer=self.address, reason=reason
         )
@@ -267,6 +272,10 @@ class HAService(Factory):
         return link.receive(data, log.start_offset, log.end_offset, self._now_ms())
 
     def next_frame(self, link: MasterLink) -> bytes | None:
+        """Raises `LinkError` where retention has overtaken the slave."""
+        start = self._log.start_offset
+        if 0 <= link.next_offset < start:
+            raise LinkError(f"it is at {link.next_offset}, the log starts at {start} by now")
         return link.next_transfer(self._log.end_offset, self._now_ms())
 
     def acknowledged(self) -> None:

@@ -92,6 +92,7 @@ class DataPlane:
         replicator: IReplicator | None = None,
         broker: dict[str, Any] | None = None,
         in_flight_limit: int = 1 << 20,
+        master_is_near: Callable[[], bool] = lambda: True,
         **store: Any,
     ) -> None:
         self.files = files or MemoryFiles()
@@ -153,6 +154,7 @@ class DataPlane:
                 self.clients,
                 self.store,
                 self.long_polling,
+                master_is_near=master_is_near,
             ),
             SendBackRequests(
                 self.config,

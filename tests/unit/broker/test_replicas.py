@@ -550,6 +550,59 @@ def test_not_even_by_itself() -> None:
     assert plane.topics.data_version == version
 
 
+def pulled(plane: DataPlane, offset: int, **options: Any) -> int | None:
+    """The code of a pull's answer; None where it is held."""
+    response = plane.pull(offset, **options)
+    return None if response is None else response.code
+
+
+def test_what_a_slave_lacks_is_asked_of_the_master_or_waited_for() -> None:
+    near = [True]
+    group = Group()
+    plane = group.slave_plane(master_is_near=lambda: near[0])
+    group.add_slave(plane)
+    group.send(b"first")
+    group.settle()
+    assert pulled(plane, 0) == ResponseCode.SUCCESS
+    assert pulled(plane, 1) == ResponseCode.PULL_RETRY_IMMEDIATELY
+    near[0] = False
+    assert pulled(plane, 1) == ResponseCode.PULL_NOT_FOUND
+    assert pulled(plane, 7) == ResponseCode.PULL_NOT_FOUND, "an offset is never put back here"
+
+
+def test_a_slave_that_serves_no_reads_sends_consumers_away() -> None:
+    near = [True]
+    group = Group()
+    plane = group.slave_plane(master_is_near=lambda: near[0])
+    group.add_slave(plane)
+    group.send(b"first")
+    group.settle()
+    plane.config.slave_read_enable = False
+    response = plane.pull(0)
+    assert response is not None
+    assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert response.ext_fields["suggestWhichBrokerId"] == "0"
+    assert response.ext_fields["nextBeginOffset"] == "0"
+    near[0] = False
+    assert pulled(plane, 0) == ResponseCode.SYSTEM_BUSY
+
+
+def test_a_slave_that_retention_overtakes_is_let_go() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.end.hold()
+    while group.master.plane.store.written_offset < 40 * FILE_SIZE:
+        group.send(b"x" * 500)
+    assert [link.link.next_offset < 20 * FILE_SIZE for link in group.part.service.slaves] == [True]
+    while group.master.plane.store.min_physical_offset < 30 * FILE_SIZE:
+        group.master.plane.store._log.remove_first()
+    slave.end.let_go()
+    group.settle()
+    assert not slave.part.client.linked
+
+
 def test_907_shows_both_ends() -> None:
     group = Group()
     slave = group.add_slave()
