@@ -27,7 +27,7 @@ run: $(STAMP)-run
 	@trap : INT; $(BIN)/twistd -n rmq-standalone || [ $$? = 130 ]
 
 #: make test     format, lint, types, import contracts, unit, simulation and interop tests
-test: $(STAMP)-test lint types imports unit interop
+test: $(STAMP)-test lint types imports unit crash interop spark
 
 #: make lint     ruff: format and lint
 lint: $(STAMP)-test
@@ -42,13 +42,21 @@ types: $(STAMP)-test
 imports: $(STAMP)-test
 	$(BIN)/lint-imports
 
-#: make unit     pure tests, simulations and tests with processes of our own
+#: make unit     pure tests and simulations
 unit: $(STAMP)-test
-	$(BIN)/python -m pytest tests/unit tests/sim tests/crash
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/sim
+
+#: make crash    power loss in memory, kill -9 of real brokers, random bytes
+crash: $(STAMP)-test
+	$(BIN)/python -m pytest tests/crash
 
 #: make interop  the stock jars against ours, both ways
 interop: $(STAMP)-test
 	$(BIN)/python -m pytest tests/interop
+
+#: make spark    real Spark on real brokers
+spark: $(STAMP)-test
+	$(BIN)/python -m pytest tests/spark
 
 #: make bench    ours beside stock 5.3.3, 40 minutes; BENCH="--quick" 3 minutes, "--case NAME" one
 bench: $(STAMP)-test
