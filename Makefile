@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 install -q
 STAMP := $(VENV)/.stamp
 
-.PHONY: help run test lint types imports unit interop bench clean
+.PHONY: help run test lint types imports unit crash interop spark bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
