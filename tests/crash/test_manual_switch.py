@@ -14,6 +14,8 @@ from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.codes import ResponseCode
 
 TOPIC = "load"
+#: Of `TEST_SETTINGS`: six seconds, by when another broker is the master.
+LATE_LEVEL = 9
 
 
 @pytest.fixture
@@ -54,6 +56,9 @@ def test_a_planned_switch_loses_nothing_and_moves_no_store(
 ) -> None:
     former, new = pair.master, pair.slave
     acked = write(former, "before", 300)
+    late = send_request(TOPIC, 0, b"late")
+    late.ext_fields["i"] = f"DELAY\x01{LATE_LEVEL}\x02"
+    assert ask(former.address, late).code == ResponseCode.SUCCESS
     end = log_end(former)
     former.stop()
     assert log_end(new) == end, "a stop hands the whole log over"
@@ -69,6 +74,11 @@ def test_a_planned_switch_loses_nothing_and_moves_no_store(
     wait_until(lambda: slaves_in_sync(new) == 1, "the former master to follow")
     end = wait_until(lambda: log_end(new) if log_end(former) == log_end(new) else 0, "the copy")
     assert log_digest(former, 0, end) == log_digest(new, 0, end)
+
+    def delivered() -> int:
+        return [r.body for r in read_topic(new.address, TOPIC)].count(b"late")
+
+    assert wait_until(delivered, "the new master to deliver what is due") == 1
 
 
 def test_a_master_that_was_lost_comes_back_empty(

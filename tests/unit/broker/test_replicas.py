@@ -346,6 +346,34 @@ def test_a_sync_master_says_so_without_a_slave_and_when_one_is_slow() -> None:
     assert group.master.plane.peer.replies[-1].code == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
+def test_a_send_may_wait_for_disk_and_slave() -> None:
+    threads = Threads(eager=False)
+    group = Group(sync=True, threads=threads, flush_disk_type="SYNC_FLUSH")
+    slave = group.add_slave()
+    slave.end.hold()
+    assert group.send(b"first") is None
+    while threads.run():
+        group.clock.advance(0.1)
+    replies = group.master.plane.peer.replies
+    assert not replies, "it is on the disk, but nowhere else"
+    slave.end.let_go()
+    group.settle()
+    assert [response.code for response in replies] == [ResponseCode.SUCCESS]
+
+
+def test_two_slaves_are_waited_for_where_three_copies_are_wanted() -> None:
+    group = Group(sync=True, in_sync_replicas=3)
+    first, second = group.add_slave(), group.add_slave()
+    second.end.hold()
+    assert group.send(b"first") is None
+    group.clock.advance(1)
+    assert first.bytes() == group.master.bytes()
+    assert not group.master.plane.peer.replies
+    second.end.let_go()
+    group.settle()
+    assert group.master.plane.peer.replies[0].code == ResponseCode.SUCCESS
+
+
 def test_a_stop_hands_the_whole_log_to_the_slaves() -> None:
     group = Group()
     slave = group.add_slave()
