@@ -46,6 +46,9 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - started:6.0f} s  {text}", file=sys.stderr, flush=True)
 
+    busy, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1
+    if busy > cores / 4:
+        say(f"others keep {busy:.1f} of {cores} cores busy: trust CPU a message, not throughput")
     try:
         for pair in range(options.pairs):
             for kind in (options.only,) if options.only else (STOCK, OURS, CEILING):

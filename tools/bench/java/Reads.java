@@ -98,7 +98,9 @@ final class Reads {
     static String latency(Load.Arguments arguments) throws Exception {
         Histogram latency = new Histogram();
         AtomicLong seen = new AtomicLong();
+        CountDownLatch attached = new CountDownLatch(1);
         DefaultMQPushConsumer consumer = consumer(arguments, (messages, context) -> {
+            attached.countDown();
             long now = System.nanoTime();
             for (MessageExt message : messages) {
                 long sent = ByteBuffer.wrap(message.getBody()).getLong();
@@ -109,11 +111,15 @@ final class Reads {
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        consumer.start();
         DefaultMQProducer producer = Sends.producer(arguments);
+        // The topic is there before the consumer asks for it: it would ask again much later.
+        producer.send(new Message(arguments.text("topic"), stamped(0)));
+        consumer.start();
+        if (!attached.await(LIMIT_SECONDS, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("the consumer was given no message");
+        }
         int rate = arguments.number("rate", 1000);
         long count = (long) rate * arguments.number("seconds", 10);
-        settle(producer, arguments.text("topic"));
         long started = System.nanoTime();
         AtomicLong next = new AtomicLong();
         AtomicLong failed = new AtomicLong();
@@ -142,14 +148,6 @@ final class Reads {
         producer.shutdown();
         consumer.shutdown();
         return answer;
-    }
-
-    /** Sends unstamped messages for as long as a new consumer takes to be given its queues. */
-    private static void settle(DefaultMQProducer producer, String topic) throws Exception {
-        for (int i = 0; i < 300; i++) {
-            producer.send(new Message(topic, stamped(0)));
-            Thread.sleep(10);
-        }
     }
 
     private static byte[] stamped(long nanos) {
