@@ -155,7 +155,7 @@ class Broker:
             return MasterPart(
                 self._reactor,
                 self.store_config,
-                self._net_config.bind_address,
+                self._net_config,
                 replicated,
                 commit,
                 self._flusher.on_round,

@@ -20,6 +20,7 @@ from rocketmq_tw.broker.replicated_log import StoreLog
 from rocketmq_tw.broker.slave_metadata import SlaveMetadata
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
@@ -103,7 +104,7 @@ class MasterPart:
         self,
         reactor: Any,
         store_config: MessageStoreConfig,
-        bind_address: str,
+        net_config: NettyServerConfig,
         replicated: StoreLog,
         commit: Commit,
         on_flushed: Callable[[Callable[[], None]], None],
@@ -112,7 +113,7 @@ class MasterPart:
         """`on_flushed` adds a listener to the rounds that make the log durable."""
         self._reactor = reactor
         self._config = store_config
-        self._bind_address = bind_address
+        self._net_config = net_config
         self._listening: Any = None
         self.service = HAService(replicated, ha_settings(store_config), reactor, now_ms)
         commit.on_written(self.service.log_grew)
@@ -123,15 +124,19 @@ class MasterPart:
     def listen(self, port: int) -> int:
         wanted = self._config.ha_listen_port or port + 1
         try:
-            self._listening = self._reactor.listenTCP(
-                wanted, self.service, interface=self._bind_address
-            )
+            self._listening = self._listen_on(wanted)
         except CannotListenError as error:
-            raise OSError(
-                f"{self._bind_address}:{wanted} cannot be listened on for slaves"
-                f" ({error.socketError.strerror}): change haListenPort"
-            ) from error
+            if self._config.ha_listen_port or self._net_config.listen_port:
+                raise OSError(
+                    f"{self._net_config.bind_address}:{wanted} cannot be listened on for slaves"
+                    f" ({error.socketError.strerror}): change haListenPort"
+                ) from error
+            # A port of the kernel's choice may have a neighbour; name servers tell this one too.
+            self._listening = self._listen_on(0)
         return int(self._listening.getHost().port)
+
+    def _listen_on(self, port: int) -> Any:
+        return self._reactor.listenTCP(port, self.service, interface=self._net_config.bind_address)
 
     def learned(self, master: Master) -> None:
         """A master needs no other."""

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.live_config import LiveConfig
 from rocketmq_tw.broker.master_calls import MasterCalls
@@ -16,6 +18,7 @@ from rocketmq_tw.broker.replicated_log import StoreLog
 from rocketmq_tw.broker.requests.replicas import CHANGING, STORING, ReplicaRequests, slave_handlers
 from rocketmq_tw.broker.slave_metadata import SlaveMetadata
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.decode import decode_messages
@@ -72,7 +75,7 @@ class Group:
         self.part = MasterPart(
             self.clock,
             plane.store_config,
-            "127.0.0.1",
+            NettyServerConfig(bind_address="127.0.0.1"),
             master.log,
             plane.commit,
             plane.flusher.on_round,
@@ -658,6 +661,45 @@ def test_907_shows_both_ends() -> None:
 
 
 # Configuration
+
+
+def master_part(ha_port: int, listen_port: int) -> tuple[Any, MasterPart]:
+    """A master on a reactor where port 20001 is taken."""
+
+    class Reactor(MemoryReactorClock):
+        def listenTCP(self, port: int, *args: Any, **options: Any) -> Any:
+            if port == 20001:
+                raise CannotListenError("127.0.0.1", port, OSError(98, "Address already in use"))
+            return super().listenTCP(port, *args, **options)
+
+    reactor = Reactor()
+    plane = DataPlane(clock=reactor, ha_listen_port=ha_port)
+    part = MasterPart(
+        reactor,
+        plane.store_config,
+        NettyServerConfig(bind_address="127.0.0.1", listen_port=listen_port),
+        StoreLog(plane.store, plane.store_config, plane.commit),
+        plane.commit,
+        plane.flusher.on_round,
+        plane.now_ms,
+    )
+    return reactor, part
+
+
+def test_the_ha_port_is_the_one_above_unless_it_is_named() -> None:
+    for ha_port, expected in ((0, 10912), (10999, 10999)):
+        reactor, part = master_part(ha_port, 10911)
+        part.listen(10911)
+        assert [server[0] for server in reactor.tcpServers] == [expected]
+
+
+def test_an_ha_port_that_is_taken_is_named_unless_the_kernel_chose() -> None:
+    _, part = master_part(0, 20000)
+    with pytest.raises(OSError, match=r"127.0.0.1:20001 .*already in use.*haListenPort"):
+        part.listen(20000)
+    reactor, part = master_part(0, 0)
+    part.listen(20000)
+    assert [server[0] for server in reactor.tcpServers] == [0]
 
 
 @pytest.mark.parametrize("role, broker_id", [("SLAVE", 0), ("SYNC_MASTER", 1), ("ASYNC_MASTER", 2)])
