@@ -163,13 +163,15 @@ def main() -> None:
             memory = {"spark.driver.memory": "2g"}
             spark = session(home / "spark", short_lived=False, **memory)
             spark.dataSource.register(HeldSource)
-            result: dict[str, Any] = {"servers": chosen.servers, "messages": count}
             reading = cost(lambda: alone(cluster.namesrv), chosen.times)
-            result["one reader and its broker, no Spark"] = rates(count, reading)
+            show("one reader and its broker, no Spark", rates(count, reading))
             for name, schema in COLUMN_SETS.items():
-                result[name] = measure(spark, cluster.namesrv, schema, chosen)
-            print(json.dumps(result, indent=2))
+                show(name, measure(spark, cluster.namesrv, schema, chosen))
             spark.stop()
+
+
+def show(name: str, result: dict[str, Any]) -> None:
+    print(json.dumps({name: result}), flush=True)
 
 
 def measure(spark: Any, name_servers: str, schema: str | None, chosen: Any) -> dict[str, Any]:
