@@ -39,6 +39,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "failOnDataLoss": (),
     "includeSystem": (),
     "commitOffsets": (),
+    "pushFilters": (),
     "pullBatchSize": ("pull.max.batch.size",),
     "pullTimeoutMs": ("pull.timeout.ms",),
     "brokerDownTimeoutMs": (),
@@ -136,6 +137,7 @@ class SourceOptions:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     commit_offsets: bool = False
+    push_filters: bool = False
     pull_batch_size: int = 4096
     pull_timeout: float = 10.0
     broker_down_timeout: float = 60.0
@@ -223,6 +225,7 @@ def source_options(
         min_partitions=read.number("minPartitions", None),
         fail_on_data_loss=read.flag("failOnDataLoss", True),
         commit_offsets=read.flag("commitOffsets", group is not None),
+        push_filters=read.flag("pushFilters", False),
         pull_batch_size=read.number("pullBatchSize", 4096) or 4096,
         pull_timeout=read.seconds("pullTimeoutMs", 10.0),
         broker_down_timeout=read.seconds("brokerDownTimeoutMs", 60.0),

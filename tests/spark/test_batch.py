@@ -77,15 +77,21 @@ def test_filters_are_carried_out_by_the_source(ours: Any, spark: Any) -> None:
     topic = ours.filled(400)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = ours.reader(spark.read, topic).load()
-        filtered = frame.filter("queueId = 1 and queueOffset >= 40")
+
+        def frame(push: bool) -> Any:
+            return ours.reader(spark.read, topic, pushFilters=push).load()
+
+        filtered = frame(True).filter("queueId = 1 and queueOffset >= 40")
         plan = filtered._jdf.queryExecution().toString()
         assert filtered.rdd.getNumPartitions() == 1
         assert filtered.count() == 60
         assert " Filter " not in plan.split("== Physical Plan ==")[1]
-        border = frame.agg({"storeTimestamp": "max"}).first()[0]
-        assert frame.filter(frame.storeTimestamp <= border).count() == 400
-        assert frame.filter(frame.storeTimestamp > border).count() == 0
+        plain = frame(False)
+        border = plain.agg({"storeTimestamp": "max"}).first()[0]
+        assert plain.filter(plain.queueId == 1).count() == 100
+        assert plain.count() == 400
+        late = frame(True)
+        assert late.filter(late.storeTimestamp > border).count() == 0
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
