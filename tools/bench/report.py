@@ -23,7 +23,7 @@ def number(value: float | None) -> str:
     """Three figures that mean something, and no more."""
     if value is None:
         return ""
-    if value >= 1000:
+    if value >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 

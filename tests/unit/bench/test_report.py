@@ -15,7 +15,8 @@ RUNS = [
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, ""), (12_345.6, "12,346"), (1.2345, "1.23"), (0.04567, "0.0457")]
+    ("value", "text"),
+    [(None, ""), (12_345.6, "12,346"), (999.8, "1,000"), (1.2345, "1.23"), (0.04567, "0.0457")],
 )
 def test_numbers_are_short(value: float | None, text: str) -> None:
     assert number(value) == text
