@@ -16,6 +16,15 @@ PROJECT = Path(__file__).resolve().parents[3]
 LIMIT = 60.0
 
 
+#: A shell's background job ignores SIGINT, and with it all that it starts, these tests' servers too.
+TWISTD = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from twisted.scripts.twistd import run
+run()
+"""
+
+
 class Twistd:
     """`twistd -n ARGUMENTS`; its output is read line by line."""
 
@@ -27,7 +36,7 @@ class Twistd:
             [
                 sys.executable,
                 "-c",
-                "from twisted.scripts.twistd import run; run()",
+                TWISTD,
                 "-n",
                 *arguments,
             ],
