@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 LIMIT = 60.0
 
 
-#: A shell's background job ignores SIGINT, and with it all that it starts, these tests' servers too.
+#: A background job of a shell ignores SIGINT, and so would the servers that it starts.
 TWISTD = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
