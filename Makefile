@@ -1,6 +1,8 @@
 # make run: a broker to try; make test: everything a change must pass. `make help` lists all.
 PYTHON ?= python3
 VENV := .venv
+# Two at a time, the tests of a file together: most of them wait for servers to start.
+SHARED := -n 2 --dist loadfile
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 install -q
 STAMP := $(VENV)/.stamp
@@ -48,15 +50,15 @@ unit: $(STAMP)-test
 
 #: make crash    power loss in memory, kill -9 of real brokers, random bytes
 crash: $(STAMP)-test
-	$(BIN)/python -m pytest tests/crash
+	$(BIN)/python -m pytest $(SHARED) tests/crash
 
 #: make interop  the stock jars against ours, both ways
 interop: $(STAMP)-test
-	$(BIN)/python -m pytest tests/interop
+	$(BIN)/python -m pytest $(SHARED) tests/interop
 
 #: make spark    real Spark on real brokers
 spark: $(STAMP)-test
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest $(SHARED) tests/spark
 
 #: make bench    ours beside stock 5.3.3, 40 minutes; BENCH="--quick" 3 minutes, "--case NAME" one
 bench: $(STAMP)-test
