@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-import pytest
-
 from rocketmq_tw.testing.cluster import Cluster
 from rocketmq_tw.testing.java_client import JavaClients, Producer
 from rocketmq_tw.testing.processes import TEST_SETTINGS
@@ -81,6 +79,7 @@ def test_delayed_messages_come_at_their_time(
             start += len(levels)
             assert [message["body"] for message in received] == [str(level) for level in levels]
             assert {message["tags"] for message in received} == {"t"}
+            assert {message["topic"] for message in received} == {topic}
             lateness.append(
                 {
                     level: message["received"] - message["born"] - DELAYS_MS[level - 1]
@@ -93,3 +92,12 @@ def test_delayed_messages_come_at_their_time(
 
 def _in_time(lateness: list[dict[int, int]]) -> bool:
     return any(max(round_.values()) <= TOLERANCE_MS for round_ in lateness)
+
+
+def test_a_delayed_message_is_not_seen_before_its_time(
+    java: JavaClients, cluster: Cluster, producer: Producer, puller, names
+) -> None:
+    topic = cluster.create_topic(java, names.topic)
+    producer.send({"topic": topic, "body": "later", "delayLevel": 8})
+    assert puller.drain(topic) == []
+    wait_until(lambda: puller.drain(topic), "the delayed message")
