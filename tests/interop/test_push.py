@@ -48,10 +48,15 @@ def test_a_waiting_consumer_gets_a_message_at_once(
         _wait_assigned(consumer, topic, 4)
         producer.send(*_messages(topic, ["warm"] * 8))
         consumer.received(8)
-        producer.send(*_messages(topic, ["held"] * 8))
-        delays = sorted(m["received"] - m["born"] for m in consumer.received(8, start=8))
-    # A pull that polled instead of being held would be seconds late (stock's client: 20 s).
-    assert delays[4] < 500, delays
+        delays: list[list[int]] = []
+        # A pause of the machine makes anything late, so one round of three has to be at once. A
+        # pull that polled instead of being held would be seconds late (stock's client: 20 s).
+        while len(delays) < 3 and not any(round_[4] < 500 for round_ in delays):
+            start = 8 + 8 * len(delays)
+            producer.send(*_messages(topic, ["held"] * 8))
+            came = consumer.received(8, start=start)
+            delays.append(sorted(message["received"] - message["born"] for message in came))
+    assert any(round_[4] < 500 for round_ in delays), delays
 
 
 def test_orderly_consumer_sees_each_queue_in_order_and_retries_in_place(

@@ -112,6 +112,32 @@ def test_a_group_on_stock(stock: Cluster, jvms: dict[str, JavaClients], names) -
     assert group in found["consumerGroups"]
 
 
+def test_a_group_of_stock_is_made_and_deleted(
+    stock: Cluster, jvms: dict[str, JavaClients], names
+) -> None:
+    group = names.group
+    addresses = sorted(broker.address for broker in stock.brokers)
+    made = answer(stock.namesrv, f"updateSubGroup -g {group} -c TestCluster -r 3 -q 2 -d true")
+    assert sorted(made["brokers"]) == addresses
+
+    listed = jvms["5.3.3"].mqadmin("getConsumerConfig", "-g", group, "-n", stock.namesrv)
+    assert listed.count(f"groupName                              =  {group}") == 2, listed
+    for key, value in (("retryMaxTimes", 3), ("retryQueueNums", 2)):
+        assert len(re.findall(rf"{key} *= *{value}\n", listed)) == 2, listed
+    deleted = answer(stock.namesrv, f"deleteSubGroup -g {group} -c TestCluster -r true")
+    assert sorted(deleted["brokers"]) == addresses
+
+
+def test_the_configuration_of_stock_brokers(stock: Cluster) -> None:
+    key = "consumerFallbehindThreshold"
+    changed = answer(stock.namesrv, f"updateBrokerConfig -c TestCluster -k {key} -v 123456")
+    assert sorted(changed["brokers"]) == sorted(broker.address for broker in stock.brokers)
+    found = answer(stock.namesrv, "getBrokerConfig -c TestCluster")["brokers"]
+    assert {one["config"]["brokerName"]: one["config"][key] for one in found} == {
+        broker.name: "123456" for broker in stock.brokers
+    }
+
+
 def test_a_name_server_that_is_down_ends_it_with_one_line() -> None:
     done = rmqadmin("127.0.0.1:1", "clusterList")
     assert (done.returncode, done.stdout) == (1, "")
