@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.admin.tool import Servers, fail
-from rocketmq_tw.client.errors import UnknownTopicError
+from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import MASTER_ID, address_of
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.cluster import ClusterInfo
 from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
 
@@ -59,3 +63,23 @@ def name_of(info: ClusterInfo, address: str) -> str:
     if address not in names:
         fail(f"no broker is registered at {address}: clusterList shows the addresses")
     return names[address]
+
+
+async def on_each(targets: Iterable[str], change: Callable[[str], Deferred[Any]]) -> list[str]:
+    """Makes a change at one address after the other and returns them; ends the command at the
+    first that refuses, with the ones that are done."""
+    done: list[str] = []
+    for address in targets:
+        try:
+            await change(address)
+        except (RemotingError, BrokerError) as error:
+            fail(unfinished(error, done), error)
+        done.append(address)
+    return done
+
+
+def unfinished(error: Exception, done: Iterable[str]) -> str:
+    """What is told of a change that was made by half."""
+    reason = str(error).rstrip(".")
+    so_far = ", ".join(done)
+    return f"{reason}; done before that: {so_far}" if so_far else reason

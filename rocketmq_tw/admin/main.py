@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import rich_click as click
 
-from rocketmq_tw.admin import cluster, consumer, ha, message, topic
+from rocketmq_tw.admin import broker_config, cluster, consumer, group, ha, message, topic
 from rocketmq_tw.admin.output import plain
 from rocketmq_tw.admin.tool import Tool
 
@@ -22,6 +22,10 @@ COMMANDS = (
     message.send_message,
     message.consume_message,
     consumer.consumer_progress,
+    group.update_group,
+    group.delete_group,
+    broker_config.get_broker_config,
+    broker_config.update_broker_config,
     ha.ha_status,
 )
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses, known_route, masters, name_of
+from rocketmq_tw.admin.brokers import (
+    addresses,
+    known_route,
+    masters,
+    name_of,
+    on_each,
+    unfinished,
+)
+from rocketmq_tw.admin.options import (
+    ask_first,
+    broker_option,
+    check_attributes,
+    check_target,
+    cluster_option,
+    yes_option,
+)
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, local_time, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, check_topic
-from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.cluster import ClusterInfo
 from rocketmq_tw.wire.bodies.offsets import TopicStatsTable
@@ -26,8 +38,6 @@ from rocketmq_tw.wire.errors import RequestError
 #: Where name servers keep the queue counts of ordered topics.
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 _UNIT, _UNIT_SUBSCRIBED = 1, 2
-
-_change_of_attribute = re.compile(r"\+[^+=,\s-][^=,\s]*=[^=,]+|-[^+=,\s-][^=,\s]*").fullmatch
 
 topic_option = click.option("-t", "--topic", required=True, metavar="NAME", help="The topic.")
 
@@ -194,29 +204,14 @@ def _status_report(topic: str, stats: TopicStatsTable) -> Report:
     )
 
 
-def _check_attributes(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> str | None:
-    if text is None:
-        return None
-    changes = [change.strip() for change in text.split(",")]
-    for change in changes:
-        if not _change_of_attribute(change):
-            raise click.BadParameter(f"{change!r}: give +name=value to set one, -name to drop it")
-    names = [change[1:].partition("=")[0] for change in changes]
-    if len(set(names)) < len(names):
-        raise click.BadParameter("an attribute is named twice")
-    return ",".join(changes)
-
-
 @click.command("updateTopic")
-@click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="On this broker.")
-@click.option("-c", "--clusterName", "cluster", metavar="NAME", help="On each master of a cluster.")
+@broker_option
+@cluster_option
 @click.option(
     "-a",
     "--attributes",
     metavar="+A=B,-C",
-    callback=_check_attributes,
+    callback=check_attributes,
     help="Attributes to set and to drop.",
 )
 @topic_option
@@ -254,16 +249,11 @@ def update_topic(
 ) -> None:
     """Creates a topic, or gives one the settings of this call; what is left out becomes the
     default."""
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
+    check_target(broker, cluster)
     try:
         check_topic(topic)
-        if broker is not None:
-            split_address(broker)
     except RequestError as error:
         raise click.UsageError(error.remark) from error
-    except ValueError as error:
-        raise click.UsageError(f"-b: {error}") from error
     config = TopicConfig(
         topic_name=topic,
         read_queue_nums=read_queues,
@@ -294,13 +284,10 @@ async def _update(
         # The name matters to ordered topics only; a broker may be without a name server.
         name = name_of(await servers.admin.cluster_info(), broker) if config.order else ""
         targets = {name: broker}
-    done: list[str] = []
-    for address in targets.values():
-        try:
-            await servers.admin.update_topic(address, config, attributes=attributes)
-        except (RemotingError, BrokerError) as error:
-            fail(_unfinished(error, done), error)
-        done.append(address)
+    done = await on_each(
+        targets.values(),
+        lambda address: servers.admin.update_topic(address, config, attributes=attributes),
+    )
     order_conf = None
     if config.order:
         counts = dict.fromkeys(targets, config.write_queue_nums)
@@ -325,11 +312,6 @@ async def _update(
     )
 
 
-def _unfinished(error: Exception, done: list[str]) -> str:
-    reason = str(error).rstrip(".")
-    return f"{reason}; done before that: {', '.join(done)}" if done else reason
-
-
 async def _keep_order(
     servers: Servers, topic: str, counts: Mapping[str, int], *, merge: bool
 ) -> str:
@@ -352,16 +334,11 @@ async def _keep_order(
 @click.command("deleteTopic")
 @topic_option
 @click.option("-c", "--clusterName", "cluster", required=True, metavar="NAME", help="From where.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask (asked only at a terminal).")
+@yes_option
 @click.pass_obj
 def delete_topic(tool: Tool, topic: str, cluster: str, yes: bool) -> None:
     """Deletes a topic with its messages from a cluster's brokers and from the name servers."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(
-            f"Delete topic {plain(topic)} with all its messages from cluster {plain(cluster)}?",
-            abort=True,
-            err=True,
-        )
+    ask_first(yes, f"Delete topic {topic} with all its messages from cluster {cluster}?")
 
     async def work(servers: Servers) -> Report:
         return await _delete(servers, topic, cluster)
@@ -375,17 +352,13 @@ async def _delete(servers: Servers, topic: str, cluster: str) -> Report:
     elsewhere = sorted({data.cluster or "" for data in route.broker_datas})
     if elsewhere and cluster not in elsewhere:
         fail(f"topic {topic} is not in cluster {cluster} but in {', '.join(elsewhere)}")
-    done: list[str] = []
-    for address in targets.values():
-        try:
-            await servers.admin.delete_topic(address, topic)
-        except (RemotingError, BrokerError) as error:
-            fail(_unfinished(error, done), error)
-        done.append(address)
+    done = await on_each(
+        targets.values(), lambda address: servers.admin.delete_topic(address, topic)
+    )
     try:
         await servers.admin.delete_topic_in_names(topic, cluster)
     except (RemotingError, BrokerError) as error:
-        fail(_unfinished(error, done), error)
+        fail(unfinished(error, done), error)
     return Report(
         {"topic": topic, "cluster": cluster, "brokers": done},
         lines=[

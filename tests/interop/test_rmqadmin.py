@@ -121,8 +121,7 @@ def test_a_group_of_stock_is_made_and_deleted(
     assert sorted(made["brokers"]) == addresses
 
     listed = jvms["5.3.3"].mqadmin("getConsumerConfig", "-g", group, "-n", stock.namesrv)
-    assert listed.count(f"groupName                              =  {group}") == 2, listed
-    for key, value in (("retryMaxTimes", 3), ("retryQueueNums", 2)):
+    for key, value in (("groupName", group), ("retryMaxTimes", 3), ("retryQueueNums", 2)):
         assert len(re.findall(rf"{key} *= *{value}\n", listed)) == 2, listed
     deleted = answer(stock.namesrv, f"deleteSubGroup -g {group} -c TestCluster -r true")
     assert sorted(deleted["brokers"]) == addresses

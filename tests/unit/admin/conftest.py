@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -143,3 +144,14 @@ def world(capsys: pytest.CaptureFixture[str]) -> World:
     made = World(capsys)
     made.add_broker("broker-a", "10.0.0.2")
     return made
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Someone sits there and types the text."""
+    return lambda answer: monkeypatch.setattr("sys.stdin", _Terminal(answer))

@@ -25,12 +25,22 @@ STOCK = {
     "consumeMessage": "t topic required value, b brokerName - value, i queueId - value,"
     " o offset - value, g consumerGroup - value, s beginTimestamp - value,"
     " e endTimestamp - value, c MessageNumber - value",
+    "updateSubGroup": "b brokerAddr - value, c clusterName - value, g groupName required value,"
+    " s consumeEnable - value, m consumeFromMinEnable - value, d consumeBroadcastEnable - value,"
+    " o consumeMessageOrderly - value, q retryQueueNums - value, r retryMaxTimes - value,"
+    " p groupRetryPolicy - value, i brokerId - value, w whichBrokerWhenConsumeSlowly - value,"
+    " a notifyConsumerIdsChanged - value",
+    "deleteSubGroup": "b brokerAddr - value, c clusterName - value, g groupName required value,"
+    " r removeOffset - value",
+    "getBrokerConfig": "b brokerAddr - value, c clusterName - value",
+    "updateBrokerConfig": "b brokerAddr - value, c clusterName - value, a updateAllBroker - value,"
+    " k key required value, v value required value",
     "haStatus": "c clusterName - value, b brokerAddr - value, i interval - value",
     "consumerProgress": "g groupName - value, t topicName - value, s showClientIP - value,"
     " c cluster - value",
 }
-#: What all commands have, and deleteTopic's way around its question.
-OURS = {"-n", "--output", "-y"}
+#: What all commands have, the way around a question, and what has no letter in stock either.
+OURS = {"-n", "--output", "-y", "--attributes"}
 
 
 def never(name_servers, work):
@@ -80,6 +90,18 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("updateTopic -t T -c C -o maybe", "'maybe' is not a valid boolean"),
         ("updateTopic -t T -c C -a x=1", "'x=1': give +name=value to set one, -name to drop it"),
         ("updateTopic -t T -c C -a +x=1,-x", "an attribute is named twice"),
+        ("updateSubGroup -g G", "give one of -b, a broker's address, and -c, a cluster's name"),
+        ("updateSubGroup -g G -b nowhere", "-b: 'nowhere' is no address: give host:port"),
+        ("updateSubGroup -g a/b -c C", "'a/b' has an illegal character"),
+        ("updateSubGroup -g G -c C -q -1", "-1 is not in the range x>=0"),
+        ("updateSubGroup -g G -c C -p nix", "no JSON of a retry policy"),
+        ('updateSubGroup -g G -c C -p {"type":"X"}', "'X' is none of EXPONENTIAL, CUSTOMIZED"),
+        ('updateSubGroup -g G -c C -p {"customizedRetryPolicy":1}', "no JSON of a retry policy"),
+        ("updateSubGroup -g G -c C --attributes x=1", "'x=1': give +name=value to set one"),
+        ("deleteSubGroup -g G", "give one of -b"),
+        ("getBrokerConfig", "give one of -b"),
+        ("updateBrokerConfig -k k -v v", "give one of -b"),
+        ("updateBrokerConfig -k k -v v -b a:1 -a true", "-a is about a cluster"),
         ("sendMessage -t T -p x -i 1", "-i names a queue of one broker: name that with -b"),
         ("sendMessage -t T -p x -m true", "messages cannot be traced"),
         ("consumeMessage -t T -i 1", "-i names a queue of one broker: name that with -b"),

@@ -1,5 +1,3 @@
-import io
-
 import pytest
 
 from rocketmq_tw.client.admin import AdminClient
@@ -148,20 +146,15 @@ def test_a_topic_is_not_deleted_in_the_wrong_cluster(world) -> None:
     assert world.brokers["broker-b"].topics.get("T") is not None
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("answer", "options", "deleted"),
     [("n\n", (), False), ("\n", (), False), ("y\n", (), True), ("", ("--yes",), True)],
 )
 def test_at_a_terminal_it_asks_before_it_deletes(
-    world, monkeypatch, answer: str, options: tuple[str, ...], deleted: bool
+    world, at_terminal, answer: str, options: tuple[str, ...], deleted: bool
 ) -> None:
     world.rmqadmin("updateTopic -c DefaultCluster -t T")
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    at_terminal(answer)
     outcome = world.rmqadmin("deleteTopic -c DefaultCluster -t T", *options)
     assert outcome.status == (0 if deleted else 1)
     assert (world.brokers["broker-a"].topics.get("T") is None) == deleted

@@ -1,0 +1,90 @@
+"""getBrokerConfig, updateBrokerConfig."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import in_cluster, masters, on_each
+from rocketmq_tw.admin.options import broker_option, check_target, cluster_option
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers, Tool
+
+_VALUE = Column("Value", "value")
+
+
+@click.command("getBrokerConfig")
+@click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="Of this broker.")
+@click.option("-c", "--clusterName", "cluster", metavar="NAME", help="Of all brokers of a cluster.")
+@click.pass_obj
+def get_broker_config(tool: Tool, broker: str | None, cluster: str | None) -> None:
+    """Shows the configuration that brokers work with."""
+    check_target(broker, cluster)
+
+    async def work(servers: Servers) -> Report:
+        addresses = [broker] if broker is not None else await _all_of(servers, cluster or "")
+        found = [await _config_of(servers, address) for address in addresses]
+        listings = [
+            Listing(
+                (Column(f"Key at {one['address']}", "key"), _VALUE),
+                [{"key": key, "value": value} for key, value in one["config"].items()],
+            )
+            for one in found
+        ]
+        return Report({"brokers": found}, listings)
+
+    tool.report(work)
+
+
+async def _all_of(servers: Servers, cluster: str) -> list[str]:
+    """Masters and slaves."""
+    return [
+        address
+        for data in in_cluster(await servers.admin.cluster_info(), cluster)
+        for _, address in sorted(data.broker_addrs.items())
+    ]
+
+
+async def _config_of(servers: Servers, address: str) -> dict[str, Any]:
+    config = await servers.admin.broker_config(address)
+    return {"address": address, "config": dict(sorted(config.items()))}
+
+
+@click.command("updateBrokerConfig")
+@broker_option
+@cluster_option
+@click.option(
+    "-a", "--updateAllBroker", "slaves_too", type=bool, default=False, show_default=True,
+    help="With -c: on its slaves too.",
+)  # fmt: skip
+@click.option("-k", "--key", required=True, metavar="KEY", help="The key of the broker's file.")
+@click.option("-v", "--value", required=True, metavar="VALUE", help="Its new value.")
+@click.pass_obj
+def update_broker_config(
+    tool: Tool, broker: str | None, cluster: str | None, slaves_too: bool, key: str, value: str
+) -> None:
+    """Changes one key of the configuration of running brokers."""
+    check_target(broker, cluster)
+    if broker is not None and slaves_too:
+        raise click.UsageError("-a is about a cluster: name that with -c")
+    change = {key.strip(): value.strip()}
+
+    async def work(servers: Servers) -> Report:
+        if broker is not None:
+            targets = [broker]
+        elif slaves_too:
+            targets = await _all_of(servers, cluster or "")
+        else:
+            found = masters(await servers.admin.cluster_info(), cluster or "")
+            targets = list(found.values())
+        done = await on_each(
+            targets, lambda address: servers.admin.update_broker_config(address, change)
+        )
+        ((name, text),) = change.items()
+        return Report(
+            {"key": name, "value": text, "brokers": done},
+            lines=[f"{name}={text} on {address}" for address in done],
+        )
+
+    tool.report(work)

@@ -1,0 +1,263 @@
+"""updateSubGroup, deleteSubGroup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import masters, on_each, unfinished
+from rocketmq_tw.admin.options import (
+    ask_first,
+    broker_option,
+    check_attributes,
+    check_target,
+    cluster_option,
+    yes_option,
+)
+from rocketmq_tw.admin.output import Report, plain
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.message.names import check_group, dlq_topic, retry_topic
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.base import convert_body
+from rocketmq_tw.wire.bodies.groups import GroupRetryPolicy, SubscriptionGroupConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+_POLICIES = ("EXPONENTIAL", "CUSTOMIZED")
+
+
+def _group_name(context: click.Context, option: click.Parameter, name: str) -> str:
+    try:
+        check_group(name.strip())
+    except RequestError as error:
+        raise click.BadParameter(error.remark) from error
+    return name.strip()
+
+
+group_option = click.option(
+    "-g",
+    "--groupName",
+    "group",
+    required=True,
+    metavar="NAME",
+    callback=_group_name,
+    help="The consumer group.",
+)
+
+
+def _retry_policy(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> GroupRetryPolicy | None:
+    if text is None:
+        return None
+    try:
+        policy: GroupRetryPolicy = convert_body(GroupRetryPolicy, msgspec.json.decode(text))
+    except (msgspec.DecodeError, WireError) as error:
+        raise click.BadParameter(f"no JSON of a retry policy: {error}") from error
+    if policy.type not in _POLICIES:
+        raise click.BadParameter(f"the type {policy.type!r} is none of {', '.join(_POLICIES)}")
+    return policy
+
+
+@click.command("updateSubGroup")
+@broker_option
+@cluster_option
+@group_option
+@click.option(
+    "-s", "--consumeEnable", "consume", type=bool, default=True, show_default=True,
+    help="Whether the group may consume.",
+)  # fmt: skip
+@click.option(
+    "-m", "--consumeFromMinEnable", "from_min", type=bool, default=False, show_default=True,
+    help="Whether it may begin at the oldest message.",
+)  # fmt: skip
+@click.option(
+    "-d", "--consumeBroadcastEnable", "broadcast", type=bool, default=False, show_default=True,
+    help="Whether it may consume in broadcasting mode.",
+)  # fmt: skip
+@click.option(
+    "-o", "--consumeMessageOrderly", "orderly", type=bool, default=False, show_default=True,
+    help="Whether it consumes in order.",
+)  # fmt: skip
+@click.option(
+    "-q", "--retryQueueNums", "retry_queues", type=click.IntRange(min=0), default=1,
+    show_default=True, help="Queues of its retry topic; 0: nothing is retried.",
+)  # fmt: skip
+@click.option(
+    "-r", "--retryMaxTimes", "retries", type=click.IntRange(min=-1), default=16,
+    show_default=True, help="Tries before a message goes to the dead-letter queue.",
+)  # fmt: skip
+@click.option(
+    "-p", "--groupRetryPolicy", "policy", metavar="JSON", callback=_retry_policy,
+    help='Delays between tries: {"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000]}}',
+)  # fmt: skip
+@click.option(
+    "-i", "--brokerId", "broker_id", type=click.IntRange(min=0), default=0, show_default=True,
+    help="The ID of the broker to consume from.",
+)  # fmt: skip
+@click.option(
+    "-w", "--whichBrokerWhenConsumeSlowly", "when_slow", type=click.IntRange(min=0), default=1,
+    show_default=True, help="The ID of the broker to consume from when the group is behind.",
+)  # fmt: skip
+@click.option(
+    "-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True, show_default=True,
+    help="Whether members are told when another one comes or goes.",
+)  # fmt: skip
+@click.option(
+    "--attributes", metavar="+A=B,-C", callback=check_attributes,
+    help="Attributes to set and to drop.",
+)  # fmt: skip
+@click.pass_obj
+def update_group(
+    tool: Tool,
+    broker: str | None,
+    cluster: str | None,
+    group: str,
+    consume: bool,
+    from_min: bool,
+    broadcast: bool,
+    orderly: bool,
+    retry_queues: int,
+    retries: int,
+    policy: GroupRetryPolicy | None,
+    broker_id: int,
+    when_slow: int,
+    notify: bool,
+    attributes: str | None,
+) -> None:
+    """Creates a consumer group, or gives one the settings of this call; what is left out becomes
+    the default."""
+    check_target(broker, cluster)
+    config = SubscriptionGroupConfig(
+        group_name=group,
+        consume_enable=consume,
+        consume_from_min_enable=from_min,
+        consume_broadcast_enable=broadcast,
+        consume_message_orderly=orderly,
+        retry_queue_nums=retry_queues,
+        retry_max_times=retries,
+        group_retry_policy=policy or GroupRetryPolicy(),
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=when_slow,
+        notify_consumer_ids_changed_enable=notify,
+        attributes=_changes(attributes),
+    )
+
+    async def work(servers: Servers) -> Report:
+        return await _update(servers, config, await _targets(servers, broker, cluster))
+
+    tool.report(work)
+
+
+def _changes(attributes: str | None) -> dict[str, str]:
+    """As a group's configuration carries them to the broker: the signs stay on the names."""
+    parts = (change.partition("=") for change in attributes.split(",")) if attributes else ()
+    return {name: value for name, _, value in parts}
+
+
+async def _targets(servers: Servers, broker: str | None, cluster: str | None) -> list[str]:
+    if broker is not None:
+        return [broker]
+    assert cluster is not None
+    return list(masters(await servers.admin.cluster_info(), cluster).values())
+
+
+async def _update(servers: Servers, config: SubscriptionGroupConfig, targets: list[str]) -> Report:
+    done = await on_each(targets, lambda address: servers.admin.update_group(address, config))
+    settings: dict[str, Any] = {
+        "group": config.group_name,
+        "consume": config.consume_enable,
+        "fromMin": config.consume_from_min_enable,
+        "broadcast": config.consume_broadcast_enable,
+        "orderly": config.consume_message_orderly,
+        "retryQueues": config.retry_queue_nums,
+        "retries": config.retry_max_times,
+        "retryPolicy": config.group_retry_policy,
+        "brokerId": config.broker_id,
+        "whenSlow": config.which_broker_when_consume_slowly,
+        "notify": config.notify_consumer_ids_changed_enable,
+        "attributes": config.attributes,
+    }
+    shown = [f"{name}={plain(value)}" for name, value in settings.items() if _is_plain(value)]
+    return Report(
+        {**settings, "brokers": done},
+        lines=[
+            *(f"group {config.group_name} is on {address}" for address in done),
+            "  " + " ".join(shown[1:]),
+        ],
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool | int | str)
+
+
+@click.command("deleteSubGroup")
+@broker_option
+@cluster_option
+@group_option
+@click.option(
+    "-r", "--removeOffset", "remove_offset", type=bool, default=False, show_default=True,
+    help="Whether its offsets go too; kept, a group of the same name goes on from there.",
+)  # fmt: skip
+@yes_option
+@click.pass_obj
+def delete_group(
+    tool: Tool,
+    broker: str | None,
+    cluster: str | None,
+    group: str,
+    remove_offset: bool,
+    yes: bool,
+) -> None:
+    """Deletes a consumer group; from a cluster with its retry and dead-letter topics."""
+    check_target(broker, cluster)
+    if cluster is not None:
+        ask_first(
+            yes,
+            f"Delete group {group} with its retry and dead-letter messages from cluster {cluster}?",
+        )
+    else:
+        ask_first(yes, f"Delete group {group} from {broker}?")
+
+    async def work(servers: Servers) -> Report:
+        targets = await _targets(servers, broker, cluster)
+        return await _delete(servers, group, targets, cluster, remove_offset)
+
+    tool.report(work)
+
+
+async def _delete(
+    servers: Servers, group: str, targets: list[str], cluster: str | None, remove_offset: bool
+) -> Report:
+    admin = servers.admin
+    done = await on_each(
+        targets, lambda address: admin.delete_group(address, group, clean_offset=remove_offset)
+    )
+    lines = [f"group {group} is deleted from {address}" for address in done]
+    topics = [] if cluster is None else [retry_topic(group), dlq_topic(group)]
+    for topic in topics:
+        try:
+            await _delete_topic(servers, topic, targets, cluster)
+        except (RemotingError, BrokerError) as error:
+            fail(unfinished(error, done), error)
+        lines.append(f"topic {topic} is deleted from the cluster")
+    return Report(
+        {"group": group, "cluster": cluster, "brokers": done, "topics": topics}, lines=lines
+    )
+
+
+async def _delete_topic(
+    servers: Servers, topic: str, targets: list[str], cluster: str | None
+) -> None:
+    """From brokers and name servers; a group that never failed has none, which is well."""
+    for address in targets:
+        try:
+            await servers.admin.delete_topic(address, topic)
+        except BrokerError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+    await servers.admin.delete_topic_in_names(topic, cluster)

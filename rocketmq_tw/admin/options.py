@@ -1,0 +1,56 @@
+"""Options that several commands have, and the checks of their values."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import rich_click as click
+
+from rocketmq_tw.admin.output import plain
+from rocketmq_tw.net.address import split_address
+
+_change_of_attribute = re.compile(r"\+[^+=,\s-][^=,\s]*=[^=,]+|-[^+=,\s-][^=,\s]*").fullmatch
+
+broker_option = click.option(
+    "-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="On this broker."
+)
+cluster_option = click.option(
+    "-c", "--clusterName", "cluster", metavar="NAME", help="On each master of a cluster."
+)
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask (asked only at a terminal)."
+)
+
+
+def check_target(broker: str | None, cluster: str | None) -> None:
+    """Exactly one of them is given, and the broker as an address."""
+    if (broker is None) == (cluster is None):
+        raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
+    if broker is not None:
+        try:
+            split_address(broker)
+        except ValueError as error:
+            raise click.UsageError(f"-b: {error}") from error
+
+
+def check_attributes(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> str | None:
+    """`+name=value,-name` without blanks; the callback of such an option."""
+    if text is None:
+        return None
+    changes = [change.strip() for change in text.split(",")]
+    for change in changes:
+        if not _change_of_attribute(change):
+            raise click.BadParameter(f"{change!r}: give +name=value to set one, -name to drop it")
+    names = [change[1:].partition("=")[0] for change in changes]
+    if len(set(names)) < len(names):
+        raise click.BadParameter("an attribute is named twice")
+    return ",".join(changes)
+
+
+def ask_first(yes: bool, question: str) -> None:
+    """Asks at a terminal, unless `yes`; ends the command where the answer is another."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(plain(question), abort=True, err=True)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+
+def test_the_configuration_of_one_broker(world) -> None:
+    shown = world.rmqadmin("getBrokerConfig -b 10.0.0.2:10911")
+    assert ["brokerName", "broker-a"] in shown.lines
+    assert shown.lines[0][:3] == ["Key", "at", "10.0.0.2:10911"]
+
+
+def test_the_configurations_of_a_cluster(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    found = world.rmqadmin("getBrokerConfig -c DefaultCluster --output json").json["brokers"]
+    assert [(one["address"], one["config"]["brokerName"]) for one in found] == [
+        ("10.0.0.2:10911", "broker-a"),
+        ("10.0.0.3:10911", "broker-b"),
+    ]
+
+
+def test_a_key_is_changed_on_all_masters(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    outcome = world.rmqadmin(
+        "updateBrokerConfig -c DefaultCluster -k fileReservedTime -v 24 --output json"
+    )
+    assert outcome.json == {
+        "key": "fileReservedTime",
+        "value": "24",
+        "brokers": ["10.0.0.2:10911", "10.0.0.3:10911"],
+    }
+    assert [broker.store_config.file_reserved_time for broker in world.brokers.values()] == [24, 24]
+
+
+def test_with_a_the_slaves_are_changed_too(world) -> None:
+    slave = world.add_broker(
+        "slave", "10.0.0.3", store={"broker_role": "SLAVE", "ha_master_address": "10.0.0.2:10912"},
+        broker_id=1,
+    )  # fmt: skip
+    world.wait_for(lambda: slave in world.rmqadmin("clusterList").out)
+    command = "updateBrokerConfig -c DefaultCluster -k traceOn -v false"
+    assert slave not in world.rmqadmin(command).out
+    assert f"traceOn=false on {slave}" in world.rmqadmin(f"{command} -a true").out
+
+
+def test_a_change_that_is_refused_names_the_key(world) -> None:
+    for key, value, why in (
+        ("listenPort", "1", "listenPort cannot be changed while the broker runs"),
+        ("fileReservedTime", "soon", "give an integer from"),
+    ):
+        outcome = world.rmqadmin(f"updateBrokerConfig -b 10.0.0.2:10911 -k {key} -v {value}")
+        assert (outcome.status, outcome.out) == (1, "")
+        assert why in outcome.err
