@@ -16,52 +16,9 @@ from typing import Any
 import attrs
 import msgspec
 
+from rocketmq_tw.config.accepted import number_parser, text_parser
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.values import (
-    INT,
-    LONG,
-    Parse,
-    addresses,
-    any_text,
-    choice,
-    integer,
-    parse_bool,
-)
-
-#: Stock's slave reads frames through a buffer of 4 MiB, with 12 bytes of header.
-MAX_HA_BATCH = 4 * 1024 * 1024 - 12
-
-#: What stock's types alone do not say.
-_SPECIAL: dict[str, Parse] = {
-    "listenPort": integer(0, 65535),
-    "haListenPort": integer(0, 65535),
-    "metricsPromExporterPort": integer(0, 65535),
-    "namesrvAddr": addresses,
-    "controllerAddr": addresses,
-    "haMasterAddress": addresses,
-    "brokerId": integer(0, LONG[1]),
-    "brokerPermission": integer(0, 7),
-    "defaultTopicQueueNums": integer(1, 65536),
-    "brokerRole": choice("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
-    "flushDiskType": choice("ASYNC_FLUSH", "SYNC_FLUSH"),
-    "mappedFileSizeCommitLog": integer(4096, INT[1]),
-    "mappedFileSizeConsumeQueue": integer(20, INT[1]),
-    "maxMessageSize": integer(1, INT[1]),
-    "haTransferBatchSize": integer(1, MAX_HA_BATCH),
-    "haSendHeartbeatInterval": integer(1, INT[1]),
-    "haHousekeepingInterval": integer(1, INT[1]),
-    "maxHaTransferByteInSecond": integer(1, LONG[1]),
-    "inSyncReplicas": integer(1, INT[1]),
-    "minInSyncReplicas": integer(1, INT[1]),
-    "scanNotActiveBrokerInterval": integer(10, INT[1]),
-    "waitSecondsForService": integer(0, INT[1]),
-    "diskMaxUsedSpaceRatio": integer(10, 95),
-    "registerNameServerPeriod": integer(1000, INT[1]),
-    "tls.server.mode": choice("disabled", "permissive", "enforcing"),
-    "tls.server.need.client.auth": choice("none", "optional", "require"),
-    "frameMaxLength": integer(1024, INT[1]),
-    "maxConnections": integer(1, INT[1]),
-}
+from rocketmq_tw.config.values import Parse, any_text, parse_bool
 
 #: Keys that stock takes from system properties, or that only start scripts know.
 _OTHER_KEYS = frozenset({"tls.enable", "tls.config.file", "rocketmqHome", "aclEnable"})
@@ -84,7 +41,7 @@ def keys_of(config_type: type[Config]) -> dict[str, Key]:
     """The keys of a typed class by their names in files."""
     keys = {}
     for field in msgspec.structs.fields(config_type):
-        parse = _SPECIAL.get(field.encode_name) or _parse_of(field.encode_name, field.type)
+        parse = _parse_of(field.encode_name, field.type)
         keys[field.encode_name] = Key(field.encode_name, field.name, field.type, parse)
     return keys
 
@@ -122,5 +79,5 @@ def _parse_of(name: str, value_type: Any) -> Parse:
         stock_type = next(
             (keys[name]["type"] for keys in stock_keys().values() if name in keys), "long"
         )
-        return integer(*(LONG if stock_type == "long" else INT))
-    return any_text
+        return number_parser(name, is_int=stock_type != "long")
+    return text_parser(name) or any_text

@@ -13,6 +13,8 @@ INT = (-(2**31), 2**31 - 1)
 _integer = re.compile(r"[+-]?[0-9]+").fullmatch
 _address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullmatch
 
+_delay = re.compile(r"[0-9]+[smhd]").fullmatch
+
 Parse = Callable[[str], Any]
 
 
@@ -57,6 +59,22 @@ def addresses(text: str) -> str:
         found = _address(part)
         if found is None or not 0 < int(found[1]) < 65536:
             raise ValueError("give host:port, several with ';' between them")
+    return text.strip()
+
+
+def hours_of_day(text: str) -> str:
+    """Reads hours from 0 to 23 with `;` between them."""
+    # Java leaves out what is empty behind the last separator.
+    for hour in text.rstrip("; ").split(";"):
+        if not _integer(hour.strip()) or not 0 <= int(hour) <= 23:
+            raise ValueError("give hours from 0 to 23, several with ';' between them")
+    return text.strip()
+
+
+def delay_levels(text: str) -> str:
+    """Reads durations such as `1s 5m 2h 1d`, one for each level."""
+    if not text.split() or not all(map(_delay, text.split())):
+        raise ValueError("give durations with s, m, h or d, blanks between them, as in 1s 5m 2h")
     return text.strip()
 
 

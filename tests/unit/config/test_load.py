@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_tw.config.accepted import named_keys
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, load
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -82,6 +83,23 @@ def test_java_s_notation() -> None:
         ("namesrvAddr=a:0", "host:port"),
         ("brokerPermission=8", "0 to 7"),
         ("tls.server.mode=on", "disabled, permissive, enforcing"),
+        ("fileReservedTime=-1", "from 1 to 878400"),
+        ("fileReservedTime=0", "from 1 to 878400"),
+        ("deleteWhen=25", "hours from 0 to 23"),
+        ("deleteWhen=-4", "hours from 0 to 23"),
+        ("deleteWhen=", "hours from 0 to 23"),
+        ("deleteWhen=04;;16", "hours from 0 to 23"),
+        ("messageDelayLevel=1s 5x", "durations with s, m, h or d"),
+        ("messageDelayLevel=", "durations with s, m, h or d"),
+        ("consumerOffsetUpdateVersionStep=0", "from 1 to"),
+        ("travelCqFileNumWhenGetMessage=0", "from 1 to"),
+        ("flushIntervalCommitLog=0", "from 1 to 2147483647"),
+        ("deleteFileBatchMax=0", "from 1 to"),
+        ("maxHashSlotNum=0", "from 1 to 100000000"),
+        ("maxIndexNum=2000000000", "from 2 to 80000000"),
+        ("diskSpaceWarningLevelRatio=101", "from 0 to 100"),
+        ("startAcceptSendRequestTimeStamp=-1", "from 0 to 9223372036854775807"),
+        ("shutdownWaitTimeSeconds=-1", "from 0 to 2147483647"),
     ],
 )
 def test_a_wrong_value_names_file_line_and_what_is_accepted(line: str, accepted: str) -> None:
@@ -153,6 +171,35 @@ def test_our_keys_are_stocks_with_its_defaults(config_type: type[Any]) -> None:
         if stock is None or stock["default"] in (None, "(host)") or name in PORTS:
             continue
         assert format_value(value) == stock["default"], name
+
+
+@pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_no_number_may_be_negative_and_every_default_is_accepted(config_type: type[Any]) -> None:
+    defaults = config_type()
+    for name, key in keys_of(config_type).items():
+        default = getattr(defaults, key.attribute)
+        assert key.parse(format_value(default)) == default, name
+        if key.type is int:
+            with pytest.raises(ValueError, match="give an integer from"):
+                key.parse("-1")
+
+
+def test_what_is_accepted_is_said_of_keys_that_are_there() -> None:
+    known = all_stock_names().union(*map(keys_of, ALL_TYPES))
+    assert named_keys() <= known
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("deleteWhen=4; 16", "4; 16"),
+        ("messageDelayLevel= 1s  2d ", "1s  2d"),
+        ("deleteWhen=00;", "00;"),
+    ],
+)
+def test_lists_are_kept_as_they_are(line: str, value: str) -> None:
+    store = read(line)[MessageStoreConfig]
+    assert value in (store.delete_when, store.message_delay_level)
 
 
 def test_changes_stand_where_the_key_stood() -> None:

@@ -491,7 +491,8 @@ def test_a_forbidden_change_changes_nothing(
     [
         ("brokerPermission=8", "give an integer from 0 to 7"),
         ("diskMaxUsedSpaceRatio=100", "give an integer from 10 to 95"),
-        ("fileReservedTime=2147483648", "give an integer from -2147483648 to 2147483647"),
+        ("fileReservedTime=0", "give an integer from 1 to 878400"),
+        ("deleteWhen=24", "give hours from 0 to 23, several with ';' between them"),
         ("traceOn=yes", "give true or false"),
     ],
 )
