@@ -279,12 +279,13 @@ class RouteTable:
             self._put_queues(topic, queue)
         return True
 
-    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forgets a topic, of one cluster's brokers or of all."""
+    def delete_topic(self, topic: str, cluster: str | None = None) -> int:
+        """Forgets a topic, of one cluster's brokers or of all; returns how many had it."""
+        holders = set(self._topics.get(topic, ()))
         if cluster:
-            self._remove_queues([topic], self._clusters.get(cluster, set()))
-        else:
-            self._remove_queues([topic], set(self._topics.get(topic, ())))
+            holders &= self._clusters.get(cluster, set())
+        self._remove_queues([topic], holders)
+        return len(holders)
 
     def set_writable(self, broker_name: str, writable: bool) -> int:
         """Takes the write permission of all topics of a broker, or gives them read and write;

@@ -37,22 +37,26 @@ class AdminRequests:
             RequestCode.GET_NAMESRV_CONFIG: self.get_config,
         }
 
+    # As in stock, what is not there is no error: the answer is that of something changed.
+
     def wipe_write_permission(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(WipeWritePermOfBrokerRequestHeader)
         count = self._table.set_writable(header.broker_name, False)
-        self._say(peer, f"took the write permission of broker {header.broker_name}")
+        self._say_changed(
+            peer, f"took the write permission of broker {header.broker_name!r}", count
+        )
         return request.response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def add_write_permission(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(AddWritePermOfBrokerRequestHeader)
         count = self._table.set_writable(header.broker_name, True)
-        self._say(peer, f"gave broker {header.broker_name} its write permission")
+        self._say_changed(peer, f"gave broker {header.broker_name!r} its write permission", count)
         return request.response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(DeleteTopicFromNamesrvRequestHeader)
-        self._table.delete_topic(header.topic, header.cluster_name)
-        self._say(peer, f"deleted topic {header.topic}")
+        count = self._table.delete_topic(header.topic, header.cluster_name)
+        self._say_changed(peer, f"deleted topic {header.topic!r}", count)
         return request.response()
 
     def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -60,7 +64,7 @@ class AdminRequests:
         route = decode_request(TopicRouteData, request.body) if request.body else TopicRouteData()
         check_name("topic", header.topic)
         if not self._table.register_topic(header.topic, route.queue_datas):
-            self._say(peer, f"named a broker that is not registered for topic {header.topic}")
+            self._say(peer, f"named a broker that is not registered for topic {header.topic!r}")
         return request.response()
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -70,6 +74,10 @@ class AdminRequests:
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=self._config.text().encode())
+
+    def _say_changed(self, peer: IPeer, what: str, count: int) -> None:
+        if count:
+            self._say(peer, what)
 
     def _say(self, peer: IPeer, what: str) -> None:
         self.log.info("{peer} {what}", peer=peer.address, what=what)

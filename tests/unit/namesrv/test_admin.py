@@ -1,0 +1,40 @@
+"""What the log says of an administrator's changes: what was done, and nothing else."""
+
+from typing import Any
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+
+def said(namesrv: Any, code: int, **fields: str) -> list[str]:
+    with capturedLogs() as logs:
+        assert namesrv.ask(code, fields).code == 0
+    return [formatEvent(event).partition(" ")[2] for event in logs]
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (205, {"brokerName": "nobody"}),
+        (327, {"brokerName": "nobody"}),
+        (216, {"topic": "nothing"}),
+        (216, {"topic": "nothing", "clusterName": "C"}),
+        (216, {"topic": "T1", "clusterName": "elsewhere"}),
+    ],
+)
+def test_of_unknown_names_nothing_is_said_to_be_done(
+    namesrv: Any, code: int, fields: dict[str, str]
+) -> None:
+    namesrv.register(topics=("T1", "T2"))
+    assert said(namesrv, code, **fields) == []
+    assert namesrv.addresses("T1")
+
+
+def test_what_is_done_is_said(namesrv: Any) -> None:
+    namesrv.register(topics=("T1", "T2\n"))
+    name = "broker-a"
+    assert said(namesrv, 205, brokerName=name) == ["took the write permission of broker 'broker-a'"]
+    assert said(namesrv, 327, brokerName=name) == ["gave broker 'broker-a' its write permission"]
+    assert said(namesrv, 216, topic="T1", clusterName="C") == ["deleted topic 'T1'"]
+    assert said(namesrv, 216, topic="T2\n") == [r"deleted topic 'T2\n'"]
+    assert not namesrv.addresses("T1")
