@@ -595,7 +595,7 @@ class MessageStore:
         )
         changed = bool(queues.unsynced)
         if index is not None:
-            index.write_pending()
+            index.write_back()
             changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
             checkpoint.index_begin, checkpoint.index_entries = index.synced_mark

@@ -11,7 +11,9 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from rocketmq_tw.store.dispatch import parse_delay_levels, property_value
 from rocketmq_tw.store.errors import DamagedStoreError
-from rocketmq_tw.store.index import ENTRY, HEADER, MessageIndex, index_name, key_hash
+from rocketmq_tw.store.index import MessageIndex, index_name, key_hash
+from rocketmq_tw.store.index_file import ENTRY, HEADER
+from rocketmq_tw.store.index_slots import SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 from rocketmq_tw.testing.stores import ManualClock, small_config
@@ -115,7 +117,7 @@ def test_index_bytes_are_stocks() -> None:
     index = new_index(files)
     index.add("T", ("a", "b"), 100, 5_000)
     index.add("T", ("a",), 200, 8_500)
-    index.write_pending()
+    index.write_back()
     (name,) = files.list("/index")
     data = files.read(f"/index/{name}")
     assert len(data) == 40 + 4 * 4 + 10 * 20
@@ -144,6 +146,40 @@ def test_index_rolls_and_collects() -> None:
     assert index.query("T", "k29", 9, 0, 1 << 62)[0] == [290]
     index.close()
     assert new_index(files).query("T", "k25", 9, 0, 1 << 62)[0] == [250]
+
+
+def test_index_slots_that_a_crash_left_behind_come_back_from_the_entries() -> None:
+    files = MemoryFiles()
+    index = new_index(files, slots=3000, capacity=4000)
+    for number in range(1_000):
+        index.add("T", (f"k{number}",), number * 10, 1_000)
+        if number == 499:
+            index.write_back()
+    mark = index.synced_mark
+    index.write_pending()
+    files = files.kill()
+    found = MessageIndex(files, "/index", 3000, 4000, ManualClock())
+    found.load(mark, clean=False)
+    for number in range(1_000):
+        assert number * 10 in found.query("T", f"k{number}", 9, 0, 1 << 62)[0]
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 2999), st.integers(1, 1 << 30)), max_size=5))
+def test_slots_kept_by_pages_are_those_of_the_file(changes: list[dict[int, int]]) -> None:
+    files = MemoryFiles()
+    file = files.open("/slots", create=True)
+    table = SlotTable(file, 8, 3000)
+    expected = dict.fromkeys(range(3000), 0)
+    for change in changes:
+        table.update(change)
+        expected |= change
+        assert [table.get(slot) for slot in change] == list(change.values())
+        table.write()
+    assert not table.write()
+    assert list(SlotTable(file, 8, 3000).read_all()) == list(expected.values())
+    assert [SlotTable(file, 8, 3000).peek(slot) for slot in (0, 1024, 2999)] == [
+        expected[slot] for slot in (0, 1024, 2999)
+    ]
 
 
 def test_index_name_has_milliseconds() -> None:

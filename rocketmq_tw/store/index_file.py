@@ -1,0 +1,222 @@
+"""One file of the message index: a header, hash slots, and entries chained back from their slot.
+
+Format: docs/formats/index.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rocketmq_tw.files.interface import IFile
+from rocketmq_tw.store.index_slots import SLOT_SIZE, SlotTable
+
+HEADER = struct.Struct(">qqqqii")
+ENTRY = struct.Struct(">iqii")
+HEADER_SIZE = 40
+ENTRY_SIZE = 20
+_MAX_INT = 0x7FFFFFFF
+
+
+def file_size(slots: int, capacity: int) -> int:
+    """What a file with so many slots and entries has."""
+    return HEADER_SIZE + slots * SLOT_SIZE + capacity * ENTRY_SIZE
+
+
+class Key(NamedTuple):
+    """A key on its way into a file."""
+
+    hash: int
+    physical_offset: int
+    timestamp: int
+
+
+class IndexFile:
+    """One file. `count` is one more than its entries: number 0 means none."""
+
+    def __init__(self, file: IFile, path: str, slots: int, capacity: int) -> None:
+        self.path = path
+        self.begin_timestamp: int
+        self.end_timestamp: int
+        self.begin_offset: int
+        self.end_offset: int
+        self.used_slots: int
+        self.count: int
+        self._file = file
+        self._slots = SlotTable(file, HEADER_SIZE, slots)
+        self._capacity = capacity
+        self._entries_at = HEADER_SIZE + slots * SLOT_SIZE
+        header = file.pread(HEADER_SIZE, 0).ljust(HEADER_SIZE, b"\0")
+        (
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        ) = HEADER.unpack(header)
+        self.count = max(int(self.count), 1)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits; stock counts number 0 as one."""
+        return self.count >= self._capacity
+
+    def put(self, keys: list[Key]) -> int:
+        """Adds as many as fit; returns their number. Their slots reach the file with
+        `write_slots`."""
+        taken = keys[: self._capacity - self.count]
+        if not taken:
+            return 0
+        first = number = self.count
+        if number <= 1:
+            self.begin_offset = taken[0].physical_offset
+            self.begin_timestamp = taken[0].timestamp
+        begin, pack, slot_of, count = (
+            self.begin_timestamp,
+            ENTRY.pack,
+            self._slots.get,
+            self._slots.count,
+        )
+        slots: dict[int, int] = {}
+        entries: list[bytes] = []
+        used = self.used_slots
+        for hashed, physical_offset, timestamp in taken:
+            slot = hashed % count
+            previous = slots.get(slot)
+            if previous is None:
+                previous = slot_of(slot)
+                if not 0 < previous < first:
+                    previous = 0
+                    used += 1
+            seconds = (timestamp - begin) // 1000
+            seconds = min(max(seconds, 0), _MAX_INT)
+            entries.append(pack(hashed, physical_offset, seconds, previous))
+            slots[slot] = number
+            number += 1
+        self._file.pwrite(b"".join(entries), self._entries_at + first * ENTRY_SIZE)
+        self._slots.update(slots)
+        self.count = number
+        self.used_slots = used
+        self.end_offset = taken[-1].physical_offset
+        self.end_timestamp = taken[-1].timestamp
+        self._write_header()
+        return len(taken)
+
+    def write_slots(self) -> bool:
+        """Brings the file's slots up to its entries; whether they were behind."""
+        return self._slots.write()
+
+    def release(self) -> None:
+        """The file gets no more entries: what it kept in memory to take them is freed."""
+        self._slots.write()
+        self._slots.release()
+
+    def find(self, wanted: int, limit: int, begin: int, end: int, found: list[int]) -> None:
+        """Adds the offsets of entries with this hash and a store time between the two, newest
+        first, until `found` has `limit`. Entries keep whole seconds."""
+        number = self._slots.peek(wanted % self._slots.count)
+        if number >= self.count:
+            return
+        while number > 0 and len(found) < limit:
+            hashed, offset, seconds, previous = self._entry(number)
+            moment = self.begin_timestamp + seconds * 1000
+            if seconds < 0 or moment + 999 < begin:
+                return
+            if hashed == wanted and moment <= end:
+                found.append(offset)
+            # Entries only point back; anything else would be a loop in a damaged file.
+            number = previous if 0 < previous < number else 0
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Whether entries of that time may be here."""
+        return begin <= self.end_timestamp and end >= self.begin_timestamp
+
+    def check(self, first: int) -> None:
+        """After a power loss: entries from number `first` on may be garbage, and slots and header
+        older or newer than them. Keeps the entries that are sound, and makes the slots theirs."""
+        number = first = min(max(first, 1), self.count)
+        last = self._entry(first - 1)[1] if first > 1 else 0
+        newest: dict[int, int] = {}
+        for hashed, offset, seconds, previous in self._entries(first):
+            is_blank = hashed == 0 and offset == 0
+            if is_blank or offset < last or seconds < 0 or not 0 <= previous < number:
+                break
+            newest[hashed % self._slots.count] = number
+            last = offset
+            number += 1
+        table = self._slots.read_all()
+        if (
+            number < self.count
+            or max(table, default=0) >= number
+            or (number > 1 and last != self.end_offset)
+        ):
+            self._end_at(number)
+        elif any(table[slot] != value for slot, value in newest.items()):
+            # The entries are sound; their slots were not written back yet.
+            for slot, value in newest.items():
+                table[slot] = value
+            self._replace_slots(table)
+            self._write_header()
+
+    def cut(self, physical_offset: int) -> None:
+        """Drops the entries of messages at and behind a log offset."""
+        low, high = 1, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.count:
+            self._end_at(low)
+
+    def _end_at(self, number: int) -> None:
+        """Keeps the entries in front of `number`, with a slot table made from them."""
+        self.count = number
+        table = array("i", bytes(self._slots.count * SLOT_SIZE))
+        for entry_number, entry in enumerate(self._entries(1), 1):
+            table[entry[0] % self._slots.count] = entry_number
+        self._replace_slots(table)
+        if number > 1:
+            _hash, self.end_offset, seconds, _previous = self._entry(number - 1)
+            self.end_timestamp = self.begin_timestamp + seconds * 1000
+        else:
+            self.begin_timestamp = self.end_timestamp = self.begin_offset = self.end_offset = 0
+        self._write_header()
+
+    def _entries(self, first: int) -> Iterator[tuple[int, int, int, int]]:
+        for number in range(first, self.count, 65536):
+            size = min(self.count - number, 65536) * ENTRY_SIZE
+            data = self._file.pread(size, self._entries_at + number * ENTRY_SIZE)
+            yield from ENTRY.iter_unpack(data.ljust(size, b"\0"))
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        data = self._file.pread(ENTRY_SIZE, self._entries_at + number * ENTRY_SIZE)
+        hashed, offset, seconds, previous = ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
+        return hashed, offset, seconds, previous
+
+    def _replace_slots(self, table: array[int]) -> None:
+        self._slots.replace(table)
+        self.used_slots = len(table) - table.count(0)
+
+    def fsync(self) -> None:
+        """Makes it durable."""
+        self._file.fsync()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _write_header(self) -> None:
+        header = HEADER.pack(
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        )
+        self._file.pwrite(header, 0)

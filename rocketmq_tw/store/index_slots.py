@@ -1,0 +1,102 @@
+"""The hash slots of an index file: the number of the newest entry of each.
+
+Keys spread over all slots, so writing each slot where it changes would cost a system call or two
+a message. They are kept by pages, read when first asked for, and written back together when a
+checkpoint asks: until then the entries on disk tell the same (`IndexFile.check`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from sys import byteorder
+
+from rocketmq_tw.files.interface import IFile
+
+SLOT_SIZE = 4
+#: Slots of a page; 4 KiB as files have them.
+PAGE_SLOTS = 1024
+
+
+class SlotTable:
+    """`count` slots of a file from byte `start` on; 0 is an empty slot."""
+
+    def __init__(self, file: IFile, start: int, count: int) -> None:
+        self.count = count
+        self._file = file
+        self._start = start
+        #: Page number -> its slots.
+        self._pages: dict[int, array[int]] = {}
+        self._changed: set[int] = set()
+
+    def get(self, slot: int) -> int:
+        """The slot's entry."""
+        page = self._pages.get(slot // PAGE_SLOTS)
+        if page is None:
+            page = self._pages[slot // PAGE_SLOTS] = self._read(slot // PAGE_SLOTS)
+        return page[slot % PAGE_SLOTS]
+
+    def peek(self, slot: int) -> int:
+        """The same without keeping its page: for files that take no more entries."""
+        page = self._pages.get(slot // PAGE_SLOTS)
+        if page is None:
+            return self._read_slots(slot, 1)[0]
+        return page[slot % PAGE_SLOTS]
+
+    def update(self, slots: Mapping[int, int]) -> None:
+        """Sets slots; the file has them after `write`."""
+        pages, changed = self._pages, self._changed
+        for slot, number in slots.items():
+            page = slot // PAGE_SLOTS
+            if page not in pages:
+                pages[page] = self._read(page)
+            pages[page][slot % PAGE_SLOTS] = number
+            changed.add(page)
+
+    def write(self) -> bool:
+        """Writes the changed pages, neighbours with one call; whether there were any."""
+        changed = sorted(self._changed)
+        run: list[bytes] = []
+        for index, page in enumerate(changed):
+            run.append(_on_disk(self._pages[page]))
+            if index + 1 == len(changed) or changed[index + 1] != page + 1:
+                first = page + 1 - len(run)
+                self._file.pwritev(run, self._start + first * PAGE_SLOTS * SLOT_SIZE)
+                run = []
+        self._changed.clear()
+        return bool(changed)
+
+    def release(self) -> None:
+        """Frees the memory; `write` comes before."""
+        self._pages.clear()
+        self._changed.clear()
+
+    def read_all(self) -> array[int]:
+        """All slots as the file has them."""
+        return self._read_slots(0, self.count)
+
+    def replace(self, table: array[int]) -> None:
+        """Writes all slots."""
+        self.release()
+        self._file.pwrite(_on_disk(table), self._start)
+
+    def _read(self, page: int) -> array[int]:
+        first = page * PAGE_SLOTS
+        return self._read_slots(first, min(PAGE_SLOTS, self.count - first))
+
+    def _read_slots(self, first: int, count: int) -> array[int]:
+        size = count * SLOT_SIZE
+        data = self._file.pread(size, self._start + first * SLOT_SIZE)
+        slots = array("i", data.ljust(size, b"\0"))
+        if byteorder == "little":
+            slots.byteswap()
+        return slots
+
+
+def _on_disk(slots: array[int]) -> bytes:
+    """Big-endian."""
+    if byteorder == "big":
+        return slots.tobytes()
+    swapped = array("i", slots)
+    swapped.byteswap()
+    return swapped.tobytes()

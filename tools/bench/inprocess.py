@@ -1,0 +1,231 @@
+"""What a send costs a broker without sockets: bytes received to bytes answered, real files.
+
+`python -m tools.bench.inprocess [--case NAME] [--messages N] [--profile]` prints CPU time (user
+and system) a message, best of several rounds. It says what the code costs, whatever else the
+machine does, so it is what to look at before and after a change; `make bench` has the last word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.base import ReactorBase
+from twisted.internet.defer import Deferred, execute
+
+from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.testing.load import send_request
+from rocketmq_tw.wire.command import LanguageCode, decode_command, encode_command
+from rocketmq_tw.wire.frame import FrameDecoder
+
+_PORT = 10911
+_QUEUES = 4
+_BATCH = 32
+_ROUNDS = 10
+
+
+class Case(NamedTuple):
+    """`connections` with `requests` in one read each, every turn of the reactor."""
+
+    connections: int
+    requests: int
+    batch: int = 1
+    size: int = 128
+
+    @property
+    def messages(self) -> int:
+        return self.connections * self.requests * self.batch
+
+
+CASES = {
+    "1": Case(1, 1),
+    "16": Case(1, 16),
+    "16-connections": Case(16, 1),
+    "16-1024": Case(1, 16, size=1024),
+    "batch": Case(1, 1, _BATCH),
+}
+
+
+class _Turns(ReactorBase):
+    """A reactor without sockets: `turn` does what is due."""
+
+    def __init__(self) -> None:
+        self.factories: dict[int, Any] = {}
+        super().__init__()
+
+    def installWaker(self) -> None:
+        """Nothing ever waits here."""
+
+    def listenTCP(self, port: int, factory: Any, **_options: Any) -> Any:
+        self.factories[port] = factory
+        return self
+
+    def getHost(self) -> IPv4Address:
+        return IPv4Address("TCP", "127.0.0.1", 10911)
+
+    def stopListening(self) -> None:
+        """Nothing listens."""
+
+    def turn(self) -> None:
+        self.runUntilCurrent()
+
+
+class _Transport:
+    """Keeps what is written until it is taken."""
+
+    disconnecting = False
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def registerProducer(self, _producer: Any, _streaming: bool) -> None:
+        """It is never full."""
+
+    def getPeer(self) -> IPv4Address:
+        return IPv4Address("TCP", "127.0.0.1", 50000)
+
+    getHost = getPeer
+
+
+def _at_once(function: Callable[[], Any]) -> Deferred[Any]:
+    return execute(function)
+
+
+def _request(number: int, case: Case) -> bytes:
+    """As stock's Java client writes it."""
+    body = b"x" * case.size
+    properties = f"UNIQ_KEY\x017F0000010A2B0B1C2D3E{number:012X}\x02"
+    if case.batch > 1:
+        body = encode_batch(
+            BatchedMessage(
+                0,
+                body,
+                f"UNIQ_KEY\x017F0000010A2B0B1C2D3E{number:08X}{index:04X}\x02WAIT\x01true".encode(),
+            )
+            for index in range(case.batch)
+        )
+    request = send_request("bench-load", number % _QUEUES, body, batch=case.batch > 1)
+    request.ext_fields |= {"i": properties + "WAIT\x01true\x02", "n": "bench"}
+    request.language = LanguageCode.JAVA
+    request.opaque = number
+    return encode_command(request)
+
+
+class InProcess:
+    """A broker whose files are below `home`, and its connections."""
+
+    def __init__(self, home: str, connections: int) -> None:
+        self._reactor = _Turns()
+        self.broker = Broker(
+            self._reactor,
+            BrokerConfig(broker_name="bench", broker_ip1="127.0.0.1"),
+            MessageStoreConfig(store_path_root_dir=home),
+            NettyServerConfig(listen_port=_PORT),
+            PosixFiles(),
+            RemotingClient(self._reactor, NettyClientConfig()),
+            in_thread=_at_once,
+        )
+        failures: list[Any] = []
+        self.broker.start().addErrback(failures.append)
+        if failures:
+            failures[0].raiseException()
+        self.transports = [_Transport() for _ in range(connections)]
+        self._protocols = []
+        for transport in self.transports:
+            protocol = self._reactor.factories[_PORT].buildProtocol(transport.getPeer())
+            protocol.makeConnection(transport)
+            self._protocols.append(protocol)
+
+    def turn(self, pieces: list[bytes]) -> None:
+        """Each connection gets its piece, then the turn ends."""
+        for protocol, piece in zip(self._protocols, pieces, strict=True):
+            protocol.dataReceived(piece)
+        self._reactor.turn()
+
+    def close(self) -> None:
+        for protocol in self._protocols:
+            protocol.connectionLost()
+        self.broker.stop()
+
+
+def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = None) -> float:
+    """CPU time of a message, the best of `_ROUNDS`."""
+    home = tempfile.mkdtemp(prefix="rmq-inprocess-")
+    running = InProcess(home, case.connections)
+    try:
+        turns = max(messages // case.messages // _ROUNDS, 1)
+        best = float("inf")
+        number = 0
+        spare_what_stays()
+        for round_number in range(_ROUNDS + 1):
+            work = []
+            for _ in range(turns):
+                pieces = []
+                for _ in range(case.connections):
+                    pieces.append(
+                        b"".join(_request(number + n, case) for n in range(case.requests))
+                    )
+                    number += case.requests
+                work.append(pieces)
+            if profile is not None and round_number:
+                profile.enable()
+            began = time.process_time()
+            for pieces in work:
+                running.turn(pieces)
+            taken = time.process_time() - began
+            if profile is not None:
+                profile.disable()
+            if round_number:
+                best = min(best, taken / (turns * case.messages))
+            _check(running.transports, turns * case.requests)
+        return best * 1e6
+    finally:
+        running.close()
+        shutil.rmtree(home)
+
+
+def _check(transports: list[_Transport], expected: int) -> None:
+    """Every request was answered with success."""
+    for transport in transports:
+        answers = FrameDecoder().feed(b"".join(transport.written))
+        transport.written.clear()
+        if len(answers) != expected or any(decode_command(answer).code for answer in answers):
+            raise AssertionError(f"{len(answers)} answers to {expected} sends, or refusals")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.inprocess")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this case")
+    parser.add_argument(
+        "--messages", type=int, default=40_000, help="of a case, all rounds (40000)"
+    )
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    options = parser.parse_args()
+    for name in options.case or CASES:
+        profile = cProfile.Profile() if options.profile else None
+        print(f"{name:16} {microseconds(CASES[name], options.messages, profile):7.2f} us a message")
+        if profile is not None:
+            pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
