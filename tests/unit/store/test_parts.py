@@ -155,7 +155,7 @@ def test_index_slots_that_a_crash_left_behind_come_back_from_the_entries() -> No
         index.add("T", (f"k{number}",), number * 10, 1_000)
         if number == 499:
             index.write_back()
-    mark = index.synced_mark
+            mark = index.synced_mark
     index.write_pending()
     files = files.kill()
     found = MessageIndex(files, "/index", 3000, 4000, ManualClock())
