@@ -184,6 +184,7 @@ class SlavePart:
         self._now_ms = now_ms
         self._copying = DeferredLock()
         self._soon: IDelayedCall | None = None
+        self._stopped = False
         self._master = Master("", store_config.ha_master_address)
         self.client = HAClient(replicated, ha_settings(store_config), reactor, now_ms, self._agree)
         commit.on_dispatched(metadata.log_grew)
@@ -195,6 +196,8 @@ class SlavePart:
         return self._config.ha_listen_port or port + 1
 
     def learned(self, master: Master) -> None:
+        if self._stopped:
+            return
         if master.address and master.address != self._master.address:
             log.info("the master is {address}", address=master.address)
             self._metadata.forget()
@@ -210,7 +213,7 @@ class SlavePart:
 
     def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
         """The store's arrival callback: a topic that is new to this slave is copied soon."""
-        if self._topics.get(topic) is None and self._soon is None:
+        if self._topics.get(topic) is None and self._soon is None and not self._stopped:
             self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
 
     def _copy_soon(self) -> None:
@@ -233,6 +236,7 @@ class SlavePart:
         return HARuntimeInfo(ha_client_runtime_info=info)
 
     def stop(self) -> Deferred[Any]:
+        self._stopped = True
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None

@@ -56,23 +56,26 @@ class SlaveMetadata:
         self._waiting: _Progress | None = None
         #: What the master said the last time; empty before that.
         self._former = _Progress(0, ConsumerOffsetTable(), DelayOffsetTable())
+        #: How often there was another master: what one still answers to is not taken then.
+        self._masters = 0
 
     def forget(self) -> None:
         """There is another master now: what the former one said is no measure."""
+        self._masters += 1
         self._waiting = None
         self._former = _Progress(0, ConsumerOffsetTable(), DelayOffsetTable())
 
     @inlineCallbacks
     def copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
         """Copies everything from the master at `address`; what fails leaves all as it was."""
-        calls = self._calls
+        calls, master = self._calls, self._masters
         topics = yield calls.table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-        if topics.data_version != self._topics.data_version:
+        if master == self._masters and topics.data_version != self._topics.data_version:
             self._take_topics(topics)
         groups = yield calls.table(
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable
         )
-        if groups.data_version != self._groups.data_version:
+        if master == self._masters and groups.data_version != self._groups.data_version:
             self._groups.replace_all(groups)
         if self._waiting is not None:
             # Replacing it with newer ones might never let a slave that is behind reach any.
@@ -82,8 +85,9 @@ class SlaveMetadata:
         )
         delays = yield calls.table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         log = yield calls.log_range(address)
-        self._waiting = _Progress(log.end, consumers, delays)
-        self.log_grew()
+        if master == self._masters:
+            self._waiting = _Progress(log.end, consumers, delays)
+            self.log_grew()
 
     def log_grew(self) -> None:
         """Takes over the offsets that waited, if the log has reached what they stand for."""

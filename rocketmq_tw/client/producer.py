@@ -141,11 +141,10 @@ class Producer:
         seconds = self.session.reactor.seconds
         limit = self._send_timeout if timeout is None else timeout
         deadline = seconds() + limit
-        chosen = await self._choose(message, queue, selector)
+        target = await self._choose(message, queue, selector)
         tries = 1 if queue is not None or selector is not None else 1 + self._retries
         while True:
             tries -= 1
-            target = chosen or self._next_queue(prepared.topic, None)
             try:
                 return await self._send_to(target, prepared, deadline - seconds())
             except (RemotingError, BrokerError) as error:
@@ -154,7 +153,9 @@ class Producer:
                 if tries <= 0 or seconds() >= deadline:
                     raise
                 self.log.info("sending again: {error}", error=error)
-                chosen = self._next_queue(prepared.topic, target.broker_name)
+                # The route may be another one by now.
+                queues = await self._queues_for(prepared.topic)
+                target = self._next_queue(queues, target.broker_name)
 
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         address = self.session.broker_address(queue.broker_name)
@@ -180,23 +181,23 @@ class Producer:
     async def _choose(
         self, message: Message, queue: MessageQueue | None, selector: Selector | None
     ) -> MessageQueue:
-        queues = self._queues.get(message.topic) or await self._queues_of(message.topic)
+        queues = await self._queues_for(message.topic)
         if queue is not None:
             return queue
         if selector is not None:
             return selector(queues, message)
-        return self._next_queue(message.topic, None)
+        return self._next_queue(queues, None)
 
-    def _next_queue(self, topic: str, avoid: str | None) -> MessageQueue:
+    def _next_queue(self, queues: Sequence[MessageQueue], avoid: str | None) -> MessageQueue:
         """The next queue in turn, of another broker than `avoid` where there is one."""
-        queues = self._queues.get(topic)
-        if not queues:
-            raise NoRouteError(f"no broker takes messages of {topic} any more")
         for _ in queues:
             queue = queues[self._turn() % len(queues)]
             if queue.broker_name != avoid:
                 return queue
         return queue
+
+    async def _queues_for(self, topic: str) -> list[MessageQueue]:
+        return self._queues.get(topic) or await self._queues_of(topic)
 
     async def _queues_of(self, topic: str) -> list[MessageQueue]:
         route = await self.session.routes.get(topic)

@@ -226,11 +226,12 @@ class HAClient(Factory):
         if self.connection is not connection:
             return
         self.connection = None
+        stopped, self._stopped = self._stopped, []
+        for waiter in stopped:
+            waiter.callback(None)
         if self._endpoint is None:
-            stopped, self._stopped = self._stopped, []
-            for waiter in stopped:
-                waiter.callback(None)
-        elif connection.link is not None and not connection.link.proven:
+            return
+        if connection.link is not None and not connection.link.proven:
             self.note(
                 "it closes the link at once; its log says why. Where it refuses this broker's log"
                 f" end {connection.link.reported}, the two logs are not one: see"

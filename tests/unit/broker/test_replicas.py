@@ -34,6 +34,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
 MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
+NEXT_MASTER = "10.0.0.2:10911"
 FILE_SIZE = 4096
 
 
@@ -95,20 +96,18 @@ class Group:
                 }
             )
 
-        self.network.serve(
-            MASTER,
-            plane.handlers
-            | {
-                RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
-                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
-                RequestCode.GET_ALL_CONSUMER_OFFSET: answer(plane.offsets.table),
-                RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
-                RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
-                RequestCode.GET_BROKER_CONFIG: lambda request, peer: request.response(
-                    body=LiveConfig(plane.config, plane.store_config).text().encode()
-                ),
-            },
-        )
+        handlers = plane.handlers | {
+            RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: answer(plane.offsets.table),
+            RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
+            RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
+            RequestCode.GET_BROKER_CONFIG: lambda request, peer: request.response(
+                body=LiveConfig(plane.config, plane.store_config).text().encode()
+            ),
+        }
+        for address in (MASTER, NEXT_MASTER):
+            self.network.serve(address, handlers)
 
     def add_slave(self, plane: DataPlane | None = None, **changes: Any) -> Slave:
         slave = Slave(self, plane or self.slave_plane(**changes))
@@ -523,6 +522,18 @@ def test_offsets_go_back_only_where_the_master_was_reset() -> None:
     assert copy.query("G", "Topic", 0) == -1, "what the master removed goes"
 
 
+def test_a_slave_that_stops_follows_nobody_any_more() -> None:
+    group = Group()
+    slave = group.add_slave()
+    stopped: list[None] = []
+    slave.part.stop().addCallback(stopped.append)
+    # The answer to a registration that was under way.
+    slave.part.learned(Master(MASTER, HA))
+    group.settle()
+    assert stopped == [None]
+    assert slave.part.client.connection is None
+
+
 def test_nothing_is_copied_from_a_master_that_is_not_followed() -> None:
     group = Group()
     slave = group.add_slave()
@@ -534,6 +545,21 @@ def test_nothing_is_copied_from_a_master_that_is_not_followed() -> None:
     group.settle()
     slave.copy()
     assert slave.plane.topics.all() == topics
+
+
+def test_what_the_former_master_still_says_is_no_measure_for_the_next_one() -> None:
+    """Otherwise the offsets of a next master that is behind look like a reset."""
+    group = Group()
+    slave = group.add_slave()
+    offsets = group.master.plane.offsets
+    offsets.commit("G", "Topic", 0, 100)
+    slave.copy()
+    slave.part.copy()
+    slave.part.learned(Master(NEXT_MASTER, HA))
+    group.settle()
+    offsets.commit("G", "Topic", 0, 90)
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == 100
 
 
 def test_a_new_topic_is_copied_when_its_first_message_arrives() -> None:

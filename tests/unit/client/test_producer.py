@@ -1,4 +1,5 @@
 import pytest
+from msgspec import structs
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
@@ -132,6 +133,20 @@ def test_another_broker_takes_what_a_dead_one_cannot(world):
     world.network.stop(world.address)
     for _ in range(4):
         assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
+
+
+def test_a_route_that_changes_between_two_tries_is_no_reason_to_fail(world):
+    world.add_other()
+    producer = world.producer()
+
+    def busy(header):
+        routes = producer.session.routes
+        route = routes.known()["T"]
+        routes.put("T", structs.replace(route, queue_datas=route.queue_datas[1:]))
+        raise RequestError(ResponseCode.SYSTEM_BUSY, "full")
+
+    world.broker.before_send = busy
+    assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
 
 
 def test_a_refusal_for_good_is_not_tried_again(world):
