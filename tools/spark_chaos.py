@@ -70,7 +70,12 @@ def fill(name_servers: str, count: int) -> None:
     with BlockingClient(name_servers) as client:
         for at in range(0, count, 500):
             bodies = range(at, min(at + 500, count))
-            client.send_batch([Message(TOPIC, b"%d" % number) for number in bodies])
+            client.send_batch([Message(TOPIC, b"%09d" % number) for number in bodies])
+
+
+def bodies_of(count: int) -> set[str]:
+    """All of the same length, so that half a line of a job that was killed is none of them."""
+    return {f"{number:09d}" for number in range(count)}
 
 
 def progress_of_ingest(home: Path) -> Callable[[], int]:
@@ -118,10 +123,12 @@ def stream(
         done += 1
     out = home / "lines"
 
+    expected = bodies_of(count)
+
     def all_there() -> bool:
         if driver.ended:
             driver.start()
-        return len(set(out.read_text().split())) >= count
+        return expected <= set(out.read_text().split())
 
     try:
         wait_until(all_there, f"{count} messages", limit=LIMIT, interval=1.0)
@@ -174,7 +181,7 @@ def run_stream(kind: str, chosen: argparse.Namespace) -> None:
     def output(rdd: object) -> None:
         bodies = [record.body for record in rdd.collect()]  # type: ignore[attr-defined]
         with open(lines, "ab") as file:
-            file.write(b"".join(body + b"\n" for body in bodies))
+            file.write(b"".join(b"\n" + body for body in bodies) + b"\n")
             file.flush()
             os.fsync(file.fileno())
         if control is None:
@@ -230,7 +237,7 @@ def main() -> None:
                 "messages": chosen.messages,
                 "kills": done,
                 "seconds": round(time.monotonic() - started),
-                "missing": chosen.messages - len(found),
+                "missing": len(bodies_of(chosen.messages) - found.keys()),
                 "more than once": sum(count > 1 for count in found.values()),
             }
     print(json.dumps(result))

@@ -48,6 +48,9 @@ _FIXED = {
 }
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_AT = 36
+#: What `is_sound` compares: size, magic, CRC, physical offset, flags.
+_PROOF = struct.Struct(">iii16xqi")
+_BODY_LENGTH = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _pack_v4 = _FIXED[0].pack
 _crc32 = zlib.crc32
@@ -280,20 +283,21 @@ def parse_head(
 def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool:
     """Whether `data` is exactly one record that says it stands at `physical_offset`, its body
     matching its CRC."""
-    if len(data) < MIN_RECORD_SIZE:
+    size = len(data)
+    if size < MIN_RECORD_SIZE:
         return False
-    (sys_flag,) = _SYS_FLAG.unpack_from(data, _SYS_FLAG_AT)
-    layout = _FIXED[sys_flag & _V6_FLAGS]
-    if len(data) < layout.size:
+    said_size, magic, crc, said_offset, sys_flag = _PROOF.unpack_from(data)
+    body_at = _FIXED[sys_flag & _V6_FLAGS].size
+    if size < body_at:
         return False
-    fields: tuple[int, ...] = layout.unpack_from(data, 0)
-    body_end = layout.size + fields[16]
+    (length,) = _BODY_LENGTH.unpack_from(data, body_at - _BODY_LENGTH.size)
+    body_end = body_at + length
     return (
-        fields[0] == len(data)
-        and (fields[1] == MAGIC_V1 or fields[1] == MAGIC_V2)
-        and fields[6] == physical_offset
-        and layout.size <= body_end <= len(data)
-        and _crc32(data[layout.size : body_end]) & 0x7FFFFFFF == fields[2]
+        said_size == size
+        and said_offset == physical_offset
+        and (magic == MAGIC_V1 or magic == MAGIC_V2)
+        and body_at <= body_end <= size
+        and _crc32(data[body_at:body_end]) & 0x7FFFFFFF == crc
     )
 
 

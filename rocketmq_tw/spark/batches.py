@@ -9,6 +9,7 @@ that are not of the usual form (an IPv6 host, a long topic, damaged lengths) go 
 
 import zlib
 from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,10 @@ _V6 = BORN_HOST_V6 | STORE_HOST_V6
 # In each record: head, body, topic's length, topic, properties' length, properties.
 _PARTS = 6
 _BODY, _PROPERTIES = 1, 5
+# The separators of properties.
+_MIDDLE, _END = 1, 2
+# A table of messages by names may have so many places for each property that there is.
+_WIDEST = 8
 
 
 class BatchBuilder:
@@ -87,24 +92,28 @@ class BatchBuilder:
         return array if array.type == field.type else array.cast(field.type)
 
 
+class Entries(NamedTuple):
+    """The properties of some messages after each other; `offsets` says where each message's
+    begin, and the end of the last one's."""
+
+    names: pa.DictionaryArray
+    values: pa.Array
+    offsets: np.ndarray
+
+
 class Columns:
-    """The columns of some records; `text` and `entries` are all properties after each other."""
+    """The columns of some records."""
 
     def __init__(
         self,
         heads: np.ndarray,
         bodies: pa.Array,
-        names: pa.Array,
-        values: pa.Array,
-        offsets: np.ndarray,
+        entries: Entries,
         fallback_ids: "list[str] | None" = None,
     ) -> None:
         self._heads = heads
         self._bodies = bodies
-        self._names = names
-        self._values = values
-        # Where each message's properties begin, and the end of the last one's.
-        self._offsets = offsets
+        self._names, self._values, self._offsets = entries
         self._fallback_ids = fallback_ids
 
     @property
@@ -131,12 +140,15 @@ class Columns:
 
     def properties(self) -> pa.Array:
         return pa.MapArray.from_arrays(
-            pa.array(self._offsets.astype(np.int32)), self._names, self._values
+            pa.array(self._offsets.astype(np.int32)),
+            self._names.dictionary_decode(),
+            self._values,
         )
 
     def property(self, name: str) -> pa.Array:
         """The values of one property, null where a message has it not."""
-        found = np.flatnonzero(pc.equal(self._names, name).to_numpy(zero_copy_only=False))
+        code = pc.index(self._names.dictionary, name).as_py()
+        found = np.flatnonzero(self._names.indices.to_numpy() == code)
         rows = np.searchsorted(self._offsets, found, side="right") - 1
         places = np.full(len(self._heads), -1, dtype=np.int64)
         places[rows] = found
@@ -199,9 +211,10 @@ def columnar(records: bytes, *, with_properties: bool = True) -> Columns | None:
     bodies = _bodies(parts.take(pa.array(at + _BODY)), heads)
     if not with_properties:
         nothing = pa.array([], pa.string())
-        return Columns(heads, bodies, nothing, nothing, np.zeros(len(starts) + 1, np.int64))
+        none = np.zeros(len(starts) + 1, np.int64)
+        return Columns(heads, bodies, Entries(nothing.dictionary_encode(), nothing, none))
     entries = _entries(parts.take(pa.array(at + _PROPERTIES)))
-    return None if entries is None else Columns(heads, bodies, *entries)
+    return None if entries is None else Columns(heads, bodies, entries)
 
 
 def _starts(records: bytes) -> np.ndarray | None:
@@ -267,39 +280,72 @@ def _bodies(bodies: pa.Array, heads: np.ndarray) -> pa.Array:
     return pa.array(values, pa.binary())
 
 
-def _entries(texts: pa.Array) -> tuple[pa.Array, pa.Array, np.ndarray] | None:
-    """Names and values of all properties and where each message's begin; None where a text is
-    not plainly name 0x01 value 0x02 in UTF-8."""
+def _entries(texts: pa.Array) -> "Entries | None":
+    """All properties; None where a text is not plainly name 0x01 value 0x02 in UTF-8."""
     try:
         texts = texts.cast(pa.string())
     except pa.ArrowInvalid:
         return None
-    lists = pc.split_pattern(texts, "\x02")
-    parts = lists.flatten()
-    full = pc.not_equal(parts, "")
-    offsets = np.concatenate(([0], np.cumsum(full.to_numpy(zero_copy_only=False))))[
-        lists.offsets.to_numpy()
-    ]
-    entries = parts.filter(full)
-    pairs = pc.split_pattern(entries, "\x01")
-    if len(entries) and (np.diff(pairs.offsets.to_numpy()) != 2).any():
+    raw, edges = _contents(texts)
+    if len(raw) and (raw[edges[1:] - 1] != _END).any():
+        # Stock 5.x leaves out the last separator.
+        texts = pc.if_else(
+            pc.or_(pc.ends_with(texts, "\x02"), pc.equal(texts, "")),
+            texts,
+            pc.binary_join_element_wise(texts, "\x02", ""),
+        )
+        raw, edges = _contents(texts)
+    middles, ends = np.flatnonzero(raw == _MIDDLE), np.flatnonzero(raw == _END)
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    if len(middles) != len(ends) or (starts >= middles).any() or (middles + 1 >= ends).any():
         return None
-    both = pairs.flatten()
-    even = np.arange(len(entries)) * 2
-    names, values = both.take(pa.array(even)), both.take(pa.array(even + 1))
-    if pc.any(pc.equal(both, "")).as_py():
+    cuts = np.empty((len(ends), 4), np.int32)
+    for index, cut in enumerate((starts, middles, middles + 1, ends)):
+        cuts[:, index] = cut
+    pieces = pa.Array.from_buffers(
+        pa.string(),
+        cuts.size,
+        [None, pa.py_buffer(np.append(cuts.ravel(), np.int32(len(raw)))), texts.buffers()[2]],
+    )
+    at = np.arange(len(ends)) * 4
+    names = pieces.take(pa.array(at)).dictionary_encode()
+    offsets = np.searchsorted(ends, edges)
+    chosen = _last_ones(names, offsets)
+    if chosen is not None:
+        at = at[chosen]
+        names = names.take(pa.array(chosen))
+        offsets = np.searchsorted(chosen, offsets)
+    return Entries(names, pieces.take(pa.array(at + 2)), offsets)
+
+
+def _contents(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes of all texts and where each begins, with the end of the last one."""
+    _, offsets, data = texts.buffers()
+    edges = np.frombuffer(offsets, np.int32, len(texts) + 1)
+    return np.frombuffer(data or b"", np.uint8, edges[-1]), edges
+
+
+def _last_ones(names: pa.DictionaryArray, offsets: np.ndarray) -> np.ndarray | None:
+    """The entries that count where messages have a name twice, in order; None where none has.
+
+    Messages sent in a batch have some twice: their own and the batch's. The last one counts.
+    """
+    messages, kinds = len(offsets) - 1, max(1, len(names.dictionary))
+    rows = np.repeat(np.arange(messages), np.diff(offsets))
+    marks = rows * kinds + names.indices.to_numpy()
+    if messages * kinds <= _WIDEST * len(marks):
+        places = np.full(messages * kinds, -1)
+        # Of equal indices the last assignment stays.
+        places[marks] = np.arange(len(marks))
+        last = places[places >= 0]
+    else:
+        _, from_end = np.unique(marks[::-1], return_index=True)
+        last = len(marks) - 1 - from_end
+    if len(last) == len(marks):
         return None
-    rows = np.repeat(np.arange(len(texts)), np.diff(offsets))
-    codes = names.dictionary_encode()
-    marks = rows * max(1, len(codes.dictionary)) + codes.indices.to_numpy()
-    if pc.count_distinct(pa.array(marks)).as_py() == len(marks):
-        return names, values, offsets
-    # Messages sent in a batch have some twice: their own and the batch's. The last one counts.
-    _, from_end = np.unique(marks[::-1], return_index=True)
-    last = np.sort(len(marks) - 1 - from_end)
-    chosen = pa.array(last)
-    offsets = np.searchsorted(rows[last], np.arange(len(texts) + 1))
-    return names.take(chosen), values.take(chosen), offsets
+    counts = np.zeros(len(marks), bool)
+    counts[last] = True
+    return np.flatnonzero(counts)
 
 
 def _from_messages(messages: list[ReceivedMessage]) -> Columns:
@@ -321,9 +367,11 @@ def _from_messages(messages: list[ReceivedMessage]) -> Columns:
     return Columns(
         heads,
         pa.array([message.body for message in messages], pa.binary()),
-        pa.array(names, pa.string()),
-        pa.array(values, pa.string()),
-        np.array(offsets, np.int64),
+        Entries(
+            pa.array(names, pa.string()).dictionary_encode(),
+            pa.array(values, pa.string()),
+            np.array(offsets, np.int64),
+        ),
         [message.offset_message_id for message in messages],
     )
 

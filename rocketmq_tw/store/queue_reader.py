@@ -40,26 +40,17 @@ class _Limits:
     def __init__(
         self, config: MessageStoreConfig, max_count: int, max_bytes: int, memory_bytes: int
     ) -> None:
-        self._max_count = max_count
-        self._max_bytes = min(max(max_bytes, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
-        self._memory = (
-            config.max_transfer_bytes_on_message_in_memory,
-            config.max_transfer_count_on_message_in_memory,
+        most_bytes = min(max(max_bytes, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
+        #: Bytes and records while they are of the log's newest part, and of older ones.
+        self.in_memory = (
+            min(most_bytes, config.max_transfer_bytes_on_message_in_memory),
+            min(max_count, config.max_transfer_count_on_message_in_memory),
         )
-        self._disk = (
-            config.max_transfer_bytes_on_message_in_disk,
-            config.max_transfer_count_on_message_in_disk,
+        self.on_disk = (
+            min(most_bytes, config.max_transfer_bytes_on_message_in_disk),
+            min(max_count, config.max_transfer_count_on_message_in_disk),
         )
         self.in_memory_bytes = memory_bytes * config.memory_ratio // 100
-
-    def is_full(self, taken: int, count: int, size: int, in_memory: bool) -> bool:
-        """Whether a record of `size` is one too many."""
-        if not count:
-            return False
-        if count >= self._max_count or taken + size > self._max_bytes:
-            return True
-        most_bytes, most_count = self._memory if in_memory else self._disk
-        return taken + size > most_bytes or count >= most_count
 
 
 class QueueReader:
@@ -182,9 +173,13 @@ class _Pass:
         found = self._found
         end, memory = log.end_offset, limits.in_memory_bytes
         min_physical = log.min_offset
+        in_memory, on_disk = limits.in_memory, limits.on_disk
         for position, size, tags_code in UNIT.iter_unpack(units):
-            if limits.is_full(self._bytes, len(found), size, end - position <= memory):
-                return False
+            if found:
+                # The first record always fits.
+                most_bytes, most_count = in_memory if end - position <= memory else on_disk
+                if len(found) >= most_count or self._bytes + size > most_bytes:
+                    return False
             self._last_position = position
             self._next += 1
             if tag_match is not None and not tag_match(tags_code):
@@ -209,15 +204,8 @@ class _Pass:
 
     def _collect(self) -> bytes:
         """The records found, joined; damaged ones are taken out of `_found`."""
-        spans: list[tuple[int, int]] = []
-        file_size = self._log.file_size
-        for position, size in self._found:
-            if spans:
-                start, end = spans[-1]
-                if 0 <= position - end <= _GAP and start // file_size == position // file_size:
-                    spans[-1] = (start, position + size)
-                    continue
-            spans.append((position, position + size))
+        found, count = self._found, len(self._found)
+        spans = self._spans()
         sound: list[tuple[int, int]] = []
         parts: list[bytes | memoryview] = []
         index = 0
@@ -226,8 +214,8 @@ class _Pass:
             view = memoryview(data)
             whole = 0
             first = len(parts)
-            while index < len(self._found) and self._found[index][0] < end:
-                position, size = self._found[index]
+            while index < count and found[index][0] < end:
+                position, size = found[index]
                 index += 1
                 record = view[position - start : position - start + size]
                 if self._is_sound(record, position):
@@ -239,6 +227,23 @@ class _Pass:
                 parts[first:] = [data]
         self._found = sound
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """The records found as few reads: neighbours of one file in one."""
+        spans: list[tuple[int, int]] = []
+        file_size = self._log.file_size
+        start = end = file_end = -1
+        for position, size in self._found:
+            if end <= position <= end + _GAP and position < file_end:
+                end = position + size
+                continue
+            if start >= 0:
+                spans.append((start, end))
+            start, end = position, position + size
+            file_end = start - start % file_size + file_size
+        if start >= 0:
+            spans.append((start, end))
+        return spans
 
     def _is_sound(self, record: bytes | memoryview, position: int) -> bool:
         """Whether it may be served: no wrong byte is."""

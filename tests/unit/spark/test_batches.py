@@ -110,6 +110,24 @@ def test_the_last_of_a_property_that_stands_twice_counts() -> None:
     assert rows(records) == expected(records)
 
 
+def test_the_last_separator_may_be_left_out() -> None:
+    texts = [b"", b"a\x01b", b"", b"a\x01b\x02c\x01d", b"a\x01b\x02", b"\xc3\xbc\x01\xc3\xb6", b""]
+    records = b"".join(
+        encode_record(stored(offset, properties=text)) for offset, text in enumerate(texts)
+    )
+    assert columnar(records) is not None
+    assert rows(records) == expected(records)
+
+
+@pytest.mark.parametrize("twice", [b"", b"n3\x01again\x02"])
+def test_each_message_may_have_names_of_its_own(twice: bytes) -> None:
+    records = b"".join(
+        encode_record(stored(n, properties=b"n%d\x01%d\x02" % (n, n) + twice)) for n in range(40)
+    )
+    assert columnar(records) is not None
+    assert rows(records) == expected(records)
+
+
 def test_damage_is_not_passed_on() -> None:
     good = encode_record(stored(0))
     at = good.index(b"body")
