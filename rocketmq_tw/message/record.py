@@ -292,13 +292,14 @@ def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool
         return False
     (length,) = _BODY_LENGTH.unpack_from(data, body_at - _BODY_LENGTH.size)
     body_end = body_at + length
-    return (
+    sound: bool = (
         said_size == size
         and said_offset == physical_offset
-        and (magic == MAGIC_V1 or magic == MAGIC_V2)
+        and magic in (MAGIC_V1, MAGIC_V2)
         and body_at <= body_end <= size
         and _crc32(data[body_at:body_end]) & 0x7FFFFFFF == crc
     )
+    return sound
 
 
 def decode_record(data: bytes | bytearray | memoryview, position: int = 0) -> StoredMessage:
