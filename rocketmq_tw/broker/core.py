@@ -74,6 +74,8 @@ CLIENT_SCAN_SECONDS = 10.0
 #: name servers while it has no master.
 COPY_SECONDS = 5.0
 SEARCH_SECONDS = 3.0
+#: Seconds between tries to register where a name server could not be reached.
+RETRY_SECONDS = 3.0
 #: The port of stock's VIP channel lies so far below the listening port.
 VIP_DISTANCE = 2
 
@@ -85,8 +87,8 @@ def wall_clock_ms() -> int:
 
 
 class Broker:
-    """One broker. `start` fires once it serves and has told the name servers; `stop` once all
-    that it accepted is on disk and its files are closed.
+    """One broker. `start` fires once it serves, while the name servers are being told; `stop` once
+    all that it accepted is on disk and its files are closed.
 
     `net_config.listen_port` 0 lets the kernel choose; `port` and `address` tell after `start`.
     Empty names and addresses of `config` are filled in with the host's.
@@ -217,10 +219,11 @@ class Broker:
             self.delivery.start()
         self.long_polling.start()
         self._schedule(self.membership)
-        yield self.membership.register(force=True)
         log.info(
             "broker {name} serves at {address}", name=self.config.broker_name, address=self.address
         )
+        # Nobody waits for it: a name server that hangs takes its time.
+        self.membership.register(force=True)
 
     @inlineCallbacks
     def stop(self) -> Any:
@@ -319,6 +322,7 @@ class Broker:
         config, store_config, add = self.config, self.store_config, self._periodic.add
         period = config.register_name_server_period / 1000
         add("the registration", period, membership.register, must_end=False)
+        add("registering again", RETRY_SECONDS, membership.retry, must_end=False)
         add("writing offsets", config.flush_consumer_offset_interval / 1000, self._write_offsets)
         add("the scan for silent clients", CLIENT_SCAN_SECONDS, self.clients.expire)
         add("the scan for expired locks", CLIENT_SCAN_SECONDS, self.locks.forget_expired)
@@ -330,6 +334,8 @@ class Broker:
         )
         if store_config.is_slave:
             add("copying from the master", COPY_SECONDS, self.replicas.copy)
+            interval = store_config.flush_delay_offset_interval / 1000
+            add("writing the delay progress", interval, self.delivery.persist)
             add("looking for the master", SEARCH_SECONDS, self._search_master, must_end=False)
         if config.enable_slave_acting_master:
             interval = config.broker_heartbeat_interval / 1000

@@ -1,8 +1,8 @@
 """This broker's place in the cluster: its registration with all name servers.
 
 In full every registerNameServerPeriod (103), at once with what changed when a topic does, and
-taken back at the end (104). A name server that is down is passed over and gets all with the next
-full registration. What name servers answer about the master and ordered topics is handed on.
+taken back at the end (104). A name server that is down is passed over, and asked again and again
+until it has everything. What name servers answer about the master and ordered topics is handed on.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class Membership:
         self._ha_address = ha_address
         self._left = False
         self._unreachable: set[str] = set()
+        self._registered_at: set[str] = set()
+        self._waiting: list[tuple[str, Deferred[None]]] = []
         self._listeners: list[MasterListener] = []
         topics.on_change(self._topics_changed)
 
@@ -89,6 +91,14 @@ class Membership:
     def on_master(self, listener: MasterListener) -> None:
         """Adds a listener to the master's address in answers to registrations."""
         self._listeners.append(listener)
+
+    def when_registered(self, name_server: str) -> Deferred[None]:
+        """Fires once this name server, one of `name_servers`, has taken a registration."""
+        if name_server in self._registered_at:
+            return succeed(None)
+        registered: Deferred[None] = Deferred()
+        self._waiting.append((name_server, registered))
+        return registered
 
     def register(self, force: bool | None = None) -> Deferred[None]:
         """Registers everything; unless forced, only where a name server knows another version.
@@ -102,6 +112,12 @@ class Membership:
         return self._any_outdated().addCallback(
             lambda outdated: self._send(self._topics.all()) if outdated else None
         )
+
+    def retry(self) -> Deferred[None]:
+        """Registers everything with the name servers that could not be reached last time."""
+        if self._left or not self._unreachable:
+            return succeed(None)
+        return self._send(self._topics.all(), to=sorted(self._unreachable))
 
     def heartbeat(self) -> Deferred[None]:
         """Says that the broker lives (904); 5.x's name servers, with enableSlaveActingMaster."""
@@ -137,8 +153,11 @@ class Membership:
             registered = self._send(changed)
         self._announcements.begin(changed, registered)
 
-    def _send(self, topics: Mapping[str, TopicConfig]) -> Deferred[None]:
-        """Registers `topics`, in parts where enableSplitRegistration wants them."""
+    def _send(
+        self, topics: Mapping[str, TopicConfig], to: Sequence[str] | None = None
+    ) -> Deferred[None]:
+        """Registers `topics`, in parts where enableSplitRegistration wants them; with all name
+        servers, or only some."""
         seen = [self._as_permitted(topic) for topic in topics.values()]
         size = len(seen)
         if self._config.enable_split_registration:
@@ -148,10 +167,10 @@ class Membership:
             if start:
                 # A second part of the same version would be passed over.
                 self._topics.touch()
-            registered.append(self._send_part(seen[start : start + size]))
+            registered.append(self._send_part(seen[start : start + size], to))
         return DeferredList(registered).addCallback(lambda _: None)
 
-    def _send_part(self, topics: Sequence[TopicConfig]) -> Deferred[None]:
+    def _send_part(self, topics: Sequence[TopicConfig], to: Sequence[str] | None) -> Deferred[None]:
         config = self._config
         table = self._topics.table({topic.topic_name: topic for topic in topics})
         table.topic_queue_mapping_info_map = {}
@@ -176,7 +195,9 @@ class Membership:
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         timeout = config.register_broker_timeout_mills / 1000
-        return self._ask_all(RequestCode.REGISTER_BROKER, header, body, timeout, self._registered)
+        return self._ask_all(
+            RequestCode.REGISTER_BROKER, header, body, timeout, self._registered, to
+        )
 
     def _tell_again(self) -> None:
         """A name server passes over a version that it knows, even if it missed what led there."""
@@ -211,7 +232,18 @@ class Membership:
             return topic
         return msgspec.structs.replace(topic, perm=topic.perm & permitted)
 
-    def _registered(self, response: RemotingCommand) -> None:
+    def _registered(self, response: RemotingCommand, name_server: str) -> None:
+        if name_server not in self._registered_at:
+            self._registered_at.add(name_server)
+            log.info(
+                "broker {name} is registered with name server {name_server}",
+                name=self._config.broker_name,
+                name_server=name_server,
+            )
+            served = [waiter for waiter in self._waiting if waiter[0] == name_server]
+            self._waiting = [waiter for waiter in self._waiting if waiter not in served]
+            for _, registered in served:
+                registered.callback(None)
         header = response.header(RegisterBrokerResponseHeader)
         if header.master_addr or header.ha_server_addr:
             for listener in self._listeners:
@@ -253,9 +285,11 @@ class Membership:
         header: Header,
         body: bytes,
         timeout: float,
-        take: Callable[[RemotingCommand], None] | None = None,
+        take: Callable[[RemotingCommand, str], None] | None = None,
+        to: Sequence[str] | None = None,
     ) -> Deferred[None]:
-        """One request to every name server; `take` gets each answer of success."""
+        """One request to every name server, or to some; `take` gets each answer of success and
+        whose it is."""
 
         def answered(response: RemotingCommand, address: str) -> None:
             if response.code != ResponseCode.SUCCESS:
@@ -267,7 +301,7 @@ class Membership:
                 )
                 return
             if take is not None:
-                take(response)
+                take(response, address)
             if address in self._unreachable:
                 self._unreachable.discard(address)
                 log.info("name server {address} is back", address=address)
@@ -283,7 +317,7 @@ class Membership:
                 )
 
         asked = []
-        for address in self.name_servers:
+        for address in self.name_servers if to is None else to:
             command = RemotingCommand.request(code, header, body)
             request = self._client.request(address, command, timeout)
             request.addCallback(answered, address).addErrback(failed, address)

@@ -9,6 +9,7 @@ from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.core import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -66,7 +67,7 @@ class StandaloneService(service.Service):
         others = [config.namesrv_addr] if config.namesrv_addr else []
         config.namesrv_addr = ";".join([self.name_server.local_address, *others])
         self.broker.startService()
-        self.broker.started.addCallback(self._announce)
+        self.broker.started.addCallback(self._announce_when_registered)
 
     @inlineCallbacks
     def stopService(self) -> Any:
@@ -76,10 +77,14 @@ class StandaloneService(service.Service):
         if self.name_server.running:
             yield self.name_server.stopService()
 
-    def _announce(self, _: object) -> None:
+    def _announce_when_registered(self, _: object) -> None:
+        """What is to be typed next works once the name server knows the broker."""
         broker = self.broker.broker
-        if broker is None or not broker.port:
-            return
+        if broker is not None and broker.membership is not None:
+            known = broker.membership.when_registered(self.name_server.local_address)
+            known.addCallback(lambda _: self._announce(broker))
+
+    def _announce(self, broker: Broker) -> None:
         self.log.info(
             "ready: name server {name_server}, broker {broker}, store in {store}",
             name_server=self.name_server.local_address,

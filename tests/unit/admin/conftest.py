@@ -81,6 +81,8 @@ class World:
         self.result(broker.start())
         self.network.listen(address, broker.server.factory)
         self.brokers[name] = broker
+        assert broker.membership is not None
+        self.result(broker.membership.when_registered(NAMES))
         return address
 
     def result(self, deferred: Deferred[Any]) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.core import Broker
@@ -14,6 +15,8 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.testing.data_plane import Threads
 from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.testing.stores import START_MS, small_config
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -35,6 +38,12 @@ class World:
         self.registrations: list[RemotingCommand] = []
         self.left: list[RemotingCommand] = []
         self.hanging = False
+        self.serve_names()
+        self.files = MemoryFiles()
+        self.client = self.network.client()
+        self.start()
+
+    def serve_names(self) -> None:
         self.network.serve(
             NAME_SERVER,
             {
@@ -42,14 +51,16 @@ class World:
                 RequestCode.UNREGISTER_BROKER: self._left,
             },
         )
-        self.files = MemoryFiles()
-        self.client = self.network.client()
-        self.start()
 
     def start(self) -> None:
         self.broker = Broker(
             self.reactor,
-            BrokerConfig(broker_name="broker-a", broker_ip1="10.0.0.9", namesrv_addr=NAME_SERVER),
+            BrokerConfig(
+                broker_name="broker-a",
+                broker_id=int(self.store.get("broker_role") == "SLAVE"),
+                broker_ip1="10.0.0.9",
+                namesrv_addr=NAME_SERVER,
+            ),
             small_config(**self.store),
             NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
             self.files,
@@ -60,6 +71,9 @@ class World:
         started = self.broker.start()
         self.result(started)
         self.network.listen(BROKER, self.broker.server.factory)
+        if not self.hanging:
+            assert self.broker.membership is not None
+            self.result(self.broker.membership.when_registered(NAME_SERVER))
 
     def stop(self) -> None:
         stopped = self.broker.stop()
@@ -132,6 +146,31 @@ def test_it_registers_again_every_period(world: World) -> None:
     assert len(world.registrations) == 2
 
 
+def test_a_name_server_that_hangs_holds_up_no_start(world: World) -> None:
+    world.stop()
+    world.hanging = True
+    with capturedLogs() as logs:
+        world.start()
+        assert world.reactor.seconds() < 24, "that is how long a registration may take"
+        assert world.send(b"one").code == ResponseCode.SUCCESS
+        assert "broker broker-a serves at 10.0.0.9:10911" in map(formatEvent, logs)
+    world.stop()
+
+
+def test_a_name_server_that_comes_late_is_told_within_seconds(world: World) -> None:
+    world.stop()
+    world.network.stop(NAME_SERVER)
+    world.registrations.clear()
+    world.hanging = True
+    world.start()
+    world.hanging = False
+    world.reactor.pump([0.1] * 50)
+    assert not world.registrations
+    world.serve_names()
+    world.reactor.pump([0.1] * 40)
+    assert world.registrations
+
+
 def test_a_name_server_that_hangs_holds_up_neither_clients_nor_the_stop(world: World) -> None:
     world.hanging = True
     world.reactor.advance(30)
@@ -181,6 +220,15 @@ def test_no_offset_in_the_file_is_ahead_of_the_log_that_a_power_loss_leaves() ->
     world.start()
     assert world.broker.offsets.query("G", "Orders", 0) == 1
     assert world.broker.store.max_queue_offset("Orders", 0) == 1
+
+
+def test_a_slave_keeps_how_far_its_master_has_delivered() -> None:
+    """Killed and made the master, it would deliver again whatever ever was delayed."""
+    world = World(broker_role="SLAVE")
+    world.broker.delay_offsets.set(3, 7)
+    world.reactor.pump([1.0] * 10)
+    kept = world.files.read(f"{world.broker.store.paths.config}/delayOffset.json")
+    assert decode_body(DelayOffsetTable, kept).offset_table == {3: 7}
 
 
 def test_a_held_read_is_answered_when_a_message_comes_and_when_the_broker_stops(

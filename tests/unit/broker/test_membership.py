@@ -249,3 +249,28 @@ def test_a_heartbeat_names_the_broker() -> None:
     (request,) = world.servers[SECOND].requests
     assert request.code == RequestCode.BROKER_HEARTBEAT
     assert request.ext_fields["heartbeatTimeoutMills"] == "10000"
+
+
+def test_one_that_could_not_be_reached_is_asked_again_alone() -> None:
+    world = World(up=(FIRST,))
+    assert world.settle(world.membership.register())
+    known = world.membership.when_registered(SECOND)
+    assert world.settle(world.membership.when_registered(FIRST))
+    world.servers[FIRST].requests.clear()
+    assert world.settle(world.membership.retry())
+    assert not world.servers[FIRST].requests
+    world.network.serve(SECOND, world.servers[SECOND].handlers())
+    assert not known.called
+    world.clock.advance(3)
+    assert world.settle(world.membership.retry())
+    assert known.called
+    (body, *_) = world.servers[SECOND].registrations()
+    assert names_of(body) == set(world.topics.all())
+    world.servers[SECOND].requests.clear()
+    assert world.settle(world.membership.retry()), "all have been reached"
+    assert not world.servers[SECOND].requests
+    world.settle(world.membership.leave())
+    world.network.stop(SECOND)
+    world.servers[FIRST].requests.clear()
+    assert world.settle(world.membership.retry())
+    assert not world.servers[FIRST].requests

@@ -34,6 +34,7 @@ def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
         *("-o", "storePathRootDir=store"),
     )
     served = broker.wait_for(r"serves at (127\.0\.0\.1:\d+)")[1]
+    broker.wait_for(f"is registered with name server {address}")
     assert served.encode() in cluster_info(address)
     broker.interrupt()
     status, output = broker.finish()
@@ -59,7 +60,7 @@ def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
         *("-o", "useTLS=true"),
         *("-o", "storePathRootDir=store"),
     )
-    broker.wait_for(r"serves at (127\.0\.0\.1:\d+)")
+    broker.wait_for(f"is registered with name server {address}")
     for server in (broker, name_server):
         server.interrupt()
         status, output = server.finish()
