@@ -100,6 +100,8 @@ class PushConsumer(GroupMember):
         self._slots = DeferredSemaphore(concurrency)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._workers: dict[MessageQueue, QueueWorker] = {}
+        #: The workers of queues that are given up, until that is done.
+        self._leaving: dict[MessageQueue, QueueWorker] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._reader = QueueReader(self.session, group)
         self._offsets: OffsetStore = (
@@ -186,7 +188,7 @@ class PushConsumer(GroupMember):
         for loop, _ in self._loops:
             if loop.running:
                 loop.stop()
-        workers = list(self._workers.values())
+        workers = [*self._workers.values(), *self._leaving.values()]
         for worker in workers:
             worker.stop()
         deadline = self._reactor.seconds() + STOP_SECONDS
@@ -200,7 +202,7 @@ class PushConsumer(GroupMember):
         await logged(self.log, "keeping offsets", self._persist())
         if self._locks is not None:
             self._locks.stop()
-            await self._locks.release(list(self._workers))
+            await self._locks.release([*self._workers, *self._leaving])
         self._workers.clear()
         await self.session.remove_consumer(self.group)
         await self.session.stop()
@@ -253,13 +255,13 @@ class PushConsumer(GroupMember):
         return maybeDeferred(self._consume, message)
 
     async def _go_to(self, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            worker = self._workers.pop(queue, None)
-            if worker is not None:
-                worker.stop()
-                await worker.idle()
-                await self._offsets.write({queue: offset})
-                self._committed[queue] = offset
+        left = [
+            self._leave(queue, offset)
+            for queue, offset in offsets.items()
+            if queue in self._workers
+        ]
+        for each in left:
+            await each
         await self.rebalance()
 
     # Dividing the queues
@@ -287,8 +289,10 @@ class PushConsumer(GroupMember):
         if self._stopped:
             return
         for queue in [q for q in self._workers if q.topic == topic and q not in mine]:
-            await self._drop(queue)
-        wanted = [queue for queue in mine if queue not in self._workers]
+            left = self._leave(queue)
+            if not self._orderly:
+                await left
+        wanted = [q for q in mine if q not in self._workers and q not in self._leaving]
         if self._locks is not None and wanted:
             wanted = await self._locks.acquire(wanted)
         for queue in wanted:
@@ -315,21 +319,33 @@ class PushConsumer(GroupMember):
         except (ClientError, RemotingError) as error:
             self.log.warn("the offset of {queue}: {error}", queue=queue, error=error)
             return
-        if self._stopped or queue in self._workers:
+        if self._stopped or queue in self._workers or queue in self._leaving:
             return
         worker = self._make_worker(queue, offset)
         self._workers[queue] = worker
         worker.start()
 
-    async def _drop(self, queue: MessageQueue) -> None:
+    def _leave(self, queue: MessageQueue, reset_to: int | None = None) -> Deferred[None]:
+        """Gives a queue up: for others, or to come back at the offset `reset_to`. What must keep
+        its order stays ours until the listener is done with it."""
         worker = self._workers.pop(queue)
         worker.stop()
-        if self._orderly:
-            await worker.idle()
-        await logged(self.log, "keeping offsets", self._write({queue: worker}))
-        self._committed.pop(queue, None)
-        if self._locks is not None:
-            await self._locks.release([queue])
+        self._leaving[queue] = worker
+        return logged(self.log, f"leaving {queue}", self._finish(worker, reset_to))
+
+    async def _finish(self, worker: QueueWorker, reset_to: int | None) -> None:
+        queue = worker.queue
+        try:
+            if self._orderly or reset_to is not None:
+                await worker.idle()
+            kept = self._committed.pop(queue, None)
+            offset = worker.messages.commit_offset if reset_to is None else reset_to
+            if offset != kept or reset_to is not None:
+                await logged(self.log, "keeping offsets", self._offsets.write({queue: offset}))
+            if self._locks is not None:
+                await self._locks.release([queue])
+        finally:
+            del self._leaving[queue]
 
     def _make_worker(self, queue: MessageQueue, offset: int) -> QueueWorker:
         arguments = (
@@ -392,26 +408,23 @@ class PushConsumer(GroupMember):
         return logged(self.log, "keeping offsets", self._persist())
 
     async def _persist(self) -> None:
-        await self._write(self._workers)
-
-    async def _write(self, workers: dict[MessageQueue, QueueWorker]) -> None:
-        changed = {
-            queue: worker.messages.commit_offset
-            for queue, worker in list(workers.items())
-            if self._committed.get(queue) != worker.messages.commit_offset
-        }
-        for queue, offset in changed.items():
+        for queue, worker in list(self._workers.items()):
+            offset = worker.messages.commit_offset
+            if self._workers.get(queue) is not worker or self._committed.get(queue) == offset:
+                # Somebody else may have it by now, and be further on.
+                continue
             try:
                 await self._offsets.write({queue: offset})
             except (ClientError, RemotingError) as error:
                 self.log.warn("the offset of {queue}: {error}", queue=queue, error=error)
-            else:
+                continue
+            if self._workers.get(queue) is worker:
                 self._committed[queue] = offset
 
     def _orderly_workers(self) -> dict[MessageQueue, OrderlyWorker]:
         return {
             queue: worker
-            for queue, worker in self._workers.items()
+            for queue, worker in (self._workers | self._leaving).items()
             if isinstance(worker, OrderlyWorker)
         }
 

@@ -64,7 +64,7 @@ class QueueWorker:
         self._pause: Deferred[Any] | None = None
         self._running: Deferred[None] | None = None
         self._busy = 0
-        self._when_idle: Deferred[None] | None = None
+        self._when_idle: list[Deferred[None]] = []
 
     def start(self) -> None:
         self._running = logged(self.log, f"reading {self.queue}", self._run())
@@ -79,7 +79,7 @@ class QueueWorker:
         """Fires when the listener has no message of this queue."""
         idle: Deferred[None] = Deferred()
         if self._busy:
-            self._when_idle = idle
+            self._when_idle.append(idle)
         else:
             idle.callback(None)
         return idle
@@ -166,9 +166,10 @@ class QueueWorker:
             yield
         finally:
             self._busy -= 1
-            if not self._busy and self._when_idle is not None:
-                idle, self._when_idle = self._when_idle, None
-                idle.callback(None)
+            if not self._busy:
+                waiting, self._when_idle = self._when_idle, []
+                for idle in waiting:
+                    idle.callback(None)
 
     async def _sleep(self, seconds: float) -> None:
         self._pause = deferLater(self._reactor, seconds)

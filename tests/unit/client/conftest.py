@@ -1,5 +1,7 @@
 """A name server and a broker in memory, with clients that talk to them over a network in memory."""
 
+from collections.abc import Mapping
+
 import pytest
 from twisted.internet.task import Clock
 
@@ -7,6 +9,7 @@ from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import PullConsumer
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.testing.memory_broker import MemoryBroker, MemoryNameServer
 from rocketmq_tw.testing.network import MemoryNetwork
 
@@ -29,9 +32,14 @@ class World:
         self.broker = MemoryBroker(self.clock)
         self.other = MemoryBroker(self.clock, "broker-b")
         self.network.serve(NAMES, self.names.handlers())
-        self.network.serve(BROKER_A, self.broker.handlers())
+        self._handlers = self.broker.handlers()
+        self.network.serve(BROKER_A, self._handlers)
         self.names.add("T", BROKER_A, "broker-a", 4)
         self._clients = 0
+
+    def serve(self, handlers: Mapping[int, Handler]) -> None:
+        """The broker answers by these from now on, on open connections too."""
+        self._handlers.update(handlers)
 
     def add_other(self) -> None:
         self.network.serve(BROKER_B, self.other.handlers())

@@ -225,6 +225,33 @@ class TestSharing:
         world.wait(16)  # the broker's own timers of held pulls
         assert world.clock.getDelayedCalls() == []
 
+    def test_a_slow_commit_never_puts_back_the_next_owner(self, world):
+        held = []
+
+        def commit(request, peer):
+            if not held:
+                held.append(Deferred())
+                return held[0].addCallback(lambda _: answer(request, peer))
+            return answer(request, peer)
+
+        first = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(first.start())
+        send(world, b"1", queue_id=3)
+        world.wait(1)
+        handlers = world.broker.handlers()
+        answer = handlers[RequestCode.UPDATE_CONSUMER_OFFSET]
+        world.serve(handlers | {RequestCode.UPDATE_CONSUMER_OFFSET: commit})
+        world.wait(4.1)
+        assert held
+        second = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
+        world.run(second.start())
+        world.wait(1)
+        assert own(second) == [2, 3]
+        world.broker.offsets["workers", "T", 3] = 2
+        held[0].callback(None)
+        world.clock.advance(0)
+        assert world.broker.offsets["workers", "T", 3] == 2
+
 
 class TestOrderly:
     def test_each_key_comes_in_order_also_after_a_failure(self, world):
@@ -279,6 +306,27 @@ class TestOrderly:
         assert len(world.broker.locks) == 4
         world.run(consumer.stop())
         assert world.broker.locks == {}
+
+    def test_a_queue_stays_locked_until_the_listener_is_done(self, world):
+        held = Deferred()
+        first = world.push_consumer(lambda message: held, orderly=True, start_from=StartFrom.FIRST)
+        world.run(first.start())
+        send(world, b"x", queue_id=3)
+        world.wait(1)
+        second = world.push_consumer(lambda message: None, orderly=True)
+        world.run(second.start())
+        # As a broker does with locks that nobody renews.
+        world.broker.locks.clear()
+        world.wait(21)
+        assert world.broker.locks["workers", "T", 3] == "client-1"
+        assert own(second) == [2]
+        world.run(second.stop())
+        world.wait(21)
+        assert own(first) == [0, 1, 2], "one slow listener holds up no other queue"
+        held.callback(None)
+        world.wait(21)
+        assert own(first) == [0, 1, 2, 3]
+        assert world.broker.offsets["workers", "T", 3] == 1
 
     def test_after_the_last_try_a_message_is_given_back(self, world):
         def listener(message):
@@ -343,6 +391,28 @@ class TestWhatBrokersAsk:
         assert response.code == 0
         assert got == [b"1", b"2", b"3", b"2", b"3"]
         assert consumer.offset(queue(0)) == 3
+
+    def test_a_reset_stands_although_queues_are_divided_meanwhile(self, world):
+        got, held = [], Deferred()
+
+        def listener(message):
+            got.append(message.body)
+            return held if message.body == b"3" else None
+
+        consumer = world.push_consumer(listener, start_from=StartFrom.FIRST)
+        world.run(consumer.start())
+        send(world, b"1", b"2", b"3", queue_id=0)
+        world.wait(6)
+        assert world.broker.offsets["workers", "T", 0] == 2
+        body = encode_body(ResetOffsetBody(offset_table={queue(0): 1}))
+        header = ResetOffsetRequestHeader(topic="T", group="workers", timestamp=0)
+        command = RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+        world.broker.members["workers"]["client-1"].send_oneway(command)
+        world.clock.advance(0)
+        world.run(consumer.rebalance())
+        held.callback(None)
+        world.wait(1)
+        assert got == [b"1", b"2", b"3", b"2", b"3"]
 
     def test_positions(self, world, started):
         header = GetConsumerStatusRequestHeader(topic="T", group="workers")
