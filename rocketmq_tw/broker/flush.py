@@ -85,15 +85,20 @@ class Flusher:
         if self._running:
             return
         store = self._store
-        job: Callable[[], Any] | None = None
         if self._waiting or (self._ticker.running and store.flushed_offset < store.end_offset):
-            job = store.fsync
+            self._running = True
+            self._in_thread(store.fsync).addCallbacks(self._round_ended, self._round_failed)
         elif self._checkpoint_due:
             self._checkpoint_due = False
-            job = store.prepare_checkpoint()
-        if job is not None:
-            self._running = True
-            self._in_thread(job).addCallbacks(self._round_ended, self._round_failed)
+            try:
+                write = store.prepare_checkpoint()
+            except Exception:
+                _checkpoint_failed(Failure())
+                return
+            if write is not None:
+                self._running = True
+                written = self._in_thread(write).addErrback(_checkpoint_failed)
+                written.addCallback(self._round_ended)
 
     def _round_ended(self, _result: Any) -> None:
         self._running = False
@@ -123,3 +128,7 @@ class Flusher:
             idle, self._idle = self._idle, []
             for waiter in idle:
                 waiter.callback(None)
+
+
+def _checkpoint_failed(failure: Failure) -> None:
+    log.failure("no checkpoint; the next one is tried in its time", failure=failure)

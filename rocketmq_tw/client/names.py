@@ -8,11 +8,12 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import read_route, route_command
-from rocketmq_tw.client.errors import BrokerError, NoRouteError
+from rocketmq_tw.client.errors import ClientError, NoRouteError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import WireError
 
 #: Seconds between two looks at the routes in use.
 ROUTE_INTERVAL = 30.0
@@ -125,7 +126,7 @@ class Routes:
         for topic in [*self._routes, *self._missing]:
             try:
                 await self.refresh(topic)
-            except (NoRouteError, BrokerError) as error:
+            except (ClientError, WireError) as error:
                 # What is known stays in use: brokers may well be there.
                 self.log.warn("the route of {topic}: {error}", topic=topic, error=error)
 

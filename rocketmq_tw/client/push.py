@@ -14,7 +14,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.allocation import allocate_averagely
-from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, check_success
+from rocketmq_tw.client.errors import ClientError, NoRouteError, check_success
 from rocketmq_tw.client.locks import QueueLocks
 from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import ReceivedMessage
@@ -38,6 +38,7 @@ from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
@@ -431,5 +432,5 @@ class PushConsumer(GroupMember):
     async def _refresh(self, topic: str) -> None:
         try:
             await self.session.routes.refresh(topic)
-        except (ClientError, BrokerError) as error:
+        except (ClientError, WireError) as error:
             self.log.warn("the route of {topic}: {error}", topic=topic, error=error)

@@ -124,8 +124,9 @@ class RemotingProtocol(Protocol):
     def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         if not self.connected or self._closing:
             return fail(ConnectionLost(self.address, "the connection is closed"))
+        data = encode_command(command)
         answer = self._requests.add(command, timeout)
-        self._write(encode_command(command))
+        self._write(data)
         return answer
 
     def send_oneway(self, command: RemotingCommand) -> None:

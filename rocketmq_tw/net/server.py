@@ -66,6 +66,7 @@ class ServerProtocol(RemotingProtocol):
         #: Opaque -> bytes of a request that is being carried out or held.
         self._open: dict[int, int] = {}
         self._stuck_since: float | None = None
+        self._draining = False
         #: When the frame that is not complete yet began.
         self._frame_since: float | None = None
 
@@ -116,13 +117,18 @@ class ServerProtocol(RemotingProtocol):
         if self._frame_since is not None:
             # It was us who did not read on.
             self._frame_since = self._clock.seconds()
-        if not self._closing:
+        if not self._closing and not self._draining:
             self.transport.resumeProducing()  # type: ignore[union-attr]
 
     def stopProducing(self) -> None:
         """The connection is lost; `connectionLost` does the rest."""
 
     # Limits
+
+    def drain(self) -> None:
+        """Reads nothing any more; replies still leave."""
+        self._draining = True
+        self.transport.pauseProducing()  # type: ignore[union-attr]
 
     def check(self, now: float) -> None:
         """Closes a connection that is idle, that does not get on with a frame, or that leaves too
@@ -249,7 +255,7 @@ class RemotingFactory(Factory):
             lost: Deferred[IPeer] = Deferred()
             connection.when_lost(lost.callback)
             gone.append(lost)
-            connection.transport.pauseProducing()  # type: ignore[union-attr]
+            connection.drain()
 
         def look() -> None:
             late = self.clock.seconds() >= deadline

@@ -1,5 +1,8 @@
 """The periodic flush and the checkpoint."""
 
+import pytest
+from twisted.logger import capturedLogs
+
 from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.testing.data_plane import DataPlane, Threads
 from rocketmq_tw.testing.stores import make_message
@@ -47,6 +50,46 @@ def test_a_checkpoint_comes_with_its_interval() -> None:
     plane.clock.pump([0.5] * 30)
     checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
     assert checkpoint.safe_offset == plane.store.end_offset
+
+
+def fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_checkpoint_that_fails_ends_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = DataPlane(flush_consume_queue_thorough_interval=1000)
+    plane.flusher.start()
+    monkeypatch.setattr(plane.store, "prepare_checkpoint", fail)
+    with capturedLogs() as logs:
+        plane.clock.pump([0.5] * 4)
+    assert logs
+    append(plane)
+    plane.clock.pump([0.5] * 2)
+    assert plane.store.flushed_offset == plane.store.end_offset > 0
+    with capturedLogs():
+        plane.clock.pump([0.5] * 4)
+        monkeypatch.undo()
+        plane.clock.pump([0.5] * 4)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
+
+
+def test_who_waits_for_the_log_is_not_told_of_a_checkpoint_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    plane.flusher.start()
+    monkeypatch.setattr(plane.store, "prepare_checkpoint", lambda: fail)
+    plane.clock.pump([0.5] * 4)
+    append(plane)
+    told: list[bool] = []
+    plane.flusher.when_flushed(plane.store.end_offset, told.append)
+    with capturedLogs():
+        threads.run()
+    assert told == []
+    threads.run()
+    assert told == [True]
 
 
 def test_stop_waits_for_the_round_that_runs() -> None:

@@ -258,6 +258,25 @@ class TestNameServers:
         world.wait(120)
         assert world.run(producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
 
+    def test_an_answer_that_is_no_route_does_not_end_the_looking(self, world):
+        bad = []
+
+        def answer(request, peer):
+            if bad:
+                return request.response(body=bad.pop())
+            return world.names.handlers()[RequestCode.GET_ROUTEINFO_BY_TOPIC](request, peer)
+
+        world.network.serve("10.9.9.6:9876", {RequestCode.GET_ROUTEINFO_BY_TOPIC: answer})
+        producer = world.producer("10.9.9.6:9876")
+        world.run(producer.start())
+        assert len(world.run(producer.queues("T"))) == 4
+        bad.append(b"[no route")
+        world.names.routes["T"].queue_datas[0].write_queue_nums = 6
+        world.wait(31)
+        assert not bad
+        world.wait(30)
+        assert len(world.run(producer.queues("T"))) == 6
+
     def test_those_who_ask_at_once_share_a_request(self, world):
         producer = world.producer()
         for _ in range(5):

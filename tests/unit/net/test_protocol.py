@@ -273,6 +273,14 @@ class TestBothEnds:
         peer.reply(RemotingCommand(0))
         peer.send_oneway(RemotingCommand.request(40))
 
+    def test_a_request_that_cannot_be_sent_waits_for_nothing(self, ends):
+        _, _, peer = ends
+        command = RemotingCommand.request(ECHO)
+        command.ext_fields["key"] = "x" * (1 << 24)
+        with pytest.raises(WireError):
+            peer.request(command, 3)
+        assert peer.waiting == 0
+
     def test_a_silent_client_times_out(self, ends):
         network, _, peer = ends
         outcome = []

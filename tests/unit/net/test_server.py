@@ -213,6 +213,24 @@ def test_a_stop_lets_replies_in_flight_leave():
     assert server.clock.getDelayedCalls() == []
 
 
+def test_a_slow_peer_that_reads_on_during_a_stop_is_not_read_from_either():
+    server = Server()
+    slow = server.connect()
+    slow.transport.hold()
+    slow.send(HELD, opaque=1)
+    slow.send(BIG, opaque=2)
+    server.clock.advance(0)
+    stopped = server.factory.drain(3)
+    slow.transport.let_go()
+    slow.send(ECHO, opaque=3)
+    server.clock.advance(0.1)
+    assert server.served == 0
+    request, answer = server.held[0]
+    answer.callback(request.response())
+    server.clock.advance(0.1)
+    assert stopped.called and [response.opaque for response in slow.responses] == [2, 1]
+
+
 def test_a_stop_does_not_wait_for_ever():
     server = Server()
     peer = server.connect()
