@@ -120,9 +120,11 @@ class Broker:
         memory = psutil.virtual_memory().total
         self._memory_bytes = memory * store_config.memory_ratio // 100
         self.store = MessageStore(store_config, files, now_ms, memory_bytes=memory)
-        self.topics = TopicTable(config, self._state_file("topics"), now_ms)
+        self.topics = TopicTable(config, self._state_file("topics"), now_ms, self._in_thread)
         self.announcements = Announcements(reactor)
-        self.groups = GroupTable(config, self._state_file("subscriptionGroup"), now_ms)
+        self.groups = GroupTable(
+            config, self._state_file("subscriptionGroup"), now_ms, self._in_thread
+        )
         self.offsets = OffsetTable(config, self._state_file("consumerOffset"), now_ms)
         self.clients = ClientRegistry(config, now_ms)
         self.locks = RebalanceLock(self._elapsed_ms)
@@ -248,6 +250,8 @@ class Broker:
                 ("answering held requests", self.long_polling.resume_all),
                 *steps,
                 ("ending periodic tasks", lambda: periodic_stopped),
+                ("writing topics", self.topics.when_kept),
+                ("writing groups", self.groups.when_kept),
                 ("writing offsets", self._write_offsets),
                 ("unregistering", self._leave),
                 ("closing the store", lambda: self._in_thread(self.store.close)),
@@ -285,7 +289,16 @@ class Broker:
                 self.announcements,
                 consumes_orderly=self.locks.holds_any,
             ),
-            SendBackRequests(config, topics, groups, store, self.commit, self.levels, store_host),
+            SendBackRequests(
+                config,
+                topics,
+                groups,
+                store,
+                self.commit,
+                self.levels,
+                store_host,
+                self.announcements,
+            ),
             ViewRequests(store, self.store_config),
             PullRequests(
                 config,

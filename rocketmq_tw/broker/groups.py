@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.state import StateFile, keep
+from rocketmq_tw.broker.flush import InThread
+from rocketmq_tw.broker.state import Keeper, StateFile, at_once, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -35,13 +37,20 @@ log = Logger()
 class GroupTable:
     """Group name → whether and how it may consume."""
 
-    def __init__(self, config: BrokerConfig, file: StateFile, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file: StateFile,
+        now_ms: Callable[[], int],
+        in_thread: InThread = at_once,
+    ) -> None:
         self._config = config
         self._file = file
         self._now_ms = now_ms
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=now_ms())
+        self._keeper = Keeper(file, in_thread, self.table, encode_body, self._take)
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
@@ -50,10 +59,16 @@ class GroupTable:
             self._groups.update(table.subscription_group_table)
             self._forbidden = dict(table.forbidden_table or {})
             self.data_version = table.data_version
+            self._keeper.loaded()
+
+    def when_kept(self) -> Deferred[None]:
+        """Fires once nothing is being written any more."""
+        return self._keeper.when_idle()
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's configuration; made with the defaults where the broker's own allows it. A
-        slave makes none: it only serves the group as if its master had."""
+        slave makes none: it only serves the group as if its master had. Nobody waits for a new one
+        to be written: forgotten, it is made again on its next use."""
         known = self._groups.get(group)
         if known is not None or not self._may_create(group):
             return known
@@ -61,7 +76,7 @@ class GroupTable:
         if self._config.is_slave:
             return created
         log.info("the group {group!r} made on first use", group=group)
-        self._put([created])
+        self._put([created]).addErrback(reported)
         return created
 
     def contains(self, group: str) -> bool:
@@ -79,8 +94,9 @@ class GroupTable:
             data_version=self.data_version,
         )
 
-    def update(self, *configs: SubscriptionGroupConfig) -> None:
-        """Creates or replaces; raises `RequestError` for an illegal one, changing nothing."""
+    def update(self, *configs: SubscriptionGroupConfig) -> Deferred[None]:
+        """Creates or replaces; raises `RequestError` for an illegal one, changing nothing. Fires
+        once all is kept, or fails with one; then nothing is changed either."""
         changed = []
         for config in configs:
             names.check_group(config.group_name)
@@ -91,25 +107,22 @@ class GroupTable:
                 config.attributes or {},
             )
             changed.append(msgspec.structs.replace(config, attributes=attributes))
-        self._put(changed)
+        return self._put(changed)
 
-    def delete(self, group: str) -> bool:
-        """Whether the group was there; its offsets are the offset table's to remove."""
+    def delete(self, group: str) -> Deferred[None]:
+        """Fires once it is kept that the group is not there, and fails where that cannot be; its
+        offsets are the offset table's to remove."""
         if group not in self._groups:
-            return False
-        self._keep(
-            {name: config for name, config in self._groups.items() if name != group},
-            {name: table for name, table in self._forbidden.items() if name != group},
-        )
-        return True
+            return succeed(None)
+        self._groups = {name: config for name, config in self._groups.items() if name != group}
+        self._forbidden = {name: table for name, table in self._forbidden.items() if name != group}
+        return self._keep()
 
     def replace_all(self, table: SubscriptionGroupTable) -> None:
-        """Takes over a master's table and its version."""
-        self._keep(
-            dict(table.subscription_group_table),
-            dict(table.forbidden_table or {}),
-            table.data_version,
-        )
+        """Takes over a master's table and its version; where they cannot be kept, both are again
+        what they were, and the next look at the master finds them to differ."""
+        self._take(table)
+        self._keeper.keep().addErrback(reported)
 
     def _may_create(self, group: str) -> bool:
         allowed = self._config.auto_create_subscription_group or (
@@ -122,20 +135,15 @@ class GroupTable:
             and len(self._groups) < MAX_AUTO_CREATED
         )
 
-    def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        added = {config.group_name: config for config in configs}
-        self._keep(self._groups | added, self._forbidden)
+    def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Deferred[None]:
+        self._groups = self._groups | {config.group_name: config for config in configs}
+        return self._keep()
 
-    def _keep(
-        self,
-        groups: dict[str, SubscriptionGroupConfig],
-        forbidden: dict[str, dict[str, int]],
-        version: DataVersion | None = None,
-    ) -> None:
-        """The file first: what a request changed holds after a restart too."""
-        version = version or self.data_version.next(self._now_ms())
-        table = SubscriptionGroupTable(
-            subscription_group_table=groups, forbidden_table=forbidden, data_version=version
-        )
-        keep(self._file, encode_body(table))
-        self._groups, self._forbidden, self.data_version = groups, forbidden, version
+    def _keep(self) -> Deferred[None]:
+        self.data_version = self.data_version.next(self._now_ms())
+        return self._keeper.keep()
+
+    def _take(self, table: SubscriptionGroupTable) -> None:
+        self._groups = dict(table.subscription_group_table)
+        self._forbidden = dict(table.forbidden_table or {})
+        self.data_version = table.data_version

@@ -78,6 +78,7 @@ class Membership:
         self._ha_address = ha_address
         self._left = False
         self._unreachable: set[str] = set()
+        self._sent_version: DataVersion | None = None
         self._registered_at: set[str] = set()
         self._waiting: list[tuple[str, Deferred[None]]] = []
         self._listeners: list[MasterListener] = []
@@ -142,16 +143,20 @@ class Membership:
         )
         return self._ask_all(RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
 
-    def _topics_changed(self, topics: Sequence[TopicConfig]) -> None:
+    def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:
         if self._left:
             return
         changed = {topic.topic_name: topic for topic in topics}
-        registered: Deferred[Any]
-        if self._config.enable_single_topic_register:
-            registered = DeferredList([self._send_topic(topic) for topic in topics])
-        else:
-            registered = self._send(changed)
-        self._announcements.begin(changed, registered)
+
+        def register() -> Deferred[Any]:
+            if self._config.enable_single_topic_register:
+                return DeferredList([self._send_topic(topic) for topic in topics])
+            if self._topics.data_version == self._sent_version:
+                # What was kept with others has their version, which would be passed over now.
+                self._topics.touch()
+            return self._send(changed)
+
+        self._announcements.begin(changed, kept, register)
 
     def _send(
         self, topics: Mapping[str, TopicConfig], to: Sequence[str] | None = None
@@ -174,6 +179,7 @@ class Membership:
         config = self._config
         table = self._topics.table({topic.topic_name: topic for topic in topics})
         table.topic_queue_mapping_info_map = {}
+        self._sent_version = table.data_version
         # Stock 5.3.3 says "not compressed" of a compressed body; name servers then refuse it.
         compressed = config.compressed_register
         body = encode_registration(

@@ -1,7 +1,8 @@
 """The broker's topics: the built-in ones, those that a send creates, those that an admin makes.
 
-Kept in `config/topics.json` in stock's form (docs/formats/config-files.md); written before a change
-is announced, so that no client is told of a topic that a crash would take back.
+Kept in `config/topics.json` in stock's form (docs/formats/config-files.md). A change shows here at
+once and is written in a thread; it is announced and answered only once it is written, so that no
+client is told of a topic that a crash would take back.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.flush import InThread
 from rocketmq_tw.broker.permissions import INHERIT, READ, WRITE, is_inherited
-from rocketmq_tw.broker.state import StateFile, keep
+from rocketmq_tw.broker.state import Keeper, StateFile, at_once, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 
-#: Called with the topics that are new or changed.
-TopicsChanged = Callable[[Sequence[TopicConfig]], None]
+#: Called with the topics that are new or changed, and with what fires once they are kept; a
+#: callback must return None, an errback the failure.
+TopicsChanged = Callable[[Sequence[TopicConfig], "Deferred[None]"], None]
 
 SCHEDULE_QUEUES = 18
 #: No topic is created by a mere send once there are so many: names cost memory and disk.
@@ -33,7 +37,13 @@ log = Logger()
 class TopicTable:
     """Topic name → its queues, permissions and attributes."""
 
-    def __init__(self, config: BrokerConfig, file: StateFile, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file: StateFile,
+        now_ms: Callable[[], int],
+        in_thread: InThread = at_once,
+    ) -> None:
         self._config = config
         self._file = file
         self._now_ms = now_ms
@@ -41,6 +51,7 @@ class TopicTable:
         self.data_version = DataVersion(timestamp=now_ms())
         self._topics = {topic.topic_name: topic for topic in _built_in(config)}
         self._system = names.SYSTEM_TOPICS | self._topics.keys()
+        self._keeper = Keeper(file, in_thread, self.table, encode_body, self._take)
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
@@ -48,6 +59,11 @@ class TopicTable:
         if table is not None:
             self._topics.update(table.topic_config_table)
             self.data_version = table.data_version
+            self._keeper.loaded()
+
+    def when_kept(self) -> Deferred[None]:
+        """Fires once nothing is being written any more."""
+        return self._keeper.when_idle()
 
     def on_change(self, listener: TopicsChanged) -> None:
         """Adds a listener to creations and updates."""
@@ -83,7 +99,8 @@ class TopicTable:
         default_queue_nums: int,
         sys_flag: int,
     ) -> TopicConfig | None:
-        """The topic, made after `default_topic` if it is new and that one may be inherited from.
+        """The topic, made after `default_topic` if it is new and that one may be inherited from;
+        answers about a new one wait for the listeners' announcement.
 
         None where it may not. `default_queue_nums` is what the client asks for; it gets no more
         queues than the default topic has. Raises `RequestError` for an illegal name.
@@ -140,10 +157,11 @@ class TopicTable:
             return known
         return self._put(known)
 
-    def update(self, *configs: TopicConfig) -> None:
+    def update(self, *configs: TopicConfig) -> Deferred[None]:
         """Creates or replaces; `attributes` are changes (`+key`, `-key`) to those that are set.
 
-        Raises `RequestError` for what cannot be or cannot be kept, and then changes nothing.
+        Raises `RequestError` for what cannot be, and fires once all is kept or fails with one;
+        then nothing is changed.
         """
         changed = []
         for config in configs:
@@ -152,22 +170,27 @@ class TopicTable:
             current = None if known is None else known.attributes or {}
             attributes = alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes or {})
             changed.append(msgspec.structs.replace(config, attributes=attributes))
-        self._put_all(changed)
+        return self._put_all(changed)
 
-    def delete(self, name: str) -> bool:
-        """Whether the topic was there; its queues are the store's to remove."""
-        if name not in self._topics:
-            return False
-        self._keep({known: config for known, config in self._topics.items() if known != name})
-        return True
+    def delete(self, *doomed: str) -> Deferred[None]:
+        """Fires once it is kept that these topics are not there, and fails where that cannot be;
+        their queues are the store's to remove."""
+        left = {name: config for name, config in self._topics.items() if name not in doomed}
+        if len(left) == len(self._topics):
+            return succeed(None)
+        self._topics = left
+        self.touch()
+        return self._keeper.keep()
 
     def touch(self) -> None:
         """Makes a new version of the same topics, for name servers that have to look again."""
-        self.data_version = self._next_version()
+        self.data_version = self.data_version.next(self._now_ms())
 
     def replace_all(self, table: TopicConfigTable) -> None:
-        """Takes over a master's table and its version."""
-        self._keep(dict(table.topic_config_table), table.data_version)
+        """Takes over a master's table and its version; where they cannot be kept, both are again
+        what they were, and the next look at the master finds them to differ."""
+        self._take(table)
+        self._keeper.keep().addErrback(reported)
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its
@@ -180,7 +203,7 @@ class TopicTable:
             if known is not None and not known.order
         ]
         if changed:
-            self._put_all(changed)
+            self._put_all(changed).addErrback(reported)
 
     def _may_inherit(self, template: TopicConfig) -> bool:
         if (
@@ -191,23 +214,20 @@ class TopicTable:
         return is_inherited(template.perm)
 
     def _put(self, config: TopicConfig) -> TopicConfig:
-        self._put_all([config])
+        self._put_all([config]).addErrback(reported)
         return config
 
-    def _put_all(self, configs: Sequence[TopicConfig]) -> None:
-        self._keep(self._topics | {config.topic_name: config for config in configs})
+    def _put_all(self, configs: Sequence[TopicConfig]) -> Deferred[None]:
+        # A new table each time: who copies one in a thread must not see it change.
+        self._topics = self._topics | {config.topic_name: config for config in configs}
+        self.touch()
+        kept = self._keeper.keep()
         for listener in self._listeners:
-            listener(configs)
+            listener(configs, kept)
+        return kept
 
-    def _next_version(self) -> DataVersion:
-        return self.data_version.next(self._now_ms())
-
-    def _keep(self, topics: dict[str, TopicConfig], version: DataVersion | None = None) -> None:
-        """The file first: messages of a topic that a restart forgets would be out of reach."""
-        version = version or self._next_version()
-        table = TopicConfigTable(topic_config_table=topics, data_version=version)
-        keep(self._file, encode_body(table))
-        self._topics, self.data_version = topics, version
+    def _take(self, table: TopicConfigTable) -> None:
+        self._topics, self.data_version = dict(table.topic_config_table), table.data_version
 
 
 def _built_in(config: BrokerConfig) -> Iterable[TopicConfig]:

@@ -94,10 +94,13 @@ class ControlPlane:
         body: object = b"",
         peer: IPeer | None = None,
     ) -> Any:
-        """The handler's result; a body that is no bytes is encoded. Raises `RequestError`."""
+        """The handler's result, once it is there; a body that is no bytes is encoded. Raises
+        `RequestError`."""
         data = body if isinstance(body, bytes) else encode_body(body)
         request = RemotingCommand.request(code, header, data)
-        return self.handlers[code](request, peer or self.peer)
+        result = self.handlers[code](request, peer or self.peer)
+        answer = getattr(result, "result", None)
+        return answer if isinstance(answer, RemotingCommand) else result
 
     def put(self, topic: str, *bodies: bytes, queue_id: int = 0) -> None:
         """Stores messages, one millisecond after the other."""

@@ -164,6 +164,7 @@ class DataPlane:
                 self.commit,
                 self.levels,
                 STORE_HOST,
+                self.announcements,
             ),
             ViewRequests(self.store, store_config),
         )

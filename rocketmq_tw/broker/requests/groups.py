@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred, succeed
+
 from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -30,23 +32,22 @@ class GroupRequests:
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get,
         }
 
-    def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        self._groups.update(decode_request(SubscriptionGroupConfig, request.body))
-        return request.response()
+    def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        kept = self._groups.update(decode_request(SubscriptionGroupConfig, request.body))
+        return kept.addCallback(lambda _: request.response())
 
-    def update_list(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """All of the groups or none."""
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
-        if configs:
-            self._groups.update(*configs)
-        return request.response()
+        kept = self._groups.update(*configs) if configs else succeed(None)
+        return kept.addCallback(lambda _: request.response())
 
-    def delete(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(DeleteSubscriptionGroupRequestHeader)
-        self._groups.delete(header.group_name)
+        kept = self._groups.delete(header.group_name)
         if header.clean_offset or header.remove_offset:
             self._offsets.remove_group(header.group_name)
-        return request.response()
+        return kept.addCallback(lambda _: request.response())
 
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._groups.table()))

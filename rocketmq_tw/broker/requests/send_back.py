@@ -7,6 +7,7 @@ from random import randrange
 import msgspec
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.commit import Commit
 from rocketmq_tw.broker.delay.levels import DelayLevels
 from rocketmq_tw.broker.groups import GroupTable
@@ -47,6 +48,7 @@ class SendBackRequests:
         commit: Commit,
         levels: DelayLevels,
         store_host: tuple[str, int],
+        announcements: Announcements,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -55,6 +57,7 @@ class SendBackRequests:
         self._commit = commit
         self._levels = levels
         self._store_host = store_host
+        self._announcements = announcements
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -66,7 +69,7 @@ class SendBackRequests:
         group = self._check(header)
         if group.retry_queue_nums <= 0:
             return request.response()
-        retry = self._retry_topic(header, group)
+        target = self._retry_topic(header, group)
         message = self._store.message_at(header.offset)
         if message is None:
             raise RequestError(
@@ -80,13 +83,13 @@ class SendBackRequests:
         level = header.delay_level
         again = msgspec.structs.replace(
             message,
-            topic=retry,
+            topic=target,
             queue_id=randrange(group.retry_queue_nums),
             store_host=self._store_host,
             reconsume_times=message.reconsume_times + 1,
         )
         if message.reconsume_times >= most or level < 0:
-            again.topic = names.dlq_topic(header.group)
+            target = again.topic = names.dlq_topic(header.group)
             again.queue_id = randrange(DLQ_QUEUES)
             self._topics.create_on_send_back(again.topic, DLQ_QUEUES, READ | WRITE)
             properties[props.DELAY] = "0"
@@ -94,7 +97,8 @@ class SendBackRequests:
         else:
             level = level or FIRST_RETRY_LEVEL + message.reconsume_times
             self._levels.schedule(again, properties, level)
-        return self._append(request, again)
+        answer = self._append(request, again)
+        return answer.addCallback(lambda response: self._announcements.hold(response, target))
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
         group = self._groups.get(header.group)

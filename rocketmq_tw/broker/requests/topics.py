@@ -62,9 +62,7 @@ class TopicRequests:
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
         }
 
-    def update(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
+    def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(CreateTopicRequestHeader)
         config = TopicConfig(
             topic_name=header.topic,
@@ -77,8 +75,10 @@ class TopicRequests:
             attributes=parse_attributes(header.attributes),
         )
         self._check(config)
-        self._topics.update(config)
-        return self._announcements.hold(request.response(), config.topic_name)
+        kept = self._topics.update(config)
+        return kept.addCallback(
+            lambda _: self._announcements.hold(request.response(), config.topic_name)
+        )
 
     def update_list(
         self, request: RemotingCommand, peer: IPeer
@@ -89,11 +89,12 @@ class TopicRequests:
             self._check(config)
         if not configs:
             return request.response()
-        self._topics.update(*configs)
         # They are announced together.
-        return self._announcements.hold(request.response(), configs[0].topic_name)
+        first = configs[0].topic_name
+        kept = self._topics.update(*configs)
+        return kept.addCallback(lambda _: self._announcements.hold(request.response(), first))
 
-    def delete(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Removes the topic, the retry topics that pop made for it, their queues and offsets."""
         topic = request.header(DeleteTopicRequestHeader).topic
         names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
@@ -105,11 +106,12 @@ class TopicRequests:
                     retry = f"{names.retry_topic(group)}{separator}{topic}"
                     if self._topics.get(retry) is not None:
                         doomed.append(retry)
+        kept = self._topics.delete(*doomed)
+        # At once: a topic of the same name that is made meanwhile keeps what it gets.
         for name in doomed:
-            self._topics.delete(name)
             self._offsets.remove_topic(name)
             self._store.remove_topic(name)
-        return request.response()
+        return kept.addCallback(lambda _: request.response())
 
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._topics.table()))

@@ -1,18 +1,21 @@
 """Answers about a new topic wait until name servers know it, but never for long."""
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.announcements import LIMIT, Announcements
 from rocketmq_tw.testing.data_plane import DataPlane
 from rocketmq_tw.testing.network import FakePeer
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 
 
 def test_a_topic_is_under_way_until_its_registration_ended() -> None:
     announcements = Announcements(Clock())
     registered: Deferred[None] = Deferred()
-    announcements.begin(["A", "B"], registered)
+    announcements.begin(["A", "B"], succeed(None), lambda: registered)
     answer = RemotingCommand(0)
     held = announcements.hold(answer, "A")
     assert isinstance(held, Deferred) and not held.called
@@ -26,9 +29,9 @@ def test_a_registration_that_fails_or_hangs_holds_nobody_up() -> None:
     clock = Clock()
     announcements = Announcements(clock)
     hanging: Deferred[None] = Deferred()
-    announcements.begin(["A"], hanging)
+    announcements.begin(["A"], succeed(None), lambda: hanging)
     failing: Deferred[None] = Deferred()
-    announcements.begin(["B"], failing)
+    announcements.begin(["B"], succeed(None), lambda: failing)
     failing.errback(OSError("no name server"))
     assert announcements.under_way("B") is None
     clock.advance(LIMIT)
@@ -41,8 +44,8 @@ def test_a_topic_changed_again_is_announced_by_the_newer_registration() -> None:
     announcements = Announcements(Clock())
     first: Deferred[None] = Deferred()
     second: Deferred[None] = Deferred()
-    announcements.begin(["A"], first)
-    announcements.begin(["A"], second)
+    announcements.begin(["A"], succeed(None), lambda: first)
+    announcements.begin(["A"], succeed(None), lambda: second)
     first.callback(None)
     assert announcements.under_way("A") is not None
     second.callback(None)
@@ -52,7 +55,7 @@ def test_a_topic_changed_again_is_announced_by_the_newer_registration() -> None:
 def test_the_first_messages_of_a_topic_are_answered_once_it_is_announced() -> None:
     plane = DataPlane()
     registered: Deferred[None] = Deferred()
-    plane.announcements.begin(["Topic"], registered)
+    plane.announcements.begin(["Topic"], succeed(None), lambda: registered)
     peer = FakePeer()
     plane.handlers[310](plane.send_request(), peer)
     plane.clock.advance(0)
@@ -60,3 +63,41 @@ def test_the_first_messages_of_a_topic_are_answered_once_it_is_announced() -> No
     assert peer.replies == []
     registered.callback(None)
     assert len(peer.replies) == 1
+
+
+def test_until_a_topic_is_kept_nobody_is_told_however_long_that_takes() -> None:
+    clock = Clock()
+    announcements = Announcements(clock)
+    kept: Deferred[None] = Deferred()
+    registrations = []
+
+    def register() -> Deferred[None]:
+        registrations.append(clock.seconds())
+        return succeed(None)
+
+    announcements.begin(["A"], kept, register)
+    held = announcements.hold(RemotingCommand(0), "A")
+    clock.advance(10 * LIMIT)
+    assert isinstance(held, Deferred) and not held.called
+    assert not registrations
+    kept.callback(None)
+    assert held.called
+    assert registrations == [10 * LIMIT]
+
+
+def test_the_answers_of_a_topic_that_cannot_be_kept_become_refusals() -> None:
+    announcements = Announcements(Clock())
+    kept: Deferred[None] = Deferred()
+    announcements.begin(["A"], kept, lambda: succeed(None))
+    request = RemotingCommand.request(310)
+    stored = SendMessageResponseHeader(msg_id="1", queue_id=0, queue_offset=0)
+    held = [announcements.hold(request.response(header=stored), "A") for _ in range(2)]
+    kept.addErrback(lambda _: None)
+    kept.errback(RequestError(ResponseCode.SYSTEM_ERROR, "no room"))
+    for answer in held:
+        assert isinstance(answer, Deferred)
+        assert (answer.result.code, answer.result.remark) == (ResponseCode.SYSTEM_ERROR, "no room")
+        assert answer.result.opaque == request.opaque
+        assert answer.result.is_response
+        assert not answer.result.ext_fields
+    assert announcements.under_way("A") is None

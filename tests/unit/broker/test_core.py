@@ -15,9 +15,11 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.testing.data_plane import Threads
 from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.testing.stores import START_MS, small_config
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 from rocketmq_tw.wire.bodies.registration import decode_registration
+from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -38,6 +40,7 @@ class World:
         self.registrations: list[RemotingCommand] = []
         self.left: list[RemotingCommand] = []
         self.hanging = False
+        self.threads = Threads()
         self.serve_names()
         self.files = MemoryFiles()
         self.client = self.network.client()
@@ -66,7 +69,7 @@ class World:
             self.files,
             client=self.network.client(),
             now_ms=lambda: START_MS + round(self.reactor.seconds() * 1000),
-            in_thread=Threads(),
+            in_thread=self.threads,
         )
         started = self.broker.start()
         self.result(started)
@@ -102,10 +105,10 @@ class World:
         response: RemotingCommand = self.result(self.send_later(body))
         return response
 
-    def send_later(self, body: bytes) -> Deferred[RemotingCommand]:
+    def send_later(self, body: bytes, topic: str = "Orders") -> Deferred[RemotingCommand]:
         header = SendMessageRequestHeaderV2(
             producer_group="P",
-            topic="Orders",
+            topic=topic,
             default_topic="TBW102",
             default_topic_queue_nums=4,
             queue_id=0,
@@ -178,6 +181,40 @@ def test_a_name_server_that_hangs_holds_up_neither_clients_nor_the_stop(world: W
     world.stop()
     assert world.left
     assert not world.files.exists("/store/abort")
+
+
+def test_a_disk_that_hangs_while_a_topic_is_made_holds_up_only_who_relies_on_it(
+    world: World,
+) -> None:
+    world.send(b"one")
+    world.registrations.clear()
+    world.threads.eager = False
+    answers: list[RemotingCommand] = []
+    for number in range(20):
+        world.send_later(b"first", f"New{number}").addCallback(answers.append)
+        world.send_later(b"second", f"New{number}").addCallback(answers.append)
+    group = encode_body(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+    request = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group)
+    world.client.request(BROKER, request, 30).addCallback(answers.append)
+    world.reactor.pump([0.1] * 20)
+    assert world.send(b"two").code == ResponseCode.SUCCESS
+    assert not answers
+    assert not world.registrations, "no name server tells of what a crash would take back"
+    world.threads.eager = True
+    world.threads.run()
+    world.reactor.pump([0.1] * 5)
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 41
+    kept = decode_body(TopicConfigTable, world.files.read("/store/config/topics.json"))
+    names = {f"New{number}" for number in range(20)}
+    assert names <= kept.topic_config_table.keys()
+    told: set[str] = set()
+    versions = []
+    for request in world.registrations:
+        table = decode_registration(request.body, compressed=False).topic_config_serialize_wrapper
+        told.update(table.topic_config_table)
+        versions.append(encode_body(table.data_version))
+    assert names <= told
+    assert len(set(versions)) == len(versions), "a version that is known would be passed over"
 
 
 def test_what_was_sent_and_committed_is_there_after_a_restart(world: World) -> None:

@@ -1,7 +1,9 @@
 import pytest
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.testing.data_plane import Threads
 from rocketmq_tw.testing.state import MemoryStateFile
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.errors import RequestError
@@ -40,7 +42,7 @@ def test_a_send_makes_a_topic_after_the_default_one() -> None:
     file = MemoryStateFile()
     table = make_table(file)
     changes = []
-    table.on_change(changes.append)
+    table.on_change(lambda topics, kept: changes.append(topics))
     made = table.create_on_send("Orders", "TBW102", PEER, 4, 0)
     assert made == TopicConfig(topic_name="Orders", read_queue_nums=4, write_queue_nums=4, perm=6)
     assert changes == [[made]]
@@ -127,8 +129,9 @@ def test_a_deleted_topic_is_gone_after_a_restart() -> None:
     file = MemoryStateFile()
     table = make_table(file)
     table.create_on_send("T", "TBW102", PEER, 4, 0)
-    assert table.delete("T")
-    assert not table.delete("T")
+    table.delete("T")
+    table.delete("T")
+    assert file.writes == 2
     again = make_table(file)
     again.load()
     assert again.get("T") is None
@@ -158,11 +161,10 @@ def test_a_topic_that_cannot_be_kept_is_none_and_the_next_send_tries_again() -> 
     file = MemoryStateFile()
     table = make_table(file)
     changes = []
-    table.on_change(changes.append)
+    table.on_change(lambda topics, kept: kept.addCallback(lambda _: changes.append(topics)))
     version = table.data_version
     file.full = True
-    with pytest.raises(RequestError, match="No space left"):
-        table.create_on_send("Orders", "TBW102", PEER, 4, 0)
+    table.create_on_send("Orders", "TBW102", PEER, 4, 0)
     assert table.get("Orders") is None
     assert not changes
     assert table.data_version == version
@@ -178,6 +180,47 @@ def test_a_topic_whose_removal_cannot_be_kept_stays() -> None:
     table = make_table(file)
     table.create_on_send("Orders", "TBW102", PEER, 4, 0)
     file.full = True
-    with pytest.raises(RequestError, match="No space left"):
-        table.delete("Orders")
+    failures: list[Failure] = []
+    table.delete("Orders").addErrback(failures.append)
+    assert "No space left" in failures[0].value.remark
     assert table.get("Orders") is not None
+
+
+def test_changes_during_a_write_share_the_next_one() -> None:
+    file, threads = MemoryStateFile(), Threads(eager=False)
+    table = TopicTable(BrokerConfig(), file, lambda: 1_000, threads)
+    kept = [table.update(TopicConfig(topic_name=f"T{number}")) for number in range(50)]
+    assert table.get("T49") is not None
+    assert threads.run() == 1
+    assert [one.called for one in kept] == [True] + [False] * 49
+    assert threads.run() == 1
+    assert all(one.called for one in kept)
+    assert file.writes == 2
+    assert threads.run() == 0
+    again = make_table(file)
+    again.load()
+    assert again.all().keys() >= {f"T{number}" for number in range(50)}
+    assert again.data_version == table.data_version
+
+
+def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
+    file, threads = MemoryStateFile(), Threads(eager=False)
+    table = TopicTable(BrokerConfig(), file, lambda: 1_000, threads)
+    table.update(TopicConfig(topic_name="Kept"))
+    threads.run()
+    file.full = True
+    refused: list[Failure] = []
+    table.update(TopicConfig(topic_name="Kept", perm=4)).addErrback(refused.append)
+    table.update(TopicConfig(topic_name="New")).addErrback(refused.append)
+    idle = table.when_kept()
+    assert not idle.called
+    threads.run()
+    assert ["No space left" in one.value.remark for one in refused] == [True, True]
+    assert table.get("New") is None
+    kept = table.get("Kept")
+    assert kept is not None and kept.perm == 6
+    assert idle.called
+    file.full = False
+    table.update(TopicConfig(topic_name="New"))
+    threads.run()
+    assert table.get("New") is not None
