@@ -40,10 +40,12 @@ class KeyValue:
         self.values: dict[str, str] = {}
 
     def apply(self, entry: Entry) -> bool:
-        """Whether the command took effect: a Put with another expected value does not."""
-        if not entry.body:
+        """Whether the command took effect: a Put with another expected value does not, nor does
+        what is no command."""
+        try:
+            command = _decode(entry.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return False
-        command = _decode(entry.body)
         if isinstance(command, Delete):
             return self.values.pop(command.key, None) is not None
         if command.expected is not None and self.values.get(command.key) != command.expected:

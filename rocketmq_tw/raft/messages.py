@@ -4,7 +4,7 @@ Bodies of `byte[]` are base64. Unknown fields are passed over, missing ones get 
 """
 
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -27,28 +27,34 @@ class RequestCode(IntEnum):
     INSTALL_SNAPSHOT = 51006
 
 
+#: Java's int and long: what the files have room for. A term leaves room for the next ones.
+Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Term = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
+
+
 class Body(msgspec.Struct, rename="camel", kw_only=True):
     """What every request and response has. `code` is SUCCESS in requests."""
 
     group: str | None = None
     remote_id: str | None = None
     local_id: str | None = None
-    code: int = 200
+    code: Int = 200
     leader_id: str | None = None
-    term: int = -1
+    term: Term = -1
 
 
 class EntryBody(msgspec.Struct, rename="camel", kw_only=True):
     """An entry; `size` counts its header of 48 bytes."""
 
-    magic: int = MAGIC
-    size: int = 0
-    index: int = 0
-    term: int = 0
-    pos: int = 0
-    channel: int = 0
-    chain_crc: int = 0
-    body_crc: int = 0
+    magic: Int = MAGIC
+    size: Int = 0
+    index: Long = 0
+    term: Term = 0
+    pos: Long = 0
+    channel: Int = 0
+    chain_crc: Int = 0
+    body_crc: Int = 0
     body: bytes = b""
 
 
@@ -68,14 +74,14 @@ class AppendRequest(Body):
 
 
 class AppendResponse(Body):
-    index: int = -1
-    pos: int = -1
+    index: Long = -1
+    pos: Long = -1
 
 
 class GetRequest(Body):
-    begin_index: int | None = None
-    max_size: int = 0
-    index_list: list[int] | None = None
+    begin_index: Long | None = None
+    max_size: Int = 0
+    index_list: list[Long] | None = None
 
 
 class GetResponse(Body):
@@ -83,8 +89,8 @@ class GetResponse(Body):
 
 
 class VoteRequestBody(Body):
-    ledger_end_index: int = -1
-    ledger_end_term: int = -1
+    ledger_end_index: Long = -1
+    ledger_end_term: Term = -1
 
 
 class VoteResponseBody(Body):
@@ -101,7 +107,7 @@ class HeartbeatResponseBody(Body):
 
 class PullRequestBody(Body):
     node_id: str | None = None
-    begin_index: int | None = None
+    begin_index: Long | None = None
 
 
 class PullResponseBody(Body):
@@ -109,23 +115,23 @@ class PullResponseBody(Body):
 
 
 class PushRequestBody(Body):
-    commit_index: int = -1
+    commit_index: Long = -1
     type: str = "APPEND"
     entry: EntryBody | None = None
     batch_entry: list[EntryBody] | None = None
 
 
 class PushResponseBody(Body):
-    index: int | None = None
-    begin_index: int = 0
-    end_index: int = 0
-    count: int = 0
+    index: Long | None = None
+    begin_index: Long = 0
+    end_index: Long = 0
+    count: Int = 0
 
 
 class TransferRequestBody(Body):
     transfer_id: str | None = None
     transferee_id: str | None = None
-    take_leadership_ledger_index: int = 0
+    take_leadership_ledger_index: Long = 0
 
 
 class TransferResponseBody(Body):
@@ -136,17 +142,17 @@ class SnapshotRequestBody(Body):
     """Stock's fields, and ours: a chunk from `offset`, the last one where `done`, and where the
     entry behind the snapshot lies."""
 
-    last_included_index: int = -1
-    last_included_term: int = -1
+    last_included_index: Long = -1
+    last_included_term: Term = -1
     data: bytes = b""
-    offset: int = 0
+    offset: Long = 0
     done: bool = True
-    next_pos: int = 0
+    next_pos: Long = 0
 
 
 class SnapshotResponseBody(Body):
-    last_included_index: int = -1
-    received: int = 0
+    last_included_index: Long = -1
+    received: Long = 0
 
 
 REQUEST_BODIES: dict[RequestCode, type[Body]] = {
@@ -299,6 +305,12 @@ def request_from_body(body: Body, rpc: int) -> m.Message:
             entries=tuple(entry_from_body(entry) for entry in entries),
         )
     if isinstance(body, SnapshotRequestBody):
+        if body.next_pos < 0 or body.last_included_term > body.term:
+            raise BodyError(
+                Code.UNEXPECTED_ARGUMENT,
+                f"a snapshot of term {body.last_included_term} that ends at {body.next_pos}"
+                f" is none of a leader in term {body.term}",
+            )
         return m.SnapshotRequest(
             **base,
             last_index=body.last_included_index,

@@ -29,7 +29,6 @@ from rocketmq_tw.raft.messages import (
     response_from_body,
 )
 from rocketmq_tw.raft.pending import Applied, PendingProposals
-from rocketmq_tw.raft.store.format import StoreError
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -96,7 +95,8 @@ class RaftNode:
         self._checkpoint_call: IDelayedCall | None = None
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[Role, int], None]] = []
-        #: Fires with the failure that made this node stop by itself: its disk.
+        #: Fires with the failure that made this node stop by itself: its disk's, or its state
+        #: machine's.
         self.when_failed: Deferred[None] = Deferred()
         if machine is not None and store.snapshot is not None:
             machine.load_snapshot(store.read_snapshot(0, store.snapshot.size))
@@ -123,8 +123,15 @@ class RaftNode:
         return done
 
     def _close(self, done: "Deferred[None]") -> None:
-        self._store.write_checkpoint(self.core.commit_index)
-        self._store.close()
+        try:
+            try:
+                self._store.write_checkpoint(self.core.stored_commit_index)
+            finally:
+                self._store.close()
+        except OSError:
+            self.log.failure(
+                "the last checkpoint is not written; the next start looks further back"
+            )
         done.callback(None)
 
     def _fail_all(self, reason: Callable[[], Refused]) -> None:
@@ -174,17 +181,14 @@ class RaftNode:
         number that the request must carry."""
         self._check_running()
         self._tokens += 1
-        token = self._tokens
-        deferred = self._answers[token] = Deferred()
+        message = message_for(self._tokens)
+        deferred: Deferred[m.Message] = Deferred()
         try:
-            message = message_for(token)
             self.core.step(message, self._now())
-        except (StoreError, OSError) as error:
-            self._store_failed(Failure())
+        except Exception as error:
+            self._failed(Failure())
             raise Refused(Code.DISK_ERROR, str(error)) from error
-        except ValueError:
-            del self._answers[token]
-            raise
+        self._answers[message.rpc] = deferred
         self._wake()
         return deferred
 
@@ -240,8 +244,8 @@ class RaftNode:
         self._in_pump = True
         try:
             self._drain()
-        except (StoreError, OSError):
-            self._store_failed(Failure())
+        except Exception:
+            self._failed(Failure())
         finally:
             self._in_pump = False
         if self._storing is None:
@@ -266,7 +270,7 @@ class RaftNode:
     def _use_disk(self, action: Callable[[], None], done: Callable[[], None]) -> None:
         """Runs `action` aside, then `done` here; until then no `Ready` is looked at."""
         storing = self._storing = self._run_blocking(action)
-        storing.addCallbacks(lambda _: self._disk_free(done), self._store_failed)
+        storing.addCallback(lambda _: self._disk_free(done)).addErrback(self._failed)
 
     def _disk_free(self, done: Callable[[], None]) -> None:
         self._storing = None
@@ -274,14 +278,14 @@ class RaftNode:
             done()
             self._pump()
 
-    def _store_failed(self, failure: Failure) -> None:
-        """A member that cannot store must not answer any more."""
+    def _failed(self, failure: Failure) -> None:
+        """A member that cannot store, or whose state machine fails, must not answer any more."""
         self._storing = None
         if not self._running:
             return
-        self.log.failure("the disk failed; this member stops", failure)
+        self.log.failure("this member cannot go on and stops", failure)
         self._running = False
-        self._fail_all(lambda: Refused(Code.DISK_ERROR, "this member's disk failed"))
+        self._fail_all(lambda: Refused(Code.DISK_ERROR, "this member has failed"))
         self.when_failed.errback(failure)
 
     def _finish(self, ready: Ready) -> None:
@@ -392,8 +396,8 @@ class RaftNode:
             return
         try:
             self.core.step(response, self._now())
-        except (StoreError, OSError):
-            self._store_failed(Failure())
+        except Exception:
+            self._failed(Failure())
         else:
             self._wake()
 
@@ -410,8 +414,15 @@ class RaftNode:
         data = self._machine.take_snapshot()
         meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
         self._use_disk(
-            partial(self._store.save_snapshot, Snapshot(meta, data)), self.core.compacted
+            partial(self._store.save_snapshot, Snapshot(meta, data)), self._snapshot_saved
         )
+
+    def _snapshot_saved(self) -> None:
+        # The core reads the log and the snapshot on this thread: only what it no longer asks for
+        # may go.
+        self._store.use_snapshot()
+        self.core.compacted()
+        self._use_disk(self._store.drop_covered, lambda: None)
 
     def _checkpoint_soon(self) -> None:
         if self._checkpoint_call is None:
@@ -420,10 +431,13 @@ class RaftNode:
 
     def _checkpoint(self) -> None:
         self._checkpoint_call = None
+        if not self._running:
+            return
         if self._storing is not None:
             self._checkpoint_soon()
             return
-        self._use_disk(partial(self._store.write_checkpoint, self.core.commit_index), lambda: None)
+        committed = self.core.stored_commit_index
+        self._use_disk(partial(self._store.write_checkpoint, committed), lambda: None)
 
 
 def _transfer_code(message: m.Message) -> Code:

@@ -109,6 +109,8 @@ class SimMember:
         cluster = self.cluster
         self.up = False
         self.life += 1
+        if cluster.checkpoints.random() < 0.5:
+            self.write_checkpoint()
         if self.busy is not None and cluster.random.random() < 0.7:
             self.disk.lose_power_at = self.disk.changes + 1 + cluster.random.randrange(12)
             try:
@@ -201,8 +203,14 @@ class SimMember:
         data = self.machine.take_snapshot()
         meta = SnapshotMeta(place.index, place.term, place.next_pos, len(data))
         self.store.save_snapshot(Snapshot(meta, data))
+        self.store.use_snapshot()
         core.compacted()
-        self.store.write_checkpoint(core.applied_index)
+        self.store.drop_covered()
+        self.write_checkpoint()
+
+    def write_checkpoint(self) -> None:
+        """As a node does now and then, and at its end."""
+        self.store.write_checkpoint(self.core.stored_commit_index)
 
     def _schedule_tick(self) -> None:
         due = int(self.core.next_deadline() * MS / self.rate) + MS
@@ -224,6 +232,8 @@ class SimCluster:
     def __init__(self, seed: int, *, members: int | None = None, faults: Faults | None = None):
         self.seed = seed
         self.random = Random(seed)
+        #: When checkpoints are written, which changes nothing else in a run.
+        self.checkpoints = Random(seed + 1)
         self.faults = Faults.from_seed(self.random) if faults is None else faults
         count = members or self.random.choice((3, 3, 5))
         names = tuple(f"n{number}" for number in range(count))
@@ -364,6 +374,9 @@ class SimCluster:
             self.note(f"islands {self._islands}")
         elif random.random() < 0.08:
             self._islands = dict.fromkeys(self._islands, 0)
+        for member in members:
+            if member.up and self.checkpoints.random() < 0.1:
+                member.write_checkpoint()
         if random.random() < faults.transfers:
             member = random.choice(members)
             if member.up and member.core.role is Role.LEADER:

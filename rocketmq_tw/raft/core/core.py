@@ -91,6 +91,9 @@ class RaftCore:
         state.commit_to(max(floor, min(commit_index, log.end_index)))
         state.matched_index = state.commit_index
         self.applied_index = floor
+        #: The commit index that what is on stable storage vouches for: of the last `Ready` done.
+        self.stored_commit_index = state.commit_index
+        self._commit_in_flight = state.commit_index
         self._roles: list[Role] = []
         state.role_listeners.append(self._roles.append)
         self.election = Election(state)
@@ -279,6 +282,7 @@ class RaftCore:
         ):
             return None
         self._split_messages(ready)
+        self._commit_in_flight = state.commit_index
         self._in_flight = ready
         return ready
 
@@ -296,6 +300,7 @@ class RaftCore:
         if ready is None:
             raise RuntimeError("advance() without a ready()")
         self._in_flight = None
+        self.stored_commit_index = self._commit_in_flight
         if ready.writes.entries:
             self._state.log.stored(ready.writes.entries[-1].index)
             self.replication.advance_commit()

@@ -51,6 +51,8 @@ class Ledger:
         if not self.begin_index <= index <= self.end_index or index < 0:
             raise KeyError(index)
         unit = self._index.read(index * INDEX_UNIT_SIZE, INDEX_UNIT_SIZE)
+        if len(unit) < INDEX_UNIT_SIZE:
+            raise StoreError(f"the index lacks entry {index}: its file is missing or cut short")
         _magic, pos, size, at, term = INDEX_UNIT.unpack(unit)
         if at != index:
             raise StoreError(f"the index has entry {at} in the place of {index}")
@@ -72,6 +74,10 @@ class Ledger:
         """Writes the entries that follow the last one; see `sync`."""
         if not entries:
             return
+        unproven = any(entry.body_crc == 0 for entry in entries)
+        if unproven and not self._index.offsets:
+            # Recovery trusts such entries where there is no index at all: somebody removed it.
+            self._index.write(entries[0].index * INDEX_UNIT_SIZE, [bytes(INDEX_UNIT_SIZE)])
         run: list[bytes] = []
         run_pos = pos = self.end_pos
         for entry in entries:
@@ -84,7 +90,13 @@ class Ledger:
             run += (encode_header(entry), entry.body)
             pos = entry.end_pos
         self._data.write(run_pos, run)
+        if unproven:
+            # Nothing in an entry without a CRC tells a torn one from a whole one; that its index
+            # unit is there does, since this is written behind the synced data only.
+            self._data.sync()
         self._write_index(entries)
+        if unproven:
+            self._index.sync()
         if self.begin_index < 0:
             self.begin_index = entries[0].index
         self.end_index = entries[-1].index
@@ -128,17 +140,22 @@ class Ledger:
         self.begin_index = self.end_index = -1
         self.end_pos = base.next_pos
 
-    def drop_before(self, index: int) -> None:
-        """Removes the data files that hold only entries before `index`, never the last file."""
+    def begin_without(self, index: int) -> int:
+        """The first entry once the data files with only entries before `index` are gone; the last
+        file stays."""
         if self.begin_index < 0:
-            return
+            return -1
         pos = self._unit(min(index, self.end_index))[0]
-        self._data.drop_before(pos)
-        first = self._data.offsets[0]
-        begin = self._unit(self.begin_index)[0]
-        if begin < first:
-            header = self._data.read(first, INDEX_UNIT_SIZE)
-            self.begin_index = int.from_bytes(header[8:16], "big")
+        first = pos - pos % self._data.file_size
+        if self.begin_pos >= first:
+            return self.begin_index
+        header = self._data.read(first, INDEX_UNIT_SIZE)
+        return int.from_bytes(header[8:16], "big")
+
+    def drop_files(self) -> None:
+        """Removes the files that hold only entries before `begin_index`."""
+        if self.begin_index >= 0:
+            self._data.drop_before(self.begin_pos)
             self._index.drop_before(self.begin_index * INDEX_UNIT_SIZE)
 
     @property

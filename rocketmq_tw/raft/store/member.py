@@ -34,6 +34,8 @@ class MemberStore:
         self._directory = directory
         files.make_dirs(directory)
         self._lock: IFile = files.lock(f"{directory}/lock")
+        self._saved_snapshot: SnapshotMeta | None = None
+        self._begin_behind = -1
         try:
             self._open(data_file_size, index_file_size)
         except BaseException:
@@ -59,7 +61,7 @@ class MemberStore:
         )
         self.commit_index = max(covered, min(checkpoint.committed_index, self._ledger.end_index))
         self._saved = checkpoint
-        if hard_state is None and self._ledger.end_index >= 0:
+        if hard_state is None and (self._ledger.end_index >= 0 or meta is not None):
             raise StoreError(
                 f"{directory}/currterm is missing: a vote may be forgotten;"
                 " remove this store to copy it from the leader"
@@ -105,6 +107,8 @@ class MemberStore:
             self.hard_state = ready.hard_state
         if ready.snapshot is not None:
             self._snapshots.save(ready.snapshot)
+            self._snapshots.use(ready.snapshot.meta)
+            self._snapshots.drop_others()
         writes = ready.writes
         if writes.reset is not None:
             # Entries that were committed here go: recovery must not miss them if it stops midway.
@@ -123,9 +127,24 @@ class MemberStore:
             self._ledger.sync()
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """A snapshot that the state machine took; the files that it covers are removed."""
+        """Stores a snapshot that the state machine took. Who reads the log and the snapshot sees
+        no change before `use_snapshot`."""
         self._snapshots.save(snapshot)
-        self._ledger.drop_before(snapshot.meta.index + 1)
+        self._saved_snapshot = snapshot.meta
+        self._begin_behind = self._ledger.begin_without(snapshot.meta.index + 1)
+
+    def use_snapshot(self) -> None:
+        """From now on the saved snapshot is the one that is read, and the log begins behind the
+        files that it covers. Does not touch the disk."""
+        if self._saved_snapshot is not None:
+            self._snapshots.use(self._saved_snapshot)
+            self._ledger.begin_index = self._begin_behind
+            self._saved_snapshot = None
+
+    def drop_covered(self) -> None:
+        """Removes the files that nobody reads any more since `use_snapshot`."""
+        self._snapshots.drop_others()
+        self._ledger.drop_files()
 
     def write_checkpoint(self, committed_index: int) -> None:
         """Where recovery may begin to doubt; called now and then, and at the end."""
@@ -139,5 +158,7 @@ class MemberStore:
             self._saved = checkpoint
 
     def close(self) -> None:
-        self._ledger.close()
-        self._lock.close()
+        try:
+            self._ledger.close()
+        finally:
+            self._lock.close()

@@ -38,44 +38,55 @@ def recover(
     """
     data.check_sizes()
     index.check_sizes()
-    if not data.offsets:
-        index.clear()
-        return _checked(Extent(-1, -1, begin_pos), committed_index)
-    first_pos = _begin(data, data.offsets[0], begin_pos)
-    first = _header_index(data, first_pos)
-    if first is None:
-        data.clear()
-        index.clear()
-        return _checked(Extent(-1, -1, begin_pos), committed_index)
-    start = _scan_start(data, index, first_pos, begin_pos)
-    end_index, end_pos = -1, start
-    for entry in scan(data, start):
-        end_index, end_pos = entry.index, entry.end_pos
-        unit = encode_index(entry)
-        at = entry.index * INDEX_UNIT_SIZE
-        if index.read(at, INDEX_UNIT_SIZE) != unit:
-            if index.offsets and at < index.offsets[0]:
-                index.clear()
-            index.write(at, [unit])
-    if end_index < 0:
-        data.clear()
-        index.clear()
-        return _checked(Extent(-1, -1, begin_pos), committed_index)
-    extent = _checked(Extent(first, end_index, end_pos), committed_index)
-    data.cut(end_pos)
-    index.cut((end_index + 1) * INDEX_UNIT_SIZE)
-    data.sync()
-    index.sync()
-    return extent
-
-
-def _checked(extent: Extent, committed_index: int) -> Extent:
+    extent = _find(data, index, begin_pos)
     if extent.end_index < committed_index:
         raise StoreError(
             f"the log ends with entry {extent.end_index}, but {committed_index} was committed:"
             " the disk lost or damaged data; remove this store to copy the log from the leader"
         )
+    if extent.end_index < 0:
+        data.clear()
+        index.clear()
+        return extent
+    data.cut(extent.end_pos)
+    index.cut((extent.end_index + 1) * INDEX_UNIT_SIZE)
+    data.sync()
+    index.sync()
     return extent
+
+
+def _find(data: SegmentedFile, index: SegmentedFile, begin_pos: int) -> Extent:
+    """What the files hold. Writes index units that are missing, and cuts nothing."""
+    empty = Extent(-1, -1, begin_pos)
+    if not data.offsets:
+        return empty
+    first_pos = _begin(data, data.offsets[0], begin_pos)
+    first = _header_index(data, first_pos)
+    if first is None:
+        return empty
+    start = _scan_start(data, index, first_pos, begin_pos)
+    end = _scan_and_index(data, index, start)
+    if end is None and start > first_pos:
+        end = _scan_and_index(data, index, first_pos)
+    return empty if end is None else Extent(first, end.index, end.end_pos)
+
+
+def _scan_and_index(data: SegmentedFile, index: SegmentedFile, start: int) -> Entry | None:
+    """The last whole entry from `start`; every one up to it has its index unit then."""
+    indexed = bool(index.offsets)
+    last: Entry | None = None
+    for entry in scan(data, start):
+        unit = encode_index(entry)
+        at = entry.index * INDEX_UNIT_SIZE
+        if index.read(at, INDEX_UNIT_SIZE) != unit:
+            if indexed and entry.body_crc == 0:
+                # Perhaps torn: see `Ledger.append`.
+                break
+            if index.offsets and at < index.offsets[0]:
+                index.clear()
+            index.write(at, [unit])
+        last = entry
+    return last
 
 
 def _begin(data: SegmentedFile, offset: int, begin_pos: int) -> int:

@@ -14,17 +14,20 @@ _MAGIC = 0x44534E50
 
 
 class SnapshotFile:
-    """Only the latest snapshot counts; the one before is removed once the new one is durable."""
+    """Only the latest snapshot counts. A new one is written by `save`, read from `use` on, and
+    `drop_others` removes the one before: whoever reads it meanwhile is never left without."""
 
     def __init__(self, files: IFiles, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._path: str | None = None
         self.meta: SnapshotMeta | None = None
         self._load()
 
+    def _names(self) -> list[str]:
+        return [name for name in self._files.list(self._directory) if name.isdigit()]
+
     def _load(self) -> None:
-        names = [name for name in self._files.list(self._directory) if name.isdigit()]
+        names = self._names()
         if not names:
             return
         path = f"{self._directory}/{names[-1]}"
@@ -36,23 +39,31 @@ class SnapshotFile:
         if magic != _MAGIC or len(data) != size or crc32(data) != crc:
             raise StoreError(f"{path} is damaged; remove this store to copy it from the leader")
         self.meta = SnapshotMeta(index, term, next_pos, size)
-        self._path = path
+
+    def _path_of(self, meta: SnapshotMeta) -> str:
+        return f"{self._directory}/{meta.index:020d}"
 
     def save(self, snapshot: Snapshot) -> None:
         """Durable on return."""
         meta, data = snapshot.meta, snapshot.data
-        path = f"{self._directory}/{meta.index:020d}"
         header = _HEADER.pack(_MAGIC, meta.index, meta.term, meta.next_pos, len(data), crc32(data))
-        write_atomic(self._files, path, header + data)
-        old, self._path, self.meta = self._path, path, meta
-        if old is not None and old != path:
-            self._files.remove(old)
+        write_atomic(self._files, self._path_of(meta), header + data)
+
+    def use(self, meta: SnapshotMeta) -> None:
+        """Reads are of this saved one from now on."""
+        self.meta = meta
+
+    def drop_others(self) -> None:
+        """Removes all but the one in use."""
+        for name in self._names():
+            if self.meta is not None and int(name) != self.meta.index:
+                self._files.remove(f"{self._directory}/{name}")
 
     def read(self, offset: int, size: int) -> bytes:
         """A part of the data."""
-        if self._path is None or self.meta is None:
+        if self.meta is None:
             return b""
-        file = self._files.open(self._path)
+        file = self._files.open(self._path_of(self.meta))
         try:
             wanted = max(0, min(size, self.meta.size - offset))
             return file.pread(wanted, _HEADER.size + offset)

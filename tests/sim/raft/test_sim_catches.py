@@ -9,7 +9,7 @@ from rocketmq_tw.raft.core.codes import Code, Role
 from rocketmq_tw.raft.core.state import State
 from rocketmq_tw.raft.store.ledger import Ledger
 from rocketmq_tw.raft.store.segments import SegmentedFile
-from rocketmq_tw.testing.raft_cluster import Faults, simulate
+from rocketmq_tw.testing.raft_cluster import Faults, SimMember, simulate
 from rocketmq_tw.testing.raft_invariants import Violation
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -63,6 +63,14 @@ def late_truncations_that_cut(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(follower.Follower, "_truncate", truncate)
 
 
+def checkpoints_of_what_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimMember, "write_checkpoint", write_the_commit_index)
+
+
+def write_the_commit_index(member: SimMember) -> None:
+    member.store.write_checkpoint(member.core.commit_index)
+
+
 @pytest.mark.parametrize(
     "leave_out",
     [
@@ -74,6 +82,7 @@ def late_truncations_that_cut(patch: pytest.MonkeyPatch) -> None:
         entries_that_are_not_synced,
         commits_of_what_was_not_compared,
         late_truncations_that_cut,
+        checkpoints_of_what_is_not_stored,
     ],
     ids=lambda rule: rule.__name__,
 )

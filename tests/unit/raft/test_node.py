@@ -115,6 +115,14 @@ def base(**fields: Any) -> dict[str, Any]:
     return {"group": "g", "remoteId": "TARGET", "leaderId": "LEADER", "term": "TERM"} | fields
 
 
+def push_of(**fields: Any) -> dict[str, Any]:
+    return base(entry=ENTRY | fields)
+
+
+def snap(next_pos: int, term: int) -> dict[str, Any]:
+    return base(lastIncludedIndex=9, lastIncludedTerm=term, nextPos=next_pos, data="aGk=")
+
+
 R = RequestCode
 BAD = [
     # what is wrong, to whom, code, body, answer
@@ -149,6 +157,17 @@ BAD = [
     ("push: wrong place", "follower", R.PUSH, base(entry={**ENTRY, "pos": 13}), 406),
     ("push: a gap", "follower", R.PUSH, base(entry={**ENTRY, "index": 9}), 406),
     ("push: negative index", "follower", R.PUSH, base(entry={**ENTRY, "index": -3}), 411),
+    ("vote: a term beyond 64 bits", "follower", R.VOTE, base(term=1 << 63), 411),
+    ("vote: a term far beyond", "follower", R.VOTE, base(leaderId="OTHER", term=1 << 90), 411),
+    ("heartbeat: a term beyond 64 bits", "follower", R.HEART_BEAT, base(term=1 << 63), 411),
+    ("push: a channel beyond 32 bits", "follower", R.PUSH, push_of(channel=1 << 31), 411),
+    ("push: a chain CRC beyond 32 bits", "follower", R.PUSH, push_of(chainCrc=1 << 40), 411),
+    ("push: a body CRC beyond 32 bits", "follower", R.PUSH, push_of(bodyCrc=-(1 << 31) - 1), 411),
+    ("push: an index beyond 64 bits", "follower", R.PUSH, push_of(index=1 << 64), 411),
+    ("push: a position beyond 64 bits", "follower", R.PUSH, push_of(pos=1 << 64), 411),
+    ("push: a commit index beyond", "follower", R.PUSH, base(commitIndex=1 << 64), 411),
+    ("snapshot: a position before the files", "follower", R.INSTALL_SNAPSHOT, snap(-7, 1), 411),
+    ("snapshot: a term after the leader's", "follower", R.INSTALL_SNAPSHOT, snap(0, 99), 411),
     (
         "snapshot: out of order",
         "follower",

@@ -124,6 +124,37 @@ def test_a_torn_tail_is_cut(kind: str) -> None:
     assert not any(files.read(f"/s/data/{files.list('/s/data')[-1]}")[-64:])
 
 
+def without_crc(terms: list[int], size: int) -> list[Entry]:
+    """Entries as stock's leaders send them."""
+    entries: list[Entry] = []
+    end = 0
+    for index, term in enumerate(terms):
+        pos = place(end, 48 + size, 4096)
+        entries.append(Entry(index, term, pos, bytes([65 + index]) * size))
+        end = entries[-1].end_pos
+    return entries
+
+
+@pytest.mark.parametrize("size", [0, 1, 700])
+def test_a_torn_entry_without_a_crc_is_none(size: int) -> None:
+    """Its header may have reached the disk and its body not: nothing in it tells."""
+    entries = without_crc([1, 1, 1, 2], size)
+    outcomes = set()
+    for seed in range(60):
+        files = MemoryFiles()
+        store = MemberStore(files, "/s", 4096, INDEX_SIZE)
+        store.store(ready(entries[:2], hard=HardState(2, "n1")))
+        disk = store._ledger._data
+        disk.sync = lambda: (_ for _ in ()).throw(PowerLoss())  # type: ignore[method-assign]
+        with pytest.raises(PowerLoss):
+            store.store(ready(entries[2:]))
+        after = MemberStore(files.crash(seed), "/s", 4096, INDEX_SIZE)
+        found = read_all(after)
+        assert found == entries[: len(found)] and len(found) >= 2
+        outcomes.add(len(found))
+    assert outcomes == {2}
+
+
 def test_the_log_goes_on_behind_a_cut() -> None:
     files = MemoryFiles()
     entries = filled(files)
@@ -150,6 +181,33 @@ def test_damage_before_the_committed_entries_is_not_cut_but_refused() -> None:
     store.close()
     damage(files, entries[18].end_pos - 1, b"\x00")
     with pytest.raises(StoreError, match=r"ends with entry 17, but 19 was committed.*from the"):
+        store_in(files)
+
+
+@pytest.mark.parametrize("where", [0, 44, 48])
+def test_a_refused_store_is_left_as_it_is(where: int) -> None:
+    """Whoever has to repair it needs what is there."""
+    files = MemoryFiles()
+    entries = filled(files, 4)
+    store = store_in(files)
+    store.write_checkpoint(3)
+    store.close()
+    damage(files, entries[0].pos + where, b"\x07")
+    before = files.read(DATA)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="3 was committed"):
+            store_in(files)
+        assert files.list("/s/data") == ["00000000000000000000"] and files.read(DATA) == before
+
+
+def test_a_snapshot_without_its_vote_is_refused() -> None:
+    files = MemoryFiles()
+    store = store_in(files)
+    meta = SnapshotMeta(29, 5, 900, 3)
+    store.store(ready(reset=meta.base, snapshot=Snapshot(meta, b"abc"), hard=HardState(5, "n1")))
+    store.close()
+    files.remove("/s/currterm")
+    with pytest.raises(StoreError, match="vote may be forgotten"):
         store_in(files)
 
 
@@ -196,6 +254,10 @@ def test_a_snapshot_drops_the_files_that_it_covers() -> None:
     store = store_in(files)
     meta = SnapshotMeta(15, entries[15].term, entries[15].end_pos, 4)
     store.save_snapshot(Snapshot(meta, b"four"))
+    assert read_all(store) == entries and store.snapshot is None
+    store.use_snapshot()
+    store.drop_covered()
+    assert files.list("/s/data")[0] != "00000000000000000000"
     assert 0 < store.begin_index <= 16
     begin = store.begin_index
     store.close()

@@ -1,0 +1,178 @@
+"""A lone node whose disk is slow, stops in the middle or is shared with a reader: what it leaves
+behind has to be what it promised, and nothing else."""
+
+from collections.abc import Callable, Sequence
+from errno import ENOSPC
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.raft.core import messages as m
+from rocketmq_tw.raft.core.codes import PushKind
+from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.core import Ready
+from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.log import LogWrites
+from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.kv import KeyValue, Put, encode_command
+from rocketmq_tw.raft.node import NodeConfig, RaftNode
+from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.testing.network import MemoryNetwork
+from rocketmq_tw.testing.raft_store import entries_of_terms
+
+PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
+FILE_SIZE = 512
+
+
+def open_store(files: MemoryFiles | FaultyFiles) -> MemberStore:
+    return MemberStore(files, "/s", FILE_SIZE, 32 * 8)
+
+
+class LoneNode:
+    """Member n0; the others are played by the test. Its disk works when `run_disk` says so."""
+
+    def __init__(
+        self,
+        files: MemoryFiles | FaultyFiles,
+        *,
+        peers: dict[str, str] = PEERS,
+        machine: Any = None,
+        snapshot_every: int = 0,
+    ) -> None:
+        self.clock = Clock()
+        self.clock.advance(1000)
+        self.waiting: list[tuple[Callable[[], None], Deferred[None]]] = []
+        raft = RaftConfig(self_id="n0", members=tuple(peers), data_file_size=FILE_SIZE)
+        config = NodeConfig(group="g", peers=peers, raft=raft, snapshot_every=snapshot_every)
+        client = MemoryNetwork(self.clock).client()
+        self.store = open_store(files)
+        self.node = RaftNode(
+            self.clock, config, self.store, client, self._later, machine=machine, random=Random(1)
+        )
+        self.node.start()
+
+    def _later(self, action: Callable[[], None]) -> "Deferred[None]":
+        done: Deferred[None] = Deferred()
+        self.waiting.append((action, done))
+        return done
+
+    def run_disk(self) -> None:
+        """The disk does all that it was given, and what follows from that."""
+        self.clock.advance(0.001)
+        while self.waiting:
+            action, done = self.waiting.pop(0)
+            try:
+                action()
+            except Exception:
+                done.errback(Failure())
+            else:
+                done.callback(None)
+            self.clock.advance(0.001)
+
+    def hear(self, message_type: type, **fields: Any) -> list[Any]:
+        """A request of n1, which leads; the answers so far."""
+        answers: list[Any] = []
+        fields = {"source": "n1", "target": "n0", "term": 2} | fields
+        self.node.answer(lambda token: message_type(**fields, rpc=token)).addBoth(answers.append)
+        return answers
+
+    def push(self, kind: PushKind, entries: Sequence[Entry], commit_index: int) -> list[Any]:
+        return self.hear(m.PushRequest, kind=kind, entries=entries, commit_index=commit_index)
+
+    def follow(self) -> None:
+        """n1 leads in term 2 from here on."""
+        self.hear(m.HeartbeatRequest)
+        self.run_disk()
+
+
+def stored(files: MemoryFiles, terms: Sequence[int]) -> list[Entry]:
+    """A store in term 2 with an entry for each of `terms`."""
+    entries = entries_of_terms(terms, FILE_SIZE)
+    writes = LogWrites(None, None, entries)
+    store = open_store(files)
+    store.store(Ready(HardState(2, None), None, writes, [], [], [], [], [], []))
+    store.close()
+    return entries
+
+
+def test_what_a_snapshot_covers_is_read_until_the_core_knows() -> None:
+    """The storing thread is not done with a snapshot while the core still reads the entries that
+    it covers, for a follower that is behind."""
+    files = MemoryFiles()
+    machine = KeyValue()
+    lone = LoneNode(files, peers={"n0": PEERS["n0"]}, machine=machine, snapshot_every=12)
+    lone.run_disk()
+    assert lone.node.is_leader
+    bodies = [encode_command(Put("k", f"{number}" * 40)) for number in range(24)]
+    for body in bodies:
+        lone.node.propose([body])
+        lone.clock.advance(0.001)
+        while lone.waiting:
+            action, done = lone.waiting.pop(0)
+            action()
+            # What of the log is not in memory is read here.
+            assert lone.store.read(lone.node.core.log.begin_index).body in bodies
+            meta = lone.store.snapshot
+            assert meta is None or lone.store.read_snapshot(0, meta.size)
+            done.callback(None)
+            lone.clock.advance(0.001)
+    assert lone.store.snapshot is not None and lone.node.core.log.begin_index > 10
+    assert "00000000000000000000" not in files.list("/s/data")
+
+
+OLD = [1, 1, 1, 1]
+NEW = entries_of_terms([1, 2, 2, 2], FILE_SIZE)
+
+
+def test_a_checkpoint_vouches_only_for_what_is_stored() -> None:
+    """One is due just when a push came: were the push's commit index in it, a power loss now
+    would leave an old entry behind as a committed one."""
+    files = MemoryFiles()
+    stored(files, OLD)
+    lone = LoneNode(files)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], -1)
+    lone.run_disk()
+    due = lone.node._checkpoint_call
+    assert due is not None
+    left = due.getTime() - lone.clock.seconds()
+    lone.clock.callLater(left - 0.0001, lone.push, PushKind.TRUNCATE, NEW[1:2], 1)
+    lone.clock.advance(left)
+    assert lone.node.core.commit_index == 1
+    action, _ = lone.waiting.pop(0)
+    action()
+    after = open_store(files.crash())
+    assert after.end_index == 3 and after.commit_index <= 0
+
+
+def test_a_stop_before_a_push_is_stored_leaves_a_store_that_opens() -> None:
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    lone = LoneNode(files)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], -1)
+    lone.run_disk()
+    lone.push(PushKind.APPEND, NEW[1:], 3)
+    lone.node.stop()
+    after = open_store(files)
+    assert after.end_index == 0 and after.commit_index <= 0
+
+
+def test_a_stop_on_a_full_disk_ends() -> None:
+    files = MemoryFiles()
+    stored(files, OLD[:1])
+    disk = FaultyFiles(files)
+    lone = LoneNode(disk)
+    lone.follow()
+    lone.push(PushKind.COMPARE, NEW[:1], 0)
+    lone.run_disk()
+    disk.faults.append(Fault("pwrite", "checkpoint", error=ENOSPC))
+    ended: list[Any] = []
+    lone.node.stop().addBoth(ended.append)
+    assert ended == [None]
+    assert open_store(files).end_index == 0
