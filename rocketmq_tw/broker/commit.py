@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.flush import Flusher
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.batch import BatchedMessage
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.wire.codes import ResponseCode
@@ -110,10 +111,11 @@ class Commit:
         message: StoredMessage,
         done: Done,
         *,
-        multi: Sequence[StoredMessage] = (),
+        batch: Sequence[BatchedMessage] = (),
         wait: bool = True,
     ) -> None:
-        """Appends one message, or instead of it a batch; `done` is called later with how it ended.
+        """Appends one message, or instead of it a batch (see `IMessageStore.append`); `done` is
+        called later with how it ended.
 
         `wait` False: answered once written, whatever flush and replicas are configured to be.
         Raises `RequestError` where the store refuses; then `done` is not called.
@@ -125,7 +127,7 @@ class Commit:
                 ResponseCode.SERVICE_NOT_AVAILABLE, "a slave stores nothing: send to its master"
             )
         try:
-            appended = self._store.append(message, multi=multi)
+            appended = self._store.append(message, batch=batch)
         except IllegalMessageError as error:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         except StoreError as error:

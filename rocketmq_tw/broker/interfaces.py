@@ -4,6 +4,7 @@ from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.store.interface import (
     Appended,
     Arrival,
+    Arrived,
     GetStatus,
     IMessageStore,
     QueueRead,
@@ -14,6 +15,7 @@ from rocketmq_tw.store.interface import (
 __all__ = [
     "Appended",
     "Arrival",
+    "Arrived",
     "GetStatus",
     "IMessageStore",
     "IReplicator",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore, TagMatch
+from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, TagMatch
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import IPeer
 
@@ -111,20 +111,23 @@ class LongPolling:
         self._held += 1
         return True
 
-    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
-        """A message became readable, the last before `end_queue_offset`."""
-        waiting = self._queues.get((topic, queue_id))
-        if waiting is None:
+    def arrived(self, messages: Sequence[Arrived]) -> None:
+        """These became readable: whoever waits for one of them is ready."""
+        if not self._held:
             return
-        self._take(
-            (topic, queue_id),
-            [
-                held
-                for held in waiting
-                if end_queue_offset > held.offset
-                and (held.tag_match is None or held.tag_match(tags_code))
-            ],
-        )
+        for message in messages:
+            queue = (message.topic, message.queue_id)
+            waiting = self._queues.get(queue)
+            if waiting is not None:
+                self._take(
+                    queue,
+                    [
+                        held
+                        for held in waiting
+                        if message.queue_offset >= held.offset
+                        and (held.tag_match is None or held.tag_match(message.tags_code))
+                    ],
+                )
 
     def wake_ready(self) -> None:
         """Resumes what arrivals woke."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred, succeed
@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.commit import Commit
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
 from rocketmq_tw.broker.kinship import check_kinship
 from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.membership import Master
@@ -211,9 +211,11 @@ class SlavePart:
             return succeed(None)
         return self._copying.run(self._metadata.copy, self._master.address)
 
-    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
+    def arrived(self, messages: Sequence[Arrived]) -> None:
         """The store's arrival callback: a topic that is new to this slave is copied soon."""
-        if self._topics.get(topic) is None and self._soon is None and not self._stopped:
+        if self._soon is not None or self._stopped:
+            return
+        if any(self._topics.get(message.topic) is None for message in messages):
             self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
 
     def _copy_soon(self) -> None:

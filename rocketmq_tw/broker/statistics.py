@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from datetime import datetime
 
 #: Seconds over which stock shows rates.
@@ -55,9 +55,9 @@ class Statistics:
         self.pulled_by_day = Day()
         self._date = self._today()
 
-    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
-        """A message became readable: the store's arrival listener."""
-        self.sent.total += 1
+    def arrived(self, messages: Sized) -> None:
+        """So many messages became readable: the store's arrival callback."""
+        self.sent.total += len(messages)
 
     def count_pulled(self, messages: int) -> None:
         """So many messages left in one answer."""

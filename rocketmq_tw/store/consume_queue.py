@@ -61,6 +61,11 @@ class ConsumeQueue:
         self._units_per_file = file_size // UNIT_SIZE
         self._pending: list[bytes] = []
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether units wait for `write_pending`."""
+        return bool(self._pending)
+
     def put(self, queue_offset: int, position: int, size: int, tags_code: int) -> bool:
         """Buffers a unit; False where the queue has that offset already."""
         expected = self.max_offset + len(self._pending)

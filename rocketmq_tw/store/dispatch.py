@@ -23,7 +23,7 @@ class Dispatch(NamedTuple):
     tags_code: int
     store_timestamp: int
     in_queue: bool
-    keys: tuple[str, ...]
+    keys: tuple[bytes, ...]
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -78,10 +78,9 @@ class Dispatcher:
         """Half and rolled-back messages of a transaction are in no queue, as in stock."""
         transaction = sys_flag & TRANSACTION_ROLLBACK
         tags_code = 0
-        keys: tuple[str, ...] = ()
+        keys: tuple[bytes, ...] = ()
         if properties:
-            tags = property_value(properties, b"TAGS\x01")
-            if tags:
+            if b"TAGS\x01" in properties and (tags := property_value(properties, b"TAGS\x01")):
                 tags_code = java_hash_code(str(tags, "utf-8", "replace"))
             if topic == SCHEDULE_TOPIC:
                 tags_code = self._deliver_time(properties, store_timestamp, tags_code)
@@ -107,10 +106,10 @@ class Dispatcher:
         return store_timestamp + self._delay_levels[level - 1]
 
 
-def _index_keys(properties: bytes) -> tuple[str, ...]:
+def _index_keys(properties: bytes) -> tuple[bytes, ...]:
     unique = property_value(properties, b"UNIQ_KEY\x01")
-    keys = property_value(properties, b"KEYS\x01")
-    if not keys:
-        return (str(unique, "utf-8", "replace"),) if unique else ()
-    words = [word for word in str(keys, "utf-8", "replace").split(KEY_SEPARATOR) if word]
-    return (str(unique, "utf-8", "replace"), *words) if unique else tuple(words)
+    words: tuple[bytes, ...] = ()
+    if b"KEYS\x01" in properties:
+        keys = property_value(properties, b"KEYS\x01")
+        words = tuple([word for word in keys.split(KEY_SEPARATOR.encode()) if word])
+    return (unique, *words) if unique else words

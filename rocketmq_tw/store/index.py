@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from operator import mul
 from sys import byteorder
 
@@ -25,18 +26,42 @@ _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
 
 def key_hash(text: str) -> int:
     """Java's `String.hashCode` without its sign, as stock's index takes it."""
-    units: bytes | array[int]
-    if text.isascii():
-        units = text.encode()
-    else:
-        units = array("H", text.encode(_UTF_16, "surrogatepass"))
+    return _magnitude(_hash_code(_units(text)))
+
+
+def topic_key_hash(topic: str, key: bytes) -> int:
+    """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once."""
+    units = key if key.isascii() else _units(str(key, "utf-8", "replace"))
     length = len(units)
-    if length > _MAX_POWERS:
-        value = 0
-        for unit in units:
-            value = value * 31 + unit & 0xFFFFFFFF
-    else:
-        value = sum(map(mul, units, _POWERS[_MAX_POWERS - length :])) & 0xFFFFFFFF
+    power = _POWERS[-1 - length] if length < _MAX_POWERS else pow(31, length, 1 << 32)
+    return _magnitude(_hash_of_prefix(topic) * power + _hash_code(units))
+
+
+@lru_cache(maxsize=4096)
+def _hash_of_prefix(topic: str) -> int:
+    return _hash_code(_units(f"{topic}#"))
+
+
+def _units(text: str) -> bytes | array[int]:
+    """UTF-16 units."""
+    if text.isascii():
+        return text.encode()
+    return array("H", text.encode(_UTF_16, "surrogatepass"))
+
+
+def _hash_code(units: bytes | array[int]) -> int:
+    """Not brought down to 32 bits."""
+    length = len(units)
+    if length <= _MAX_POWERS:
+        return sum(map(mul, units, _POWERS[_MAX_POWERS - length :]))
+    value = 0
+    for unit in units:
+        value = value * 31 + unit & 0xFFFFFFFF
+    return value
+
+
+def _magnitude(value: int) -> int:
+    value &= 0xFFFFFFFF
     if value & 0x80000000:
         value = 0x100000000 - value
         # The absolute value of the smallest int does not exist in Java; stock takes 0.
@@ -120,13 +145,15 @@ class MessageIndex:
             if index.count == 1:
                 self._remove(self._list.pop())
 
-    def add(self, topic: str, keys: tuple[str, ...], physical_offset: int, timestamp: int) -> None:
-        """Collects a message's keys; messages in front of the last indexed one are passed over,
-        that one itself is not, since a crash may have come between its keys."""
+    def add(
+        self, topic: str, keys: tuple[bytes, ...], physical_offset: int, timestamp: int
+    ) -> None:
+        """Collects a message's keys (UTF-8); messages in front of the last indexed one are passed
+        over, that one itself is not, since a crash may have come between its keys."""
         if self._list and physical_offset < self._list[-1].end_offset:
             return
         for key in keys:
-            self._pending.append(Key(key_hash(f"{topic}#{key}"), physical_offset, timestamp))
+            self._pending.append(Key(topic_key_hash(topic, key), physical_offset, timestamp))
         if len(self._pending) >= _BATCH:
             self.write_pending()
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from zope.interface import Attribute, Interface
 
+from rocketmq_tw.message.batch import BatchedMessage
 from rocketmq_tw.message.model import StoredMessage
 
 
@@ -52,12 +53,21 @@ TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[bytes], bool]
 
 
-class Arrival(Protocol):
-    """Called once for each message that became readable in its queue."""
+class Arrived(Protocol):
+    """A message that became readable in its queue, at `queue_offset`."""
 
-    def __call__(
-        self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int
-    ) -> None: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def tags_code(self) -> int: ...
+
+
+#: Called with what one dispatch made readable, in the order of the log.
+Arrival = Callable[[Sequence[Arrived]], None]
 
 
 class IMessageStore(Interface):
@@ -75,10 +85,11 @@ class IMessageStore(Interface):
     def load() -> None:
         """Takes the lock, reads the checkpoint, recovers; raises `StoreError` that says why."""
 
-    def append(message: StoredMessage, *, multi: Sequence[StoredMessage] = ()) -> Appended:
-        """Appends one record, or with `multi` those records instead: one batch of the topic and
-        queue of `message`, with consecutive queue offsets. Fills store time, offsets, size and
-        CRC of each. Raises `StoreError` where it cannot (too large, disk full, not writable)."""
+    def append(message: StoredMessage, *, batch: Sequence[BatchedMessage] = ()) -> Appended:
+        """Appends one record, or with `batch` a record for each of those instead, which share all
+        else with `message`, with consecutive queue offsets. Fills store time, size and offsets of
+        `message`, with a batch those of its first. Raises `StoreError` where it cannot (too large,
+        disk full, not writable)."""
 
     def append_raw(offset: int, data: bytes) -> None:
         """A replica's append: log bytes as they are at exactly the end; raises `StoreError`."""

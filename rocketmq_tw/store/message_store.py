@@ -12,13 +12,14 @@ from zope.interface import implementer
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.message.batch import BatchedMessage
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import (
     RecordError,
     decode_record,
+    encode_batch_records,
     encode_record,
     host_bytes,
-    record_size,
 )
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.store import time_search
@@ -252,75 +253,82 @@ class MessageStore:
 
     # Append
 
-    def append(self, message: StoredMessage, *, multi: Sequence[StoredMessage] = ()) -> Appended:
+    def append(self, message: StoredMessage, *, batch: Sequence[BatchedMessage] = ()) -> Appended:
         """See `IMessageStore`."""
         if self._refusal or self._log.failure or self._disk_full:
             raise NotWritableError(self.refusal)
         if self._dispatched < self._raw_end:
             raise NotWritableError("replicated messages are not dispatched yet: try again")
-        messages = multi or (message,)
-        log, crc_property = self._log, self.config.enabled_append_prop_crc
-        total = 0
+        log = self._log
+        in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
         try:
-            for each in messages:
-                size = record_size(each, crc_property=crc_property)
-                self._check_size(each, size)
-                total += size
             queue = self._queues.find_or_create(message.topic, message.queue_id)
-            now = self._store_time()
-            in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
-            offset = first = log.reserve(total)
-            queue_offset = queue.next_offset if in_queue else 0
-            records = []
-            for each in messages:
-                each.store_timestamp = now
-                each.physical_offset = offset
-                each.queue_offset = queue_offset
-                record = encode_record(each, crc_property=crc_property)
-                each.store_size = len(record)
-                records.append(record)
-                offset += len(record)
-                if in_queue:
-                    queue_offset += 1
+            message.store_timestamp = now = self._store_time()
+            message.queue_offset = queue.next_offset if in_queue else 0
+            # Nearly always there is room, and the records need not be made again.
+            message.physical_offset = log.end_offset
+            records = self._records(message, batch, in_queue)
+            first = log.reserve(sum(map(len, records)))
+            if first != message.physical_offset:
+                message.physical_offset = first
+                records = self._records(message, batch, in_queue)
         except RecordError as error:
             raise IllegalMessageError(str(error)) from error
-        waiting = self._waiting
-        dispatch = self._dispatcher.dispatch
-        for each, record in zip(messages, records, strict=True):
+        offset = first
+        offsets = []
+        for record in records:
+            offsets.append(offset)
             log.push(record)
-            if not self._from_log:
-                waiting.append(
-                    dispatch(
-                        each.topic,
-                        each.queue_id,
-                        each.queue_offset,
-                        each.physical_offset,
-                        len(record),
-                        each.sys_flag,
-                        now,
-                        each.properties,
-                    )
-                )
+            offset += len(record)
+        if not self._from_log:
+            self._wait_for_dispatch(message, batch, offsets, offset)
         if in_queue:
             self._moved.append((queue, queue.next_offset))
-            queue.next_offset = queue_offset
+            queue.next_offset += len(records)
+        message.store_size = len(records[0])
         self._last_timestamp = now
         prefix = _message_id_prefix(message.store_host)
-        return Appended(
-            first,
-            log.end_offset,
-            messages[0].queue_offset,
-            now,
-            tuple([f"{prefix}{each.physical_offset:016X}" for each in messages]),
-        )
+        ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
+        return Appended(first, offset, message.queue_offset, now, ids)
 
-    def _check_size(self, message: StoredMessage, size: int) -> None:
+    def _wait_for_dispatch(
+        self,
+        message: StoredMessage,
+        batch: Sequence[BatchedMessage],
+        offsets: list[int],
+        end_offset: int,
+    ) -> None:
+        """What `dispatch` is to know of records at `offsets`."""
+        wait, dispatch = self._waiting.append, self._dispatcher.dispatch
+        topic, queue_id, queue_offset = message.topic, message.queue_id, message.queue_offset
+        sys_flag, now = message.sys_flag, message.store_timestamp
+        properties = [each.properties for each in batch] or [message.properties]
+        ends = [*offsets[1:], end_offset]
+        for text, offset, end in zip(properties, offsets, ends, strict=True):
+            size = end - offset
+            wait(dispatch(topic, queue_id, queue_offset, offset, size, sys_flag, now, text))
+            queue_offset += 1
+
+    def _records(
+        self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
+    ) -> list[bytes]:
+        """The records of an append, none larger than allowed."""
+        crc_property = self.config.enabled_append_prop_crc
+        if batch:
+            records = encode_batch_records(
+                message, batch, in_queue=in_queue, crc_property=crc_property
+            )
+            body_length, size = max([len(each.body) for each in batch]), max(map(len, records))
+        else:
+            records = [encode_record(message, crc_property=crc_property)]
+            body_length, size = len(message.body), len(records[0])
         most = self.config.max_message_size
-        if len(message.body) > most or size > most + _RECORD_ROOM:
+        if body_length > most or size > most + _RECORD_ROOM:
             raise IllegalMessageError(
-                f"the message has {len(message.body)} bytes of body, {size} in all: "
+                f"the message has {body_length} bytes of body, {size} in all: "
                 f"maxMessageSize allows {most}"
             )
+        return records
 
     def _store_time(self) -> int:
         now = self._clock()
@@ -413,18 +421,15 @@ class MessageStore:
         arrived: list[Dispatch] = []
         try:
             for entry in entries:
-                if entry.in_queue:
-                    queue = queues.find_or_create(entry.topic, entry.queue_id)
-                    if queues.put(
-                        queue,
-                        entry.queue_offset,
-                        entry.physical_offset,
-                        entry.size,
-                        entry.tags_code,
-                    ):
-                        arrived.append(entry)
-                if index is not None and entry.keys:
-                    index.add(entry.topic, entry.keys, entry.physical_offset, entry.store_timestamp)
+                topic, queue_id, queue_offset, offset, size, tags_code, stored, in_queue, keys = (
+                    entry
+                )
+                if in_queue and queues.put(
+                    queues.find_or_create(topic, queue_id), queue_offset, offset, size, tags_code
+                ):
+                    arrived.append(entry)
+                if keys and index is not None:
+                    index.add(topic, keys, offset, stored)
             queues.write_pending()
         except OSError as error:
             # What is not in its queue yet comes from the log again, next time.
@@ -435,14 +440,18 @@ class MessageStore:
         if entries:
             self._last_dispatched_timestamp = entries[-1].store_timestamp
         self._from_log = self._from_log and reached < self._log.end_offset
-        for callback in self._arrivals:
-            for entry in arrived:
-                callback(entry.topic, entry.queue_id, entry.queue_offset + 1, entry.tags_code)
+        if arrived:
+            for callback in self._arrivals:
+                callback(arrived)
         return len(entries)
 
     def _entries_waiting(self, limit: int) -> tuple[list[Dispatch], int]:
         """What waits up to `limit`, and the offset behind it."""
         waiting = self._waiting
+        if waiting and waiting[-1].physical_offset + waiting[-1].size <= limit:
+            # All of it, as nearly always.
+            self._waiting = deque()
+            return list(waiting), waiting[-1].physical_offset + waiting[-1].size
         entries = []
         reached = self._dispatched
         while waiting:

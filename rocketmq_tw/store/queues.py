@@ -24,7 +24,7 @@ class QueueTable:
         self._file_size = file_size
         self._pool = HandlePool(files, _HANDLES)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._waiting: dict[tuple[str, int], ConsumeQueue] = {}
+        self._waiting: list[ConsumeQueue] = []
         self.unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -69,20 +69,21 @@ class QueueTable:
         self, queue: ConsumeQueue, queue_offset: int, position: int, size: int, tags_code: int
     ) -> bool:
         """Buffers a unit until `write_pending`."""
-        self._waiting[queue.topic, queue.queue_id] = queue
+        if not queue.has_pending:
+            self._waiting.append(queue)
         return queue.put(queue_offset, position, size, tags_code)
 
     def write_pending(self) -> None:
         """Writes the buffered units, one write for each queue; where one fails, what is not
         written is forgotten and raises `OSError`."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting = self._waiting, []
         try:
-            for queue in waiting.values():
+            for queue in waiting:
                 if not queue.segments.starts:
                     self._make_directory(queue)
                 queue.write_pending()
         except OSError:
-            for queue in waiting.values():
+            for queue in waiting:
                 queue.drop_pending()
             raise
 

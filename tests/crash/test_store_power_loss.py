@@ -6,7 +6,8 @@ import random
 import pytest
 
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, read_all
 
@@ -34,20 +35,25 @@ class Life:
 
     def append(self) -> None:
         queue = self.random.choice(QUEUES)
-        batch: list[StoredMessage] = []
+        bodies = []
         for _ in range(self.random.choice([1, 1, 1, 4])):
             self.number += 1
-            body = b"%d " % self.number + bytes(self.random.randrange(400))
-            batch.append(
-                make_message(body, topic=queue[0], queue_id=queue[1], keys=f"k{self.number}")
-            )
-        appended = self.store.append(batch[0], multi=batch if len(batch) > 1 else ())
+            bodies.append(b"%d " % self.number + bytes(self.random.randrange(400)))
+        keys = [f"k{self.number - len(bodies) + 1 + n}" for n in range(len(bodies))]
+        message = make_message(bodies[0], topic=queue[0], queue_id=queue[1], keys=keys[0])
+        batch = [
+            BatchedMessage(0, body, f"KEYS\x01{key}\x02".encode())
+            for body, key in zip(bodies, keys, strict=True)
+        ]
+        appended = self.store.append(message, batch=batch if len(batch) > 1 else ())
         assert appended.queue_offset == len(self.expected[queue])
-        for message in batch:
-            self.expected[queue][message.queue_offset] = message.body
-            self.log.append(
-                (message.physical_offset + message.store_size, queue, message.queue_offset)
-            )
+        starts = [parse_offset_message_id(text).offset for text in appended.message_ids]
+        ends = [*starts[1:], appended.end_offset]
+        for queue_offset, (body, end) in enumerate(
+            zip(bodies, ends, strict=True), appended.queue_offset
+        ):
+            self.expected[queue][queue_offset] = body
+            self.log.append((end, queue, queue_offset))
 
     def step(self) -> None:
         self.clock.now_ms += self.random.randrange(2000)

@@ -8,7 +8,7 @@ may deliver again what was delivered since the file was written, and loses nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
@@ -20,7 +20,7 @@ from rocketmq_tw.broker.commit import STORED, Commit
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.flush import InThread
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore
+from rocketmq_tw.broker.interfaces import Appended, Arrived, IMessageStore
 from rocketmq_tw.broker.progress import write_progress
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
@@ -109,16 +109,18 @@ class DelayDelivery:
         yield self._when_idle()
         yield self.persist()
 
-    def arrived(self, topic: str, queue_id: int, end_queue_offset: int, tags_code: int) -> None:
+    def arrived(self, messages: Sequence[Arrived]) -> None:
         """The store's arrival callback: a level without messages has one now.
 
         For the schedule topic the code is the time when the message is due, in ms.
         """
-        if topic != SCHEDULE_TOPIC or not self._running:
+        if not self._running:
             return
-        level = self._levels.get(queue_id)
-        if level is not None and level.timer is None and not level.unwritten:
-            self._sleep(level, (tags_code - self._now_ms()) / 1000)
+        for message in messages:
+            if message.topic == SCHEDULE_TOPIC:
+                level = self._levels.get(message.queue_id)
+                if level is not None and level.timer is None and not level.unwritten:
+                    self._sleep(level, (message.tags_code - self._now_ms()) / 1000)
 
     def persist(self) -> Deferred[None]:
         """Writes the offsets, after what they stand for is durable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import randrange
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.batch import decode_batch
+from rocketmq_tw.message.batch import BatchedMessage, decode_batch
 from rocketmq_tw.message.ids import UniqueIds
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties
@@ -286,7 +286,7 @@ class SendRequests:
         queue_id: int,
         unique_id: str | None,
         properties: dict[str, str],
-        multi: tuple[StoredMessage, ...] = (),
+        batch: Sequence[BatchedMessage] = (),
     ) -> None:
         size = len(request.body)
 
@@ -296,7 +296,7 @@ class SendRequests:
                 reply(self._response(request, code, appended, queue_id, unique_id))
 
         wait = props.waits_for_store(properties)
-        self._commit.append(message, done, multi=multi, wait=wait)
+        self._commit.append(message, done, batch=batch, wait=wait)
         self.in_flight += size
 
     def _append_batch(
@@ -325,22 +325,8 @@ class SendRequests:
         properties.pop(props.UNIQ_KEY, None)
         self._add_own_properties(properties)
         common = join_properties(properties)
-        messages = tuple(
-            StoredMessage(
-                topic=message.topic,
-                queue_id=message.queue_id,
-                body=body,
-                properties=_joined(own, common),
-                flag=flag,
-                sys_flag=message.sys_flag,
-                born_timestamp=message.born_timestamp,
-                born_host=message.born_host,
-                store_host=message.store_host,
-                reconsume_times=message.reconsume_times,
-            )
-            for flag, body, own in batched
-        )
-        self._append(request, reply, messages[0], message.queue_id, unique_id, properties, messages)
+        batch = [BatchedMessage(flag, body, _joined(own, common)) for flag, body, own in batched]
+        self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
 
     def _response(
         self,

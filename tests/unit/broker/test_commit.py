@@ -12,6 +12,7 @@ from zope.interface import implementer
 from rocketmq_tw.broker.interfaces import Appended, IReplicator
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.batch import BatchedMessage
 from rocketmq_tw.testing.data_plane import DataPlane, Threads
 from rocketmq_tw.testing.stores import make_message
 from rocketmq_tw.wire.codes import ResponseCode
@@ -60,8 +61,8 @@ def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
 
 def test_a_batch_is_one_append() -> None:
     plane, done = DataPlane(), []
-    messages = [make_message(b"%d" % n) for n in range(3)]
-    plane.commit.append(messages[0], lambda code, a: done.append(a), multi=messages)
+    batch = [BatchedMessage(0, b"%d" % n, b"") for n in range(3)]
+    plane.commit.append(make_message(), lambda code, a: done.append(a), batch=batch)
     plane.clock.advance(0)
     appended: Appended = done[0]
     assert len(appended.message_ids) == 3 and appended.queue_offset == 0

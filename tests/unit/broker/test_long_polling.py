@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from rocketmq_tw.broker.long_polling import LongPolling
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.store.dispatch import Dispatch
 from rocketmq_tw.testing.data_plane import DataPlane
 from rocketmq_tw.testing.network import FakePeer
+
+
+def arrived(topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> Dispatch:
+    return Dispatch(topic, queue_id, end - 1, 0, 0, code, 0, True, ())
 
 
 class Holder:
@@ -34,7 +39,7 @@ class Holder:
         return self.polling.hold(**fields | given)  # type: ignore[arg-type]
 
     def arrive(self, topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> None:
-        self.polling.arrived(topic, queue_id, end, code)
+        self.polling.arrived([arrived(topic, queue_id, end, code)])
         self.polling.wake_ready()
 
 
@@ -53,7 +58,7 @@ def test_an_arrival_wakes_its_queue_only() -> None:
 def test_what_arrives_is_resumed_at_the_turns_end() -> None:
     holder = Holder()
     holder.hold("mine")
-    holder.polling.arrived("T", 0, 6, 0)
+    holder.polling.arrived([arrived()])
     assert holder.woken == []
     holder.polling.wake_ready()
     assert holder.woken == ["mine"]
@@ -118,7 +123,7 @@ def test_a_lost_peer_takes_its_reads_along_and_listens_once() -> None:
 def test_a_peer_lost_between_arrival_and_resumption_is_not_answered() -> None:
     holder = Holder()
     holder.hold("mine")
-    holder.polling.arrived("T", 0, 6, 0)
+    holder.polling.arrived([arrived()])
     holder.peer.lose()
     holder.polling.wake_ready()
     assert holder.woken == []

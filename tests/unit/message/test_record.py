@@ -1,9 +1,14 @@
 """The stored record: struct on the hot path against its declaration, both ways, and damage."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_tw.message import record as record_module
+from rocketmq_tw.message.batch import BatchedMessage
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import (
     CRC_PROPERTY_LENGTH,
@@ -14,11 +19,11 @@ from rocketmq_tw.message.record import (
     body_crc,
     decode_record,
     decode_records,
+    encode_batch_records,
     encode_record,
     host_bytes,
     is_sound,
     parse_head,
-    record_size,
 )
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
 
@@ -51,7 +56,7 @@ messages = st.builds(
 def test_struct_agrees_with_the_declaration(message: StoredMessage) -> None:
     data = encode_record(message)
     declared = RECORD.parse(data)
-    assert declared.size == len(data) == record_size(message)
+    assert declared.size == len(data)
     assert declared.topic == message.topic.encode()
     assert declared.magic == (MAGIC_V1 if len(declared.topic) <= 127 else MAGIC_V2)
     assert (declared.body, declared.properties) == (message.body, message.properties)
@@ -75,6 +80,36 @@ def test_decode_gives_back_what_was_encoded(message: StoredMessage) -> None:
     message.sys_flag |= STORE_HOST_V6 if ":" in message.store_host[0] else 0
     assert decoded == message
     assert is_sound(data, message.physical_offset)
+
+
+@given(
+    messages,
+    st.lists(st.tuples(ints, st.binary(max_size=50), st.binary(max_size=50)), min_size=1),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_batch_in_one_pass_is_what_its_messages_are_one_by_one(
+    message: StoredMessage, parts: list[Any], in_queue: bool, crc_property: bool
+) -> None:
+    message.physical_offset >>= 2
+    message.queue_offset >>= 2
+    batch = [BatchedMessage(*part) for part in parts]
+    records = encode_batch_records(message, batch, in_queue=in_queue, crc_property=crc_property)
+    each = msgspec.structs.replace(message)
+    for record, (flag, body, properties) in zip(records, batch, strict=True):
+        each.flag, each.body, each.properties = flag, body, properties
+        assert record == encode_record(each, crc_property=crc_property)
+        each.physical_offset += len(record)
+        each.queue_offset += in_queue
+
+
+@given(messages)
+def test_the_short_way_of_ipv4_is_the_general_one(message: StoredMessage) -> None:
+    born, store = (
+        record_module._host_part(message.born_host),
+        record_module._host_part(message.store_host),
+    )
+    assert encode_record(message) == record_module._encode_any_record(message, born, store, False)
 
 
 def test_a_known_record_byte_for_byte() -> None:
@@ -111,7 +146,7 @@ def test_addresses_set_their_flags(born: tuple[str, int], store: tuple[str, int]
 def test_the_crc_property_covers_the_whole_record() -> None:
     message = StoredMessage(topic="T", queue_id=0, body=b"body", properties=b"a\x01b")
     data = encode_record(message, crc_property=True)
-    assert len(data) == record_size(message, crc_property=True)
+    assert len(data) == int.from_bytes(data[:4], "big")
     properties = decode_record(data).properties
     assert properties.startswith(b"a\x01b\x02__CRC32#\x01") and properties.endswith(b"\x02")
     digits = properties[-11:-1].decode()[::-1]

@@ -115,8 +115,8 @@ def new_index(files: MemoryFiles, slots: int = 4, capacity: int = 10) -> Message
 def test_index_bytes_are_stocks() -> None:
     files = MemoryFiles()
     index = new_index(files)
-    index.add("T", ("a", "b"), 100, 5_000)
-    index.add("T", ("a",), 200, 8_500)
+    index.add("T", (b"a", b"b"), 100, 5_000)
+    index.add("T", (b"a",), 200, 8_500)
     index.write_back()
     (name,) = files.list("/index")
     data = files.read(f"/index/{name}")
@@ -135,7 +135,7 @@ def test_index_rolls_and_collects() -> None:
     files = MemoryFiles()
     index = new_index(files)
     for number in range(40):
-        index.add("T", (f"k{number}",), number * 10, 1_000 * number)
+        index.add("T", (b"k%d" % number,), number * 10, 1_000 * number)
     assert index.query("T", "k39", 9, 0, 1 << 62)[0] == [390]
     assert len(files.list("/index")) == 5
     for number in range(40):
@@ -152,7 +152,7 @@ def test_index_slots_that_a_crash_left_behind_come_back_from_the_entries() -> No
     files = MemoryFiles()
     index = new_index(files, slots=3000, capacity=4000)
     for number in range(1_000):
-        index.add("T", (f"k{number}",), number * 10, 1_000)
+        index.add("T", (b"k%d" % number,), number * 10, 1_000)
         if number == 499:
             index.write_back()
             mark = index.synced_mark
