@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import randrange
-from typing import Any, Protocol
+from typing import Protocol
 
-from rocketmq_tw.broker.announcements import Announcements
+from rocketmq_tw.broker.announcements import Announcements, Reply
 from rocketmq_tw.broker.commit import STORED, Commit
 from rocketmq_tw.broker.delay.levels import DelayLevels, delay_level, wants_timer
 from rocketmq_tw.broker.groups import GroupTable
@@ -52,10 +52,6 @@ class PrepareHalf(Protocol):
     """Turns a message into the half message of a transaction, in place."""
 
     def __call__(self, message: StoredMessage, properties: dict[str, str]) -> None: ...
-
-
-#: Sends an answer; what it returns does not matter.
-Reply = Callable[[RemotingCommand], Any]
 
 
 class SendRequests:
@@ -128,13 +124,14 @@ class SendRequests:
         )
         properties = parse_properties(header.properties or "")
         properties.pop(props.POP_CK, None)
-        reply = self._reply_through(peer, header.topic)
         if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
             unique_id = properties.get(props.UNIQ_KEY)
+            reply = self._announcements.replying(peer.reply, header.topic)
             self._append_batch(request, reply, message, properties, unique_id)
             return
         if header.topic.startswith(names.RETRY_PREFIX):
             self._route_retry(header, message, properties)
+        reply = self._announcements.replying(peer.reply, message.topic)
         unique_id = properties.get(props.UNIQ_KEY)
         if unique_id is None:
             unique_id = properties[props.UNIQ_KEY] = self._unique_ids.next()
@@ -270,13 +267,6 @@ class SendRequests:
             )
 
     # Into the log
-
-    def _reply_through(self, peer: IPeer, topic: str) -> Reply:
-        """How the answer leaves: that of a topic's first messages once name servers know it."""
-        announced = self._announcements.under_way(topic)
-        if announced is None:
-            return peer.reply
-        return lambda response: announced.addCallback(lambda _: peer.reply(response))
 
     def _append(
         self,
