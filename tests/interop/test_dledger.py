@@ -19,7 +19,7 @@ from rocketmq_tw.testing.wait import wait_until
 
 pytestmark = pytest.mark.interop
 
-KILLS = 10
+KILLS = 20
 KINDS = {"one_stock": ("ours", "ours", "stock"), "two_stock": ("ours", "stock", "stock")}
 SUCCESS = 200
 

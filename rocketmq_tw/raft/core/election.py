@@ -146,6 +146,11 @@ class Election:
         self._state.become_candidate(term)
         self.increase_term_at_once = True
 
+    def give_way(self, term: int) -> None:
+        """A leader whose term has expired: the next round is in `term`."""
+        self._state.become_candidate(term)
+        self.last_parse_result = ParseResult.WAIT_TO_VOTE_NEXT
+
     def maintain(self) -> None:
         """The candidate's turn: finishes a round that is over, starts one that is due."""
         state = self._state

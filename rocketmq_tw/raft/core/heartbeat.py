@@ -207,7 +207,7 @@ class Heartbeats:
         elif verdict is Verdict.SEND_AT_ONCE:
             self._send_at = state.now + state.config.maintain_interval_ms
         elif verdict is Verdict.EXPIRED:
-            state.become_candidate(tally.max_term)
+            self._election.give_way(tally.max_term)
         elif verdict is not Verdict.WAIT:
             state.become_candidate(tally.term)
 

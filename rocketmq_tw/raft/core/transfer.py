@@ -145,6 +145,9 @@ class Transfer:
     def _role_changed(self, role: Role) -> None:
         if role is Role.LEADER:
             self._preferred_at = self._state.now + self._state.config.preferred_check_interval_ms
+            if self._handover_rpc:
+                # We lead again, so nobody took over.
+                self._handed_over(Code.TAKE_LEADERSHIP_FAILED)
         if self._taking is None or not self._started:
             return
         state = self._state

@@ -266,6 +266,37 @@ def test_a_member_whose_disk_fails_answers_no_more(group: Any) -> None:
     assert group.elect() != leader
 
 
+def test_what_is_no_command_changes_nothing(group: Any) -> None:
+    leader = group.elect()
+    for body in (b"", b"no JSON", b"\xff", b'{"type":"put"}', b'{"type":"burn"}'):
+        answer = group.ask(
+            leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(body)}
+        )
+        assert answer["code"] == 200
+    group.run(1)
+    assert all(node.core.applied_index == 4 for node in group.nodes.values())
+    assert not any(machine.values for machine in group.machines.values())
+
+
+def test_a_member_whose_state_machine_fails_stops(group: Any) -> None:
+    leader = group.elect()
+    group.run(0.3)
+    other = next(member for member in group.nodes if member != leader)
+    failed: list[Failure] = []
+    group.nodes[other].when_failed.addErrback(failed.append)
+
+    def fail(entry: Any) -> None:
+        raise ArithmeticError("a bug of the state machine")
+
+    group.machines[other].apply = fail
+    done = outcome(group.nodes[leader].propose([encode_command(Put("a", "1"))])[0])
+    group.run_until(lambda: done and failed)
+    assert done[0].result is True
+    assert failed[0].check(ArithmeticError)
+    with pytest.raises(Refused):
+        group.nodes[other].answer(lambda token: None)
+
+
 def test_a_leaders_death_is_followed_by_a_new_one_within_the_time_outs(group: Any) -> None:
     """The follower's patience, the wait for who still has a leader, and a few votes."""
     config = group.nodes["n0"].config.raft
