@@ -15,11 +15,10 @@ from twisted.internet.task import react
 from rocketmq_tw.admin.output import Report, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import ClientError, NoRouteError
-from rocketmq_tw.client.names import parse_name_servers
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import QueueReader
 from rocketmq_tw.client.session import Session
-from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -103,7 +102,7 @@ class Tool:
                 " several with ';' between them"
             )
         try:
-            for address in parse_name_servers(self.name_servers):
+            for address in name_server_addresses(self.name_servers):
                 split_address(address)
         except ValueError as error:
             raise click.UsageError(f"-n: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from ipaddress import ip_address
 
-LOOPBACK = "127.0.0.1"
+from rocketmq_tw.net.address import host_address
 
 
 def announced_host(bind_address: str) -> str:
@@ -15,19 +15,6 @@ def announced_host(bind_address: str) -> str:
     except ValueError:
         return bind_address
     return host_address() if bound.is_unspecified else str(bound)
-
-
-def host_address() -> str:
-    """The address of the interface that the default route leaves by; loopback without one.
-
-    Connecting a datagram socket sends nothing: it only asks the kernel for the route.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return LOOPBACK
-        return str(probe.getsockname()[0])
 
 
 def resolve(host: str) -> str:

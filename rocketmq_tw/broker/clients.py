@@ -30,14 +30,16 @@ log = Logger()
 class Client:
     """One client's connection; `version` is stock's ordinal, `language` a name."""
 
-    __slots__ = ("client_id", "language", "last_update_ms", "peer", "version")
+    __slots__ = ("client_id", "language", "last_update_ms", "peer", "renewed_ms", "version")
 
     def __init__(self, peer: IPeer, client_id: str, language: str, version: int) -> None:
         self.peer = peer
         self.client_id = client_id
         self.language = language
         self.version = version
+        #: The last heartbeat, as time of day and as time that nobody sets.
         self.last_update_ms = 0
+        self.renewed_ms = 0
 
 
 class ConsumerGroup:
@@ -94,11 +96,15 @@ class _Memberships:
 
 
 class ClientRegistry:
-    """Who is connected. Times are milliseconds of `now_ms`."""
+    """Who is connected. `now_ms` is the time of day, which may be set; whether a client is silent
+    is judged by `elapsed_ms`."""
 
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, config: BrokerConfig, now_ms: Callable[[], int], elapsed_ms: Callable[[], int]
+    ) -> None:
         self._config = config
         self._now_ms = now_ms
+        self._elapsed_ms = elapsed_ms
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[IPeer, Client]] = {}
         self._peers: dict[IPeer, _Memberships] = {}
@@ -142,7 +148,7 @@ class ClientRegistry:
         member = self._enter(client.peer).producing
         self._check_limit(member, group, client)
         clients = self._producers.setdefault(group, {})
-        clients.setdefault(client.peer, client).last_update_ms = self._now_ms()
+        self._renew(clients.setdefault(client.peer, client))
         member.add(group)
 
     def register_consumer(
@@ -211,7 +217,7 @@ class ClientRegistry:
 
     def expire(self) -> None:
         """Closes the connections whose heartbeats stopped."""
-        oldest = self._now_ms() - self._config.channel_expired_timeout
+        oldest = self._elapsed_ms() - self._config.channel_expired_timeout
         silent = {
             client.peer
             for clients in (
@@ -219,7 +225,7 @@ class ClientRegistry:
                 *(group.clients for group in self._consumers.values()),
             )
             for client in clients.values()
-            if client.last_update_ms < oldest
+            if client.renewed_ms < oldest
         }
         for peer in silent:
             peer.close("its client sends no heartbeats any more")
@@ -255,11 +261,15 @@ class ClientRegistry:
         """Renews the connection's membership; whether it or its client id is new."""
         known = group.clients.get(client.peer)
         if known is not None and known.client_id == client.client_id:
-            known.last_update_ms = self._now_ms()
+            self._renew(known)
             return False
-        client.last_update_ms = self._now_ms()
+        self._renew(client)
         group.clients[client.peer] = client
         return True
+
+    def _renew(self, client: Client) -> None:
+        client.last_update_ms = self._now_ms()
+        client.renewed_ms = self._elapsed_ms()
 
     def _drop_producer(self, group: str, peer: IPeer) -> None:
         clients = self._producers.get(group)

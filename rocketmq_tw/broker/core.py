@@ -126,7 +126,7 @@ class Broker:
             config, self._state_file("subscriptionGroup"), now_ms, self._in_thread
         )
         self.offsets = OffsetTable(config, self._state_file("consumerOffset"), now_ms)
-        self.clients = ClientRegistry(config, now_ms)
+        self.clients = ClientRegistry(config, now_ms, self._elapsed_ms)
         self.locks = RebalanceLock(self._elapsed_ms)
         self.statistics = Statistics(now_ms)
         self.long_polling = LongPolling(self.store, config, reactor, self._elapsed_ms)
@@ -163,7 +163,6 @@ class Broker:
                 replicated,
                 commit,
                 self._flusher.on_round,
-                self._now_ms,
             )
         calls = MasterCalls(self._client)
         metadata = SlaveMetadata(

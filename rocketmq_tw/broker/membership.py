@@ -20,6 +20,7 @@ from rocketmq_tw.broker import permissions
 from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
@@ -87,7 +88,7 @@ class Membership:
     @property
     def name_servers(self) -> list[str]:
         """`namesrvAddr` as addresses."""
-        return [text.strip() for text in self._config.namesrv_addr.split(";") if text.strip()]
+        return split_addresses(self._config.namesrv_addr)
 
     def on_master(self, listener: MasterListener) -> None:
         """Adds a listener to the master's address in answers to registrations."""

@@ -108,14 +108,13 @@ class MasterPart:
         replicated: StoreLog,
         commit: Commit,
         on_flushed: Callable[[Callable[[], None]], None],
-        now_ms: Callable[[], int],
     ) -> None:
         """`on_flushed` adds a listener to the rounds that make the log durable."""
         self._reactor = reactor
         self._config = store_config
         self._net_config = net_config
         self._listening: Any = None
-        self.service = HAService(replicated, ha_settings(store_config), reactor, now_ms)
+        self.service = HAService(replicated, ha_settings(store_config), reactor)
         commit.on_written(self.service.log_grew)
         on_flushed(self.service.log_grew)
         if store_config.broker_role == "SYNC_MASTER":
@@ -186,7 +185,7 @@ class SlavePart:
         self._soon: IDelayedCall | None = None
         self._stopped = False
         self._master = Master("", store_config.ha_master_address)
-        self.client = HAClient(replicated, ha_settings(store_config), reactor, now_ms, self._agree)
+        self.client = HAClient(replicated, ha_settings(store_config), reactor, self._agree)
         commit.on_dispatched(metadata.log_grew)
         store.on_arrival(self.arrived)
 
@@ -226,15 +225,16 @@ class SlavePart:
         return self.client.linked
 
     def runtime_info(self) -> HARuntimeInfo:
-        connection, now_ms = self.client.connection, self._now_ms()
+        connection, now_ms = self.client.connection, self.client.now_ms()
         info = HAClientInfo(
             master_addr=self.client.master_address or None, max_offset=self._store.end_offset
         )
         if connection is not None and connection.link is not None:
             link = connection.link
             info.transferred_byte_in_second = link.flow.bytes_per_second(now_ms)
-            info.last_read_timestamp = link.last_read
-            info.last_write_timestamp = link.last_write
+            time_of_day = self._now_ms()
+            info.last_read_timestamp = time_of_day - (now_ms - link.last_read)
+            info.last_write_timestamp = time_of_day - (now_ms - link.last_write)
         return HARuntimeInfo(ha_client_runtime_info=info)
 
     def stop(self) -> Deferred[Any]:

@@ -30,7 +30,6 @@ from rocketmq_tw.client.preparing import (
     send_command,
 )
 from rocketmq_tw.client.routes import (
-    MASTER_ID,
     address_of,
     default_topic_route,
     publish_queues,
@@ -38,9 +37,9 @@ from rocketmq_tw.client.routes import (
 )
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.message.tags import TAG_TYPE
-from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
-from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame
@@ -139,10 +138,7 @@ class BlockingClient:
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        parts = name_servers.split(";") if isinstance(name_servers, str) else name_servers
-        self._name_servers = [part.strip() for part in parts if part.strip()]
-        if not self._name_servers:
-            raise ValueError("no name server is given: name one as host:port, more separated by ;")
+        self._name_servers = name_server_addresses(name_servers)
         self.group = group
         self._connect_timeout = connect_timeout
         self._timeout = timeout

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import read_route, route_command
 from rocketmq_tw.client.errors import ClientError, NoRouteError
+from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -20,20 +21,11 @@ ROUTE_INTERVAL = 30.0
 REQUEST_TIMEOUT = 3.0
 
 
-def parse_name_servers(text: str | Sequence[str]) -> list[str]:
-    """The addresses of `host:port;host:port` (or of a list); raises `ValueError` for none."""
-    parts = text.split(";") if isinstance(text, str) else text
-    addresses = [part.strip() for part in parts if part.strip()]
-    if not addresses:
-        raise ValueError("no name server is given: name one as host:port, more separated by ;")
-    return addresses
-
-
 class NameServers:
     """Asks one name server, and the next where that one does not answer."""
 
     def __init__(self, remoting: IRemotingClient, addresses: str | Sequence[str]) -> None:
-        self.addresses = parse_name_servers(addresses)
+        self.addresses = name_server_addresses(addresses)
         self._remoting = remoting
         self._current = 0
 

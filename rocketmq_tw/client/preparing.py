@@ -1,7 +1,6 @@
 """From messages to the requests that send them: properties, unique ids, compression, batches."""
 
 import os
-import socket
 import time
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -25,6 +24,7 @@ from rocketmq_tw.message.properties import (
     WAIT,
     join_properties,
 )
+from rocketmq_tw.net.address import host_address
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -136,19 +136,8 @@ def send_command(
 def process_unique_ids(series: int) -> UniqueIds:
     """Unique ids of this process; `series` tells its clients apart."""
     return UniqueIds(
-        ip_address(local_ip()).packed, os.getpid(), series, lambda: time.time_ns() // 1_000_000
+        ip_address(host_address()).packed, os.getpid(), series, lambda: time.time_ns() // 1_000_000
     )
-
-
-def local_ip() -> str:
-    """An address of this machine that others may know it by; loopback where it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Sends nothing: it only asks the system which address it would send from.
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
 
 
 def _check(topic: str, body: bytes) -> None:

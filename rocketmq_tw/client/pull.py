@@ -8,12 +8,13 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.client import commands
 from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import PullResult
-from rocketmq_tw.client.routes import MASTER_ID, subscribe_queues
+from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: Above the time for which a broker holds an empty pull.
 _HOLD_MARGIN = 10.0

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
-from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
-
-PERM_READ = 4
-PERM_WRITE = 2
-MASTER_ID = 0
+from rocketmq_tw.wire.bodies.route import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    BrokerData,
+    TopicRouteData,
+)
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:

@@ -13,14 +13,14 @@ from twisted.logger import Logger
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.members import BrokerRequests, GroupMember
 from rocketmq_tw.client.names import NameServers, Routes
-from rocketmq_tw.client.preparing import local_ip
-from rocketmq_tw.client.routes import MASTER_ID, address_of
+from rocketmq_tw.client.routes import address_of
+from rocketmq_tw.net.address import host_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
-from rocketmq_tw.wire.bodies.route import BrokerData, TopicRouteData
+from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import HeartbeatRequestHeader, UnregisterClientRequestHeader
@@ -69,7 +69,9 @@ class Session:
         self.reactor = reactor
         self.now_ms = now_ms
         self.series = _series()
-        self.client_id = client_id or f"{local_ip()}@{os.getpid()}#{time.time_ns()}#{self.series}"
+        self.client_id = (
+            client_id or f"{host_address()}@{os.getpid()}#{time.time_ns()}#{self.series}"
+        )
         self.remoting: IRemotingClient = remoting or RemotingClient(reactor)
         self.names = NameServers(self.remoting, name_servers)
         self.routes = Routes(reactor, self.names)

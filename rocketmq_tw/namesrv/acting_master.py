@@ -5,10 +5,7 @@ Stock switches it on with `supportActingMaster`, for the brokers that registered
 """
 
 from rocketmq_tw.message.names import member_sync_topic
-from rocketmq_tw.wire.bodies.route import TopicRouteData
-
-MASTER_ID = 0
-PERM_WRITE = 2
+from rocketmq_tw.wire.bodies.route import MASTER_ID, PERM_WRITE, TopicRouteData
 
 
 def show_substitutes(topic: str, route: TopicRouteData) -> TopicRouteData:

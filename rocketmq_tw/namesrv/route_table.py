@@ -8,11 +8,17 @@ from typing import Any, NamedTuple
 import attrs
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.namesrv.acting_master import MASTER_ID, PERM_WRITE
 from rocketmq_tw.namesrv.hash_order import in_copy_order, in_hash_order
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.route import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    BrokerData,
+    QueueData,
+    TopicRouteData,
+)
 from rocketmq_tw.wire.bodies.topics import (
     TopicConfig,
     TopicConfigTable,
@@ -22,7 +28,6 @@ from rocketmq_tw.wire.bodies.topics import (
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-PERM_READ = 4
 UNIT_FLAG = 1
 UNIT_SUBSCRIPTION_FLAG = 2
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from rocketmq_tw.namesrv.acting_master import MASTER_ID
-from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
 
 #: Extra fields of a request, beside its header's.
 ZONE_MODE = "__ZONE_MODE"

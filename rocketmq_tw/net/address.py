@@ -1,6 +1,10 @@
 """`host:port`, the text that stands for an address everywhere in the protocol."""
 
+import socket
+from collections.abc import Sequence
 from typing import Any
+
+LOOPBACK = "127.0.0.1"
 
 
 def format_address(address: Any) -> str:
@@ -24,3 +28,30 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{address!r} is no address: give host:port, such as 127.0.0.1:9876")
     return host, int(port)
+
+
+def split_addresses(text: str | Sequence[str]) -> list[str]:
+    """The addresses of `host:port;host:port`, or of a list, without blanks and empty ones."""
+    parts = text.split(";") if isinstance(text, str) else text
+    return [part.strip() for part in parts if part.strip()]
+
+
+def name_server_addresses(text: str | Sequence[str]) -> list[str]:
+    """The same; raises `ValueError` for none."""
+    addresses = split_addresses(text)
+    if not addresses:
+        raise ValueError("no name server is given: name one as host:port, more separated by ;")
+    return addresses
+
+
+def host_address() -> str:
+    """The address of the interface that the default route leaves by; loopback without one.
+
+    Connecting a datagram socket sends nothing: it only asks the kernel for the route.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return LOOPBACK
+        return str(probe.getsockname()[0])

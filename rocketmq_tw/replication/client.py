@@ -137,12 +137,10 @@ class HAClient(Factory):
         log: IReplicatedLog,
         settings: HASettings,
         clock: IReactorTime,
-        now_ms: Callable[[], int],
         agree: Agree = lambda: succeed(None),
     ) -> None:
         self.connection: MasterConnection | None = None
         self.master_address = ""
-        self.now_ms = now_ms
         self._log_file = log
         self._settings = settings
         self._clock = clock
@@ -155,6 +153,10 @@ class HAClient(Factory):
         self._stopped: list[Deferred[None]] = []
         self._ticker = LoopingCall(self._tick)
         self._ticker.clock = clock
+
+    def now_ms(self) -> int:
+        """The clock's time, which nobody sets: not the time of day."""
+        return int(self._clock.seconds() * 1000)
 
     @property
     def linked(self) -> bool:

@@ -4,7 +4,6 @@ One `MasterLink` holds what there is to know of each slave; this module moves it
 timers and answers the sends that wait in the `GroupTransfer`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -125,7 +124,8 @@ class SlaveConnection(Protocol):
 class HAService(Factory):
     """Accepts slaves and implements the broker's `IReplicator`.
 
-    `log` is what is replicated, `now_ms` the wall clock, `clock` the reactor's.
+    `log` is what is replicated. All times are `clock`'s: setting the system's clock must neither
+    end a link nor a wait.
     """
 
     noisy = False
@@ -136,17 +136,19 @@ class HAService(Factory):
         log: IReplicatedLog,
         settings: HASettings,
         clock: IReactorTime,
-        now_ms: Callable[[], int],
     ) -> None:
         self.slaves: list[SlaveConnection] = []
         self._log = log
         self._settings = settings
-        self._now_ms = now_ms
+        self._clock = clock
         self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
         self._stopping: Deferred[None] | None = None
         self._stop_at = 0
         self._ticker = LoopingCall(self._tick)
         self._ticker.clock = clock
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
 
     def doStart(self) -> None:
         super().doStart()

@@ -18,7 +18,6 @@ from pyspark.sql.types import StructType
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError, UnknownTopicError
 from rocketmq_tw.client.message import Message, SendStatus
-from rocketmq_tw.client.routes import PERM_WRITE
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.spark.errors import OptionError, SparkSourceError
@@ -27,6 +26,7 @@ from rocketmq_tw.spark.reading import passes, worker_client
 from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
 from rocketmq_tw.spark.waiting import Patience
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import PERM_WRITE
 from rocketmq_tw.wire.errors import RequestError
 
 #: A request stays well under the broker's limit of 4 MiB.
@@ -56,7 +56,7 @@ class _Writer:
             raise OptionError("a topic cannot be overwritten: write with mode append")
         check_columns(schema, options.topic)
         self._options = options
-        _check_target(options)
+        check_target(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         sender = Sender(self._options)
@@ -162,7 +162,7 @@ class Sender:
             time.sleep(delay)
 
 
-def _check_target(options: SinkOptions) -> None:
+def check_target(options: SinkOptions) -> None:
     """Raises `OptionError` where the cluster or the option's topic cannot take messages."""
     with options.connection.client(options.group, options.timeout) as client:
         topic = options.topic or AUTO_CREATE_TOPIC

@@ -60,7 +60,7 @@ class ControlPlane:
         self.groups = GroupTable(self.config, MemoryStateFile(), self.now_ms)
         self.offsets = OffsetTable(self.config, MemoryStateFile(), self.now_ms)
         self.delay_offsets = DelayOffsets(MemoryStateFile(), self.now_ms)
-        self.clients = ClientRegistry(self.config, self.now_ms)
+        self.clients = ClientRegistry(self.config, self.now_ms, self.now_ms)
         self.locks = RebalanceLock(self.now_ms)
         self.statistics = Statistics(self.now_ms)
         self.live_config = LiveConfig(self.config, self.store_config)

@@ -106,7 +106,7 @@ class DataPlane:
         self.topics = TopicTable(self.config, MemoryStateFile(), self.now_ms)
         self.groups = GroupTable(self.config, MemoryStateFile(), self.now_ms)
         self.offsets = OffsetTable(self.config, MemoryStateFile(), self.now_ms)
-        self.clients = ClientRegistry(self.config, self.now_ms)
+        self.clients = ClientRegistry(self.config, self.now_ms, self.now_ms)
         self.flusher = Flusher(self.store, store_config, self.clock, self.threads)
         self.commit = Commit(self.store, store_config, self.clock, self.flusher, replicator)
         self.long_polling = LongPolling(self.store, self.config, self.clock, self.now_ms)

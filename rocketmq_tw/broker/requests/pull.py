@@ -19,6 +19,7 @@ from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, 
 from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression, tag_match
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -31,7 +32,6 @@ GROUP_FORBIDDEN = 2
 TOPIC_FORBIDDEN = 3
 BROADCASTING_FORBIDDEN = 4
 
-_MASTER_ID = 0
 _NO_LIMIT = 0x7FFFFFFF
 _SYSTEM_GROUP = "CID_RMQ_SYS_"
 
@@ -313,10 +313,10 @@ class PullRequests:
     def _suggest_broker(self, read: QueueRead, group: SubscriptionGroupConfig) -> int:
         """Where the consumer had better pull next."""
         if not self._config.slave_read_enable:
-            return _MASTER_ID
+            return MASTER_ID
         if read.suggest_slave:
             return group.which_broker_when_consume_slowly
-        return group.broker_id if self._config.broker_id == _MASTER_ID else _MASTER_ID
+        return group.broker_id if self._config.broker_id == MASTER_ID else MASTER_ID
 
     def _code_of_slave(self, code: ResponseCode) -> ResponseCode:
         """A slave may lag behind: what it lacks is asked of the master before it is believed, and
@@ -344,7 +344,7 @@ class PullRequests:
             ResponseCode.PULL_RETRY_IMMEDIATELY,
             "this broker is a slave that serves no reads (slaveReadEnable): ask its master",
             header=PullMessageResponseHeader(
-                suggest_which_broker_id=_MASTER_ID,
+                suggest_which_broker_id=MASTER_ID,
                 next_begin_offset=header.queue_offset,
                 min_offset=self._store.min_queue_offset(topic, queue_id),
                 max_offset=self._store.max_queue_offset(topic, queue_id),

@@ -15,7 +15,12 @@ class World:
 
     def __init__(self, **config: bool) -> None:
         self.now = 1_000
-        self.registry = ClientRegistry(BrokerConfig(**config), lambda: self.now)  # type: ignore[arg-type]
+        self.time_of_day = 0
+        self.registry = ClientRegistry(
+            BrokerConfig(**config),  # type: ignore[arg-type]
+            lambda: self.time_of_day + self.now,
+            lambda: self.now,
+        )
 
     def consume(
         self,
@@ -123,6 +128,17 @@ def test_a_lost_connection_leaves_all_its_groups() -> None:
     assert notices(first) == ["G"]
     assert world.registry.consumer_group("H") is None
     assert world.registry.producers("P") == []
+
+
+def test_setting_the_time_of_day_makes_nobody_silent() -> None:
+    world = World()
+    client = make_client("a")
+    world.consume(client)
+    world.registry.register_producer("P", client)
+    world.time_of_day = 3_600_000
+    world.registry.expire()
+    assert client.peer.connected
+    assert world.registry.producers("P")[0].last_update_ms == world.now
 
 
 def test_a_silent_client_is_closed() -> None:
