@@ -55,6 +55,7 @@ from rocketmq_tw.broker.slave_metadata import SlaveMetadata
 from rocketmq_tw.broker.state import ConfigFile
 from rocketmq_tw.broker.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.broker.traffic import Traffic
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -129,6 +130,7 @@ class Broker:
         self.clients = ClientRegistry(config, now_ms, self._elapsed_ms)
         self.locks = RebalanceLock(self._elapsed_ms)
         self.statistics = Statistics(now_ms)
+        self.traffic = Traffic(now_ms)
         self.long_polling = LongPolling(self.store, config, reactor, self._elapsed_ms)
         self._flusher = Flusher(self.store, store_config, reactor, self._in_thread)
         self.commit = Commit(self.store, store_config, reactor, self._flusher)
@@ -195,6 +197,7 @@ class Broker:
         for table in (self.topics, self.groups, self.offsets, self.delay_offsets):
             table.load()
         self.store.on_arrival(self.statistics.arrived)
+        self.store.on_arrival(self.traffic.arrived)
         self.store.on_arrival(self.long_polling.arrived)
         self.store.on_arrival(self.delivery.arrived)
         self.commit.on_dispatched(self.long_polling.wake_ready)
@@ -308,7 +311,7 @@ class Broker:
                 clients,
                 store,
                 self.long_polling,
-                self.statistics.count_pulled,
+                self._pulled,
                 master_is_near=self.replicas.master_is_near,
             ),
             ReplicaRequests(self.replicas.runtime_info),
@@ -325,6 +328,9 @@ class Broker:
                 LiveConfig(config, self.store_config),
                 store,
                 self.statistics,
+                self.traffic,
+                topics,
+                self._now_ms,
                 lambda: self._files.usage(store.paths.root),
                 lambda: self._permission_changed(membership),
             ),
@@ -338,7 +344,7 @@ class Broker:
         add("writing offsets", config.flush_consumer_offset_interval / 1000, self._write_offsets)
         add("the scan for silent clients", CLIENT_SCAN_SECONDS, self.clients.expire)
         add("the scan for expired locks", CLIENT_SCAN_SECONDS, self.locks.forget_expired)
-        add("counting", SAMPLE_SECONDS, self.statistics.sample)
+        add("counting", SAMPLE_SECONDS, self._sample)
         add(
             "the retention",
             store_config.clean_resource_interval / 1000,
@@ -372,6 +378,14 @@ class Broker:
     def _permission_changed(self, membership: Membership) -> None:
         self.topics.touch()
         membership.register(force=True)
+
+    def _sample(self) -> None:
+        self.statistics.sample()
+        self.traffic.look()
+
+    def _pulled(self, topic: str, group: str, messages: int) -> None:
+        self.statistics.count_pulled(messages)
+        self.traffic.pulled(topic, group, messages)
 
     def _write_offsets(self) -> Deferred[Any]:
         return write_progress(self.offsets, self.commit, self._in_thread)

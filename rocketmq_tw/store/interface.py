@@ -151,8 +151,9 @@ class IMessageStore(Interface):
     def remove_topic(topic: str) -> None:
         """Removes the topic's consume queues."""
 
-    def clean(now_ms: int) -> int:
-        """Retention by age and disk ratio; returns the number of files removed."""
+    def clean(now_ms: int, *, at_any_hour: bool = False) -> int:
+        """Retention by age and disk ratio; returns the number of files removed. `at_any_hour`:
+        what is too old goes now, not only at `deleteWhen`."""
 
     def prepare_checkpoint() -> Callable[[], None] | None:
         """A call, to be made in any thread while no `fsync` runs, that makes queues and index

@@ -644,7 +644,7 @@ class MessageStore:
         finally:
             file.close()
 
-    def clean(self, now_ms: int) -> int:
+    def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
         """See `IMessageStore`."""
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
@@ -661,7 +661,7 @@ class MessageStore:
             times.append(moment)
             if len(times) == self.config.delete_file_batch_max:
                 break
-        count = files_to_remove(self.config, times, pressure, now_ms)
+        count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
         if not count:
             return 0
         for _ in range(count):

@@ -42,12 +42,18 @@ def is_delete_hour(delete_when: str, now_ms: int) -> bool:
 
 
 def files_to_remove(
-    config: MessageStoreConfig, last_writes: list[int], pressure: Pressure, now_ms: int
+    config: MessageStoreConfig,
+    last_writes: list[int],
+    pressure: Pressure,
+    now_ms: int,
+    *,
+    at_any_hour: bool = False,
 ) -> int:
     """How many of the oldest files go; `last_writes` has the time of the last write to each file
     that may go, oldest first."""
     forced = config.clean_file_forcibly_enable and pressure.value >= Pressure.FORCE.value
-    if pressure is Pressure.NONE and not is_delete_hour(config.delete_when, now_ms):
+    is_time = at_any_hour or is_delete_hour(config.delete_when, now_ms)
+    if pressure is Pressure.NONE and not is_time:
         return 0
     expired = 0
     for moment in last_writes[: config.delete_file_batch_max]:

@@ -26,6 +26,7 @@ from rocketmq_tw.broker.requests.table import merge_handlers
 from rocketmq_tw.broker.requests.topics import TopicRequests
 from rocketmq_tw.broker.statistics import Statistics
 from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.broker.traffic import Traffic
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
@@ -63,6 +64,7 @@ class ControlPlane:
         self.clients = ClientRegistry(self.config, self.now_ms, self.now_ms)
         self.locks = RebalanceLock(self.now_ms)
         self.statistics = Statistics(self.now_ms)
+        self.traffic = Traffic(self.now_ms)
         self.live_config = LiveConfig(self.config, self.store_config)
         self.permission_changes = 0
         config, store, topics, groups = self.config, self.store, self.topics, self.groups
@@ -81,6 +83,9 @@ class ControlPlane:
                 self.live_config,
                 store,
                 self.statistics,
+                self.traffic,
+                topics,
+                self.now_ms,
                 lambda: DiskUsage(total=1000, used=250),
                 self._permission_changed,
             ),

@@ -70,7 +70,7 @@ class PullRequests:
         clients: ClientRegistry,
         store: IMessageStore,
         long_polling: LongPolling,
-        pulled: Callable[[int], None] | None = None,
+        pulled: Callable[[str, str, int], None] | None = None,
         *,
         master_is_near: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -149,7 +149,7 @@ class PullRequests:
             if held:
                 return None
         if read.messages and self._pulled is not None:
-            self._pulled(read.messages)
+            self._pulled(header.topic, header.consumer_group, read.messages)
         return request.response(
             code,
             read.status.name if reset is None else "OFFSET_RESET",

@@ -1,5 +1,7 @@
 """What clients and administrators ask of a broker, apart from messages."""
 
+from datetime import datetime
+
 import pytest
 
 from rocketmq_tw.broker.requests.clients import MAX_HEARTBEAT_BYTES
@@ -23,10 +25,12 @@ from rocketmq_tw.wire.bodies.offsets import (
     ResetOffsetBody,
     TopicStatsTable,
 )
+from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHeader
 from rocketmq_tw.wire.headers.clients import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerListByGroupRequestHeader,
@@ -533,3 +537,43 @@ def test_two_families_may_not_answer_the_same_code(plane: ControlPlane) -> None:
 def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: ControlPlane) -> None:
     body = HeartbeatData(client_id="c1")
     assert plane.ask(RequestCode.HEART_BEAT, body=body).code == 0
+
+
+# What goes through, and what nobody needs
+
+
+def test_the_traffic_of_a_topic_is_shown(plane: ControlPlane) -> None:
+    plane.traffic.pulled("T", "G", 4)
+    header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@G")
+    answer = plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
+    found = decode_body(BrokerStatsData, answer.body)
+    assert found.stats_minute is not None and found.stats_minute.sum == 4
+    header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@H")
+    with refused(ResponseCode.SYSTEM_ERROR) as refusal:
+        plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
+    assert "GROUP_GET_NUMS of T@H" in refusal.value.remark
+
+
+def test_queues_of_topics_that_are_gone_are_removed(plane: ControlPlane) -> None:
+    plane.topics.update(TopicConfig(topic_name="Used"))
+    plane.put("Used", b"one")
+    plane.put("Gone", b"one")
+    assert plane.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
+    assert plane.store.queues() == {"Used": {0}}
+
+
+def test_expired_files_go_at_any_hour(plane: ControlPlane) -> None:
+    for _ in range(1500):
+        plane.put("T", bytes(1000))
+    plane.now_ms.now_ms += 73 * 3_600_000
+    hour = datetime.fromtimestamp(plane.now_ms() / 1000).hour
+    plane.store_config.delete_when = f"{(hour + 12) % 24:02}"
+    assert plane.store.min_physical_offset == 0
+    plane.store.clean(plane.now_ms())
+    kept = plane.store.min_physical_offset
+    assert plane.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
+    assert (kept, plane.store.min_physical_offset) == (0, 1 << 20)
+
+
+def test_there_is_nothing_to_clean_in_queues(plane: ControlPlane) -> None:
+    assert plane.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE).code == 0
