@@ -108,8 +108,8 @@ class PullConsumer(GroupMember):
 
     def start(self) -> Deferred[None]:
         """Joins the group, as brokers show it; it takes no queues from others of the group."""
-        self.session.start()
         self.session.add_consumer(self)
+        self.session.start()
         return self.session.heartbeat()
 
     def stop(self) -> Deferred[None]:

@@ -173,8 +173,8 @@ class PushConsumer(GroupMember):
     async def _start(self) -> None:
         if not self._broadcast:
             self.subscribe(retry_topic(self.group))
-        self.session.start()
         self.session.add_consumer(self)
+        self.session.start()
         for topic in self._subscriptions:
             await self._refresh(topic)
         await self.session.heartbeat()

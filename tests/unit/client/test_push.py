@@ -454,3 +454,6 @@ def test_two_groups_share_a_session_and_one_group_cannot_stand_twice(world):
         world.run(again.start())
     world.run(first.stop())
     assert list(world.broker.members["two"]) == [session.client_id]
+    world.run(second.stop())
+    world.wait(16)  # the broker's own timers of held pulls
+    assert world.clock.getDelayedCalls() == [], "the refused one keeps nothing open"
