@@ -100,19 +100,16 @@ class LogScan:
 
 
 def _lost_a_sector(head: RecordHead) -> bool:
-    """Whether the properties have zeros up to where a sector or the record ends.
-
-    The files' unwritten rest is zeros, so that is what a lost sector reads as.
-    """
+    """Whether a sector's whole part of the properties is zeros: the files' unwritten rest is, so
+    that is what a lost sector reads as."""
     properties = head.properties
     if b"\0" not in properties:
         return False
-    if not properties[-1]:
-        return True
-    end = head.physical_offset + head.size
-    first = end - len(properties)
-    for boundary in range(first + -first % _SECTOR, end, _SECTOR):
-        at = boundary - first
-        if not properties[at] or (at and not properties[at - 1]):
+    first = head.physical_offset + head.size - len(properties)
+    start = 0
+    while start < len(properties):
+        end = start + _SECTOR - (first + start) % _SECTOR
+        if not any(properties[start:end]):
             return True
+        start = end
     return False

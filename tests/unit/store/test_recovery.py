@@ -78,6 +78,16 @@ def test_torn_last_record(files: MemoryFiles) -> None:
     assert (appended.physical_offset, appended.queue_offset) == (last, 10)
 
 
+@pytest.mark.parametrize("length", [1, 40, 500])
+def test_zeros_in_a_property_are_no_lost_sector(files: MemoryFiles, length: int) -> None:
+    """Users put what they like into values; only a whole sector of zeros is a lost one."""
+    store = open_store(files)
+    for number in range(8):
+        value = b"v" * (37 * number) + b"\0" * length
+        put(store, make_message(b"%d" % number, properties=b"K\x01" + value + b"\x02L\x01w"))
+    assert bodies_of(open_store(killed(files))) == [b"%d" % number for number in range(8)]
+
+
 def test_bit_flip_in_the_last_body(files: MemoryFiles) -> None:
     bodies = filled(10, files)
     store = open_store(files)
