@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rocketmq_tw.testing.java_client import JavaClients
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.running import Running
 from rocketmq_tw.testing.servers import OurBroker, OurNameServer
 from rocketmq_tw.testing.stock import StockBroker, StockNameServer
 from rocketmq_tw.testing.wait import wait_until
@@ -30,7 +30,7 @@ def make_broker(
 
 
 @dataclass
-class Cluster:
+class Cluster(Running):
     """Name servers, and brokers that register with all of them."""
 
     name_servers: list[NameServerProcess]
@@ -98,19 +98,3 @@ class Cluster:
             f"the route of {topic}",
         )
         return topic
-
-    def __enter__(self) -> Cluster:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

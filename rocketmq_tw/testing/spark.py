@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyspark
@@ -15,10 +18,19 @@ from rocketmq_tw.spark.dstreams.control import ControlError, confirm
 from rocketmq_tw.testing.jars import PROJECT
 from rocketmq_tw.testing.ports import LOOPBACK, ReservedPort
 from rocketmq_tw.testing.processes import ServerProcess
+from rocketmq_tw.testing.running import Running
 from rocketmq_tw.testing.wait import wait_until
 
 #: A test's JVM lives for seconds, so it should start fast rather than run fast.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+#: Nor is a query of a few rows worth a compiler's time.
+_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.extraJavaOptions": _SHORT_LIVED,
+    "spark.executor.extraJavaOptions": _SHORT_LIVED,
+}
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": LOOPBACK,
@@ -38,8 +50,20 @@ def environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": path,
         "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_HOME": _spark_home(),
     }
+
+
+@cache
+def _spark_home() -> str:
+    """Spark's home without its archive of PySpark, so that each worker that starts takes the
+    installed PySpark, which is compiled, and not that one, which it would compile."""
+    installed = Path(pyspark.__file__).parent
+    home = Path(tempfile.mkdtemp(prefix="spark-home-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for name in ("bin", "sbin", "jars"):
+        (home / name).symlink_to(installed / name)
+    return str(home)
 
 
 def session(
@@ -55,8 +79,7 @@ def session(
         "spark.local.dir": str(home / "local"),
     }
     if short_lived:
-        chosen["spark.driver.extraJavaOptions"] = _SHORT_LIVED
-        chosen["spark.executor.extraJavaOptions"] = _SHORT_LIVED
+        chosen |= _FEW_ROWS
     for name, value in (chosen | settings).items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
@@ -71,7 +94,7 @@ _DAEMONS = {
 }
 
 
-class StandaloneCluster:
+class StandaloneCluster(Running):
     """Spark's own master and `workers` workers with a core each, as processes of this machine."""
 
     def __init__(self, home: Path, workers: int = 2) -> None:
@@ -103,22 +126,6 @@ class StandaloneCluster:
         for process in self._processes:
             process.wait(20)
         self._port.release()
-
-    def __enter__(self) -> StandaloneCluster:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _launch(self, name: str, arguments: list[str]) -> None:
         home = environment()["SPARK_HOME"]

@@ -40,8 +40,12 @@ _POLL_SECONDS = 0.5
     "--by", type=click.Choice(list(_PERIODS)), default="day", show_default=True,
     help="The period that partitions the output, of the time a message was stored.",
 )  # fmt: skip
-@click.option("--every", type=float, help="Go on for ever, with a batch every so many seconds.")
-@click.option("--max-per-batch", type=int, help="At most so many messages in a batch.")
+@click.option(
+    "--every", type=click.FloatRange(0), help="Go on for ever, with a batch every so many seconds."
+)
+@click.option(
+    "--max-per-batch", type=click.IntRange(1), help="At most so many messages in a batch."
+)
 @cluster_options
 @spark_options
 def ingest(
@@ -72,6 +76,7 @@ def ingest(
         "good": (output, f"{checkpoint or output + '.checkpoint'}/good"),
         "bad": (bad or f"{output}.bad", f"{checkpoint or output + '.checkpoint'}/bad"),
     }
+    job.check_source(topic, streaming=True)
     with job.session() as spark:
         queries = []
         for name in ("good",) if body_format == "raw" else ("good", "bad"):

@@ -5,13 +5,12 @@ import time
 from pathlib import Path
 
 import rich_click as click
-from rich.console import Console
 from rich.table import Table as Shown
 
 from rocketmq_tw.spark.cluster import Cluster
-from rocketmq_tw.spark.jobs.options import cluster_options
+from rocketmq_tw.spark.jobs.options import cluster_options, page_option
 from rocketmq_tw.spark.jobs.page import Chart, Page, Table
-from rocketmq_tw.spark.jobs.running import source_settings, told_plainly
+from rocketmq_tw.spark.jobs.running import show_table, source_settings, told_plainly
 from rocketmq_tw.spark.options import source_options
 
 #: Group, topic, broker, queue: messages behind.
@@ -23,9 +22,13 @@ Sample = dict[tuple[str, str, str, int], int]
 @click.option("--group", "-g", "groups", multiple=True, required=True, help="May be repeated.")
 @click.option("--samples", type=click.IntRange(1), default=1, show_default=True)
 @click.option(
-    "--interval", type=float, default=5.0, show_default=True, help="Seconds between samples."
+    "--interval",
+    type=click.FloatRange(0),
+    default=5.0,
+    show_default=True,
+    help="Seconds between samples.",
 )
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page of charts here.")
+@page_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in place of a table.")
 @cluster_options
 def lag(
@@ -33,7 +36,7 @@ def lag(
     groups: tuple[str, ...],
     samples: int,
     interval: float,
-    html: str | None,
+    html: Path | None,
     as_json: bool,
     name_servers: str | None,
     pairs: tuple[str, ...],
@@ -53,14 +56,14 @@ def lag(
                 sample |= _sample(options, group)
             taken.append((time.strftime("%H:%M:%S"), sample))
     if html is not None:
-        Path(html).write_text(_page(topic, taken).html(), encoding="utf-8")
+        html.write_text(_page(topic, taken).html(), encoding="utf-8")
     if as_json:
         click.echo(json.dumps([_as_json(at, sample) for at, sample in taken]))
         return
     shown = Shown("group", "topic", "broker", "queue", *(at for at, _ in taken))
     for key in sorted(taken[-1][1]):
         shown.add_row(*map(str, key), *(str(sample.get(key, "")) for _, sample in taken))
-    Console().print(shown)
+    show_table(shown)
 
 
 def _sample(options: dict[str, str], group: str) -> Sample:

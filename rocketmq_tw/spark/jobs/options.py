@@ -1,6 +1,7 @@
 """Options that several commands take."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import rich_click as click
@@ -44,3 +45,22 @@ def spark_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def page_option(command: Command) -> Command:
+    """--html: where a page of charts goes; a directory that is not there is said at once."""
+    option = click.option(
+        "--html",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_in_a_directory,
+        help="Write a page of charts here.",
+    )
+    return option(command)
+
+
+def _in_a_directory(
+    context: click.Context, parameter: click.Parameter, path: Path | None
+) -> Path | None:
+    if path is not None and not path.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {path.parent}", context, parameter)
+    return path

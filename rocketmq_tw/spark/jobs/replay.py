@@ -9,6 +9,7 @@ from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
 from rocketmq_tw.spark.jobs.running import Job, parse_pairs, source_settings, told_plainly
 from rocketmq_tw.spark.options import sink_options
 from rocketmq_tw.spark.rows import BadRow, check_columns, row_message, written_columns
+from rocketmq_tw.spark.sink import check_target
 
 
 @click.command()
@@ -40,7 +41,7 @@ def replay(
     options = source_settings(name_servers, pairs)
     job = Job("replay", master, parse_pairs(confs, "--conf"), options)
     with told_plainly():
-        sink_options(options | ({} if topic is None else {"topic": topic}))
+        check_target(sink_options(options | ({} if topic is None else {"topic": topic})))
     with job.session() as spark:
         rows = spark.read.parquet(source)
         if where is not None:

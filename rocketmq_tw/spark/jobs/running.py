@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.spark.cluster import Cluster
 from rocketmq_tw.spark.errors import SparkSourceError
-from rocketmq_tw.spark.options import canonical
+from rocketmq_tw.spark.options import canonical, source_options
 
 #: The last line of a Python traceback that came back through Spark.
 _OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
+#: Columns of a terminal that no table needs.
+_WIDEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,13 @@ class Job:
             if there is None:
                 spark.stop()
 
+    def check_source(self, topic: str, *, streaming: bool = False) -> None:
+        """Asks for the topic, so that a mistake is said before Spark starts, which takes long."""
+        with told_plainly():
+            options = source_options({"topic": topic, **self.options}, streaming=streaming)
+            with Cluster(options) as cluster:
+                cluster.queues()
+
     def reader(self, reader: Any, topic: str, **options: Any) -> Any:
         """`spark.read` or `spark.readStream` with the job's options."""
         given = {"topic": topic, **self.options}
@@ -86,6 +99,14 @@ def source_settings(name_servers: str | None, pairs: tuple[str, ...]) -> dict[st
         options["nameServers"] = name_servers
     with told_plainly():
         return canonical(options)
+
+
+def show_table(table: Table) -> None:
+    """Prints it as wide as it is: a narrow terminal breaks its lines, and nothing is left out."""
+    console = Console()
+    wide = console.options.update(width=_WIDEST)
+    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
+    console.print(table)
 
 
 def reason(error: Exception) -> str:

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
-from rich.console import Console
 from rich.table import Table as Shown
 
-from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
+from rocketmq_tw.spark.jobs.options import cluster_options, page_option, spark_options
 from rocketmq_tw.spark.jobs.page import Chart, Page, Table
-from rocketmq_tw.spark.jobs.running import Job, parse_pairs, source_settings
+from rocketmq_tw.spark.jobs.running import Job, parse_pairs, show_table, source_settings
 
 _READ = "topic string, body binary, bornTimestamp timestamp, storeTimestamp timestamp, tags string"
 _HEADER = (
@@ -21,14 +20,14 @@ _HEADER = (
 @click.command()
 @click.argument("topic")
 @click.option("--window", default="1 minute", show_default=True, help="As in `10 seconds`.")
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page of charts here.")
+@page_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in place of a table.")
 @cluster_options
 @spark_options
 def stats(
     topic: str,
     window: str,
-    html: str | None,
+    html: Path | None,
     as_json: bool,
     name_servers: str | None,
     pairs: tuple[str, ...],
@@ -40,18 +39,19 @@ def stats(
     The latency is the broker's store time less the producer's time of birth.
     """
     job = Job("stats", master, parse_pairs(confs, "--conf"), source_settings(name_servers, pairs))
+    job.check_source(topic)
     with job.session() as spark:
         frame = job.reader(spark.read, topic).schema(_READ).load()
         rows = [list(row) for row in _summed(frame, window).collect()]
     if html is not None:
-        Path(html).write_text(_page(topic, rows).html(), encoding="utf-8")
+        html.write_text(_page(topic, rows).html(), encoding="utf-8")
     if as_json:
         click.echo(json.dumps([dict(zip(_HEADER, row, strict=True)) for row in rows]))
         return
     shown = Shown(*_HEADER, title=f"messages of {topic}")
     for row in rows:
         shown.add_row(*(f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(shown)
+    show_table(shown)
 
 
 def _summed(frame: Any, window: str) -> Any:
