@@ -100,6 +100,17 @@ def join_properties(properties: Mapping[str, str]) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+def rejoin_properties(text: str, properties: Mapping[str, str]) -> bytes:
+    """`join_properties` of what `parse_properties` made of `text`, mostly without joining: where
+    no entry was left out and none stood twice, it is `text` itself."""
+    if len(properties) == text.count(PROPERTY_SEPARATOR):
+        if text[-1:] == PROPERTY_SEPARATOR or not text:
+            return text.encode("utf-8", "replace")
+    elif len(properties) == text.count(PROPERTY_SEPARATOR) + 1:
+        return text.encode("utf-8", "replace") + b"\x02"
+    return join_properties(properties)
+
+
 def is_true(value: str | None) -> bool:
     """Whether a property says true: in any case, and nothing else."""
     return value is not None and value.lower() == "true"

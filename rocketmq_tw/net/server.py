@@ -172,7 +172,8 @@ class ServerProtocol(RemotingProtocol):
         super()._serve(command)
         if self.unanswered > before and self.connected:
             size = REQUEST_OVERHEAD + len(command.body)
-            self._open[command.opaque] = self._open.get(command.opaque, 0) + size
+            waiting, opaque = self._open, command.opaque
+            waiting[opaque] = waiting[opaque] + size if opaque in waiting else size
             self._budget.used += size
 
     def _refuse_busy(self, command: RemotingCommand) -> None:

@@ -64,6 +64,7 @@ class LanguageCode(IntEnum):
 
 
 _LANGUAGES = {language.name: language for language in LanguageCode}
+_LANGUAGE_NAMES = {language: language.name for language in LanguageCode}
 _LANGUAGE_NUMBERS = {language.value: language for language in LanguageCode}
 _next_opaque = count(1).__next__
 
@@ -184,6 +185,19 @@ class _JsonHeader(msgspec.Struct):
     version: int = 0
 
 
+class _WrittenHeader(msgspec.Struct):
+    """The same for writing: what is UNSET does not appear."""
+
+    code: int
+    extFields: dict[str, str] | msgspec.UnsetType
+    flag: int
+    language: str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    serializeTypeCurrentRPC: str
+    version: int
+
+
 _json_header = msgspec.json.Decoder(_JsonHeader, strict=False)
 _json_encode = msgspec.json.Encoder().encode
 
@@ -249,17 +263,18 @@ def _tolerant_header(data: bytes) -> _JsonHeader:
 
 
 def _encode_json(command: RemotingCommand) -> bytes:
-    header: dict[str, object] = {"code": command.code}
-    if command.ext_fields:
-        header["extFields"] = command.ext_fields
-    header["flag"] = command.flag
-    header["language"] = command.language.name
-    header["opaque"] = command.opaque
-    if command.remark is not None:
-        header["remark"] = command.remark
-    header["serializeTypeCurrentRPC"] = "JSON"
-    header["version"] = command.version
-    return _json_encode(header)
+    return _json_encode(
+        _WrittenHeader(
+            command.code,
+            command.ext_fields or msgspec.UNSET,
+            command.flag,
+            _LANGUAGE_NAMES[command.language],
+            command.opaque,
+            msgspec.UNSET if command.remark is None else command.remark,
+            "JSON",
+            command.version,
+        )
+    )
 
 
 _FIXED = Struct(">hBhiii")

@@ -28,13 +28,10 @@ def encode_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
     """The frame's bytes. Raises `WireError` where the header does not fit 24 bits."""
     if len(header) > MAX_HEADER_LENGTH:
         raise WireError(f"a header of {len(header)} bytes does not fit the 24-bit length")
-    return b"".join(
-        (
-            _LENGTHS.pack(4 + len(header) + len(body), serialization << 24 | len(header)),
-            header,
-            body,
-        )
-    )
+    lengths = _LENGTHS.pack(4 + len(header) + len(body), serialization << 24 | len(header))
+    if not body:
+        return lengths + header
+    return b"".join((lengths, header, body))
 
 
 class FrameDecoder:

@@ -26,7 +26,8 @@ from rocketmq_tw.store.dispatch import parse_delay_levels
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-_TIMES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
+#: By any of these a message asks for a time of its own.
+TIMER_PROPERTIES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 
 class DelayLevels:
@@ -48,7 +49,7 @@ class DelayLevels:
 
         A level beyond the last is the last. Topic and queue move into properties.
         """
-        for name in _TIMES:
+        for name in TIMER_PROPERTIES:
             properties.pop(name, None)
         level = min(level, self.max_level)
         properties[DELAY] = str(level)
@@ -80,7 +81,7 @@ def delay_level(properties: Mapping[str, str]) -> int:
 
 def wants_timer(properties: Mapping[str, str]) -> bool:
     """Whether a message asks for a time of its own instead of a level."""
-    return TIMER_OUT_MS not in properties and any(name in properties for name in _TIMES)
+    return TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_PROPERTIES)
 
 
 def due_message(waiting: StoredMessage) -> StoredMessage | None:

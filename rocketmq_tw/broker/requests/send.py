@@ -9,7 +9,12 @@ from typing import Protocol
 
 from rocketmq_tw.broker.announcements import Announcements, Reply
 from rocketmq_tw.broker.commit import STORED, Commit
-from rocketmq_tw.broker.delay.levels import DelayLevels, delay_level, wants_timer
+from rocketmq_tw.broker.delay.levels import (
+    TIMER_PROPERTIES,
+    DelayLevels,
+    delay_level,
+    wants_timer,
+)
 from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.permissions import READ, WRITE, is_writable
@@ -21,7 +26,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import BatchedMessage, decode_batch
 from rocketmq_tw.message.ids import UniqueIds
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
 from rocketmq_tw.message.sysflags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -46,6 +51,21 @@ _REMARKS = {
 }
 
 _born_host = lru_cache(maxsize=4096)(split_address)
+
+
+#: What the broker changes itself, and what makes a message special. Without any of these the
+#: properties are stored as they came, with the broker's own behind them.
+_NOT_AS_THEY_ARE = frozenset(
+    {
+        props.POP_CK,
+        props.MSG_REGION,
+        props.TRACE_ON,
+        props.CLUSTER,
+        props.TRAN_MSG,
+        props.DELAY,
+        *TIMER_PROPERTIES,
+    }
+)
 
 
 class PrepareHalf(Protocol):
@@ -122,9 +142,10 @@ class SendRequests:
             store_host=self._store_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        properties = parse_properties(header.properties or "")
-        properties.pop(props.POP_CK, None)
+        text = header.properties or ""
+        properties = parse_properties(text)
         if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+            properties.pop(props.POP_CK, None)
             unique_id = properties.get(props.UNIQ_KEY)
             reply = self._announcements.replying(peer.reply, header.topic)
             self._append_batch(request, reply, message, properties, unique_id)
@@ -133,11 +154,15 @@ class SendRequests:
             self._route_retry(header, message, properties)
         reply = self._announcements.replying(peer.reply, message.topic)
         unique_id = properties.get(props.UNIQ_KEY)
-        if unique_id is None:
-            unique_id = properties[props.UNIQ_KEY] = self._unique_ids.next()
-        self._add_own_properties(properties)
-        message.properties = join_properties(properties)
-        self._route_special(message, properties)
+        if unique_id is not None and _NOT_AS_THEY_ARE.isdisjoint(properties):
+            message.properties = rejoin_properties(text, properties) + self._own_properties()
+        else:
+            properties.pop(props.POP_CK, None)
+            if unique_id is None:
+                unique_id = properties[props.UNIQ_KEY] = self._unique_ids.next()
+            self._add_own_properties(properties)
+            message.properties = join_properties(properties)
+            self._route_special(message, properties)
         self._append(request, reply, message, queue_id, unique_id, properties)
 
     # Checks
@@ -217,6 +242,11 @@ class SendRequests:
         properties[props.MSG_REGION] = config.region_id
         properties[props.TRACE_ON] = "true" if config.trace_on else "false"
         properties[props.CLUSTER] = config.broker_cluster_name
+
+    def _own_properties(self) -> bytes:
+        """The same as they stand behind a message's."""
+        config = self._config
+        return _own_properties(config.region_id, config.trace_on, config.broker_cluster_name)
 
     def _route_retry(
         self,
@@ -339,6 +369,17 @@ class SendRequests:
         fields[props.MSG_REGION] = self._config.region_id
         fields[props.TRACE_ON] = "true" if self._config.trace_on else "false"
         return response
+
+
+@lru_cache(maxsize=16)
+def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
+    return join_properties(
+        {
+            props.MSG_REGION: region,
+            props.TRACE_ON: "true" if trace_on else "false",
+            props.CLUSTER: cluster,
+        }
+    )
 
 
 def _joined(own: bytes, common: bytes) -> bytes:

@@ -8,6 +8,7 @@ from rocketmq_tw.message.properties import (
     is_true,
     join_properties,
     parse_properties,
+    rejoin_properties,
     waits_for_store,
 )
 
@@ -53,3 +54,9 @@ def test_what_is_joined_parses_to_the_same_in_the_same_order(properties: dict[st
 def test_wait_is_the_default(value: str | None, waits: bool) -> None:
     assert waits_for_store({} if value is None else {"WAIT": value}) is waits
     assert is_true(value) is (waits and value is not None)
+
+
+@given(st.lists(st.text(alphabet="abä\ud800\x01\x02", max_size=6), max_size=6).map("\x02".join))
+def test_properties_passed_through_are_what_joining_them_gives(text: str) -> None:
+    properties = parse_properties(text)
+    assert rejoin_properties(text, properties) == join_properties(properties)

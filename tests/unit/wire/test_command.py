@@ -2,7 +2,10 @@
 
 import json
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import (
@@ -140,3 +143,31 @@ def test_a_long_header_has_to_be_strict():
     assert read('{"code":34,"remark":"%s"}' % remark).code == 34  # noqa: UP031
     with pytest.raises(WireError, match="no strict JSON"):
         read("{code:34,remark:'%s'}" % remark)  # noqa: UP031
+
+
+@given(
+    st.builds(
+        RemotingCommand,
+        st.integers(-(2**31), 2**31 - 1),
+        ext_fields=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+        opaque=st.integers(0, 2**31 - 1),
+        flag=st.integers(0, 3),
+        remark=st.none() | st.text(max_size=5),
+        language=st.sampled_from(LanguageCode),
+    )
+)
+def test_a_json_header_has_its_keys_in_stocks_order_and_none_that_is_empty(
+    command: RemotingCommand,
+) -> None:
+    keys: dict[str, object] = {
+        "code": command.code,
+        "extFields": command.ext_fields or None,
+        "flag": command.flag,
+        "language": command.language.name,
+        "opaque": command.opaque,
+        "remark": command.remark,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": command.version,
+    }
+    expected = msgspec.json.encode({key: keys[key] for key in keys if keys[key] is not None})
+    assert FrameDecoder().feed(encode_command(command))[0].header == expected
