@@ -25,6 +25,9 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failing import refuse_to_start
 from rocketmq_tw.services.monotonic import use_monotonic_time
 
+#: An entry never crosses a file, so a smaller one would take hardly any.
+_SMALLEST_DATA_FILE = 4096
+
 
 def _positive(text: str) -> int:
     number = int(text)
@@ -70,12 +73,20 @@ class Options(usage.Options):
             raise usage.UsageError(f"--id {self['id']} is none of the peers {self['peers']}")
         if self["min-vote-ms"] >= self["max-vote-ms"]:
             raise usage.UsageError("--min-vote-ms has to be below --max-vote-ms")
+        for leader in self.preferred_leaders:
+            if leader not in self.peer_addresses:
+                raise usage.UsageError(f"--preferred-leaders: {leader} is none of the peers")
+        if self["data-file-size"] < _SMALLEST_DATA_FILE:
+            raise usage.UsageError(f"--data-file-size has to be at least {_SMALLEST_DATA_FILE}")
         if self["index-file-size"] % 32:
             raise usage.UsageError("--index-file-size has to be a multiple of 32")
 
+    @property
+    def preferred_leaders(self) -> tuple[str, ...]:
+        return tuple(filter(None, self["preferred-leaders"].split(";")))
+
     def node_config(self) -> NodeConfig:
         """The configuration of a member without a state machine."""
-        preferred = tuple(filter(None, self["preferred-leaders"].split(";")))
         return NodeConfig(
             group=self["group"],
             peers=self.peer_addresses,
@@ -86,7 +97,7 @@ class Options(usage.Options):
                 max_heartbeat_leak=self["heartbeat-leak"],
                 min_vote_interval_ms=self["min-vote-ms"],
                 max_vote_interval_ms=self["max-vote-ms"],
-                preferred_leader_ids=preferred,
+                preferred_leader_ids=self.preferred_leaders,
                 data_file_size=self["data-file-size"],
                 state_machine=False,
             ),

@@ -23,7 +23,7 @@ from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, Refused, Role
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.election import Election
-from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.entry import Entry, largest_body
 from rocketmq_tw.raft.core.follower import Follower
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
 from rocketmq_tw.raft.core.log import Log, LogBase, LogStore, LogWrites
@@ -197,10 +197,9 @@ class RaftCore:
             raise Refused(Code.LEADER_TRANSFERRING, f"handing over to {state.transferee}")
         if state.log.end_index - state.commit_index > config.max_pending_requests:
             raise Refused(Code.LEADER_PENDING_FULL, "too many entries wait for a quorum")
-        if any(len(body) > config.max_body_bytes for body in bodies):
-            raise Refused(
-                Code.UNEXPECTED_ARGUMENT, f"a body is over {config.max_body_bytes} bytes: split it"
-            )
+        most = min(config.max_body_bytes, largest_body(config.data_file_size))
+        if any(len(body) > most for body in bodies):
+            raise Refused(Code.UNEXPECTED_ARGUMENT, f"a body is over {most} bytes: split it")
         return [state.log.make(state.term, body) for body in bodies]
 
     def request_read(self, token: int) -> None:

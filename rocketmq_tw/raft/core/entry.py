@@ -70,6 +70,11 @@ def crc_fits(entry: Entry) -> bool:
     return entry.body_crc == 0 or entry.body_crc == body_crc(entry.body)
 
 
+def largest_body(file_size: int) -> int:
+    """What a data file of `file_size` has room for."""
+    return file_size - HEADER_SIZE - BLANK_SIZE
+
+
 def place(end_pos: int, size: int, file_size: int) -> int:
     """Where an entry of `size` bytes goes in files of `file_size` that are full up to `end_pos`.
 

@@ -14,6 +14,7 @@ from rocketmq_tw.raft.core.entry import (
     Entry,
     body_crc,
     chain_crc,
+    largest_body,
     place,
     same_entry,
 )
@@ -172,6 +173,8 @@ class Log:
     def follows(self, entry: Entry) -> bool:
         """Whether `entry` may come next: its index, term, place and chain CRC fit our last one."""
         if entry.index != self.end_index + 1 or entry.term < self.end_term:
+            return False
+        if len(entry.body) > largest_body(self._file_size):
             return False
         if entry.pos != place(self.end_pos, entry.size, self._file_size):
             return False

@@ -13,7 +13,8 @@ def parse_peers(text: str) -> dict[str, str]:
     for part in text.split(";"):
         peer_id, dash, address = part.strip().partition("-")
         host, colon, port = address.rpartition(":")
-        if not (peer_id and dash and host and colon and port.isdigit() and 0 < int(port) < 65536):
+        is_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
+        if not (peer_id and dash and host and colon and is_port):
             raise MembershipError(f"{part!r} is no peer: write id-host:port, peers split by ';'")
         if not is_member_id(peer_id):
             raise MembershipError(f"{peer_id!r} is no member id: use letters, digits, '_' and '.'")

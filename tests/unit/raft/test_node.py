@@ -41,6 +41,21 @@ def test_append_get_and_metadata_as_stocks_client_asks(group: Any) -> None:
     assert {machine.values["k"] for machine in group.machines.values()} == {"2"}
 
 
+def test_the_largest_entry_that_a_file_holds(group: Any) -> None:
+    leader = group.elect()
+    for _ in range(2):
+        answer = group.ask(
+            leader,
+            RequestCode.APPEND,
+            {"group": "g", "remoteId": leader, "body": b64(bytes(4096 - 48 - 8))},
+        )
+        assert answer["code"] == 200
+    group.run(1)
+    group.stop(leader)
+    group.start(leader)
+    assert group.nodes[leader].core.log.end_index >= 1
+
+
 def test_a_batch_becomes_entries_of_their_own(group: Any) -> None:
     leader = group.elect()
     bodies = [b64(encode_command(Put(f"k{number}", "v"))) for number in range(5)]
@@ -131,6 +146,8 @@ BAD = [
     ("append to a follower", "follower", R.APPEND, base(body="aGk="), 404),
     ("append of nothing", "leader", R.APPEND, base(), 420),
     ("append of no base64", "leader", R.APPEND, base(body="%%%"), 411),
+    ("append of what fits no file", "leader", R.APPEND, base(body=b64(bytes(4041))), 411),
+    ("push: what fits no file", "follower", R.PUSH, push_of(body=b64(bytes(4041))), 406),
     ("get from a follower", "follower", R.GET, base(beginIndex=0), 404),
     ("get what is not there", "leader", R.GET, base(beginIndex=99), 410),
     ("get a negative index", "leader", R.GET, base(beginIndex=-1), 410),

@@ -39,6 +39,9 @@ def test_stocks_defaults() -> None:
         (("--heartbeat-ms", "soon"), "invalid literal"),
         (("--min-vote-ms", "500", "--max-vote-ms", "500"), "has to be below"),
         (("--index-file-size", "33"), "multiple of 32"),
+        (("--data-file-size", "100"), "at least 4096"),
+        (("--peers", "n0-h:\u00b2"), "write id-host:port"),
+        (("--peers", PEERS, "--preferred-leaders", "n1;n9"), "n9 is none of the peers"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], reason: str) -> None:
