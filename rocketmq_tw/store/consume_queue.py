@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rocketmq_tw.message.record import MIN_RECORD_SIZE
 from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
 
 UNIT = struct.Struct(">qiq")
@@ -67,9 +68,11 @@ class ConsumeQueue:
         return bool(self._pending)
 
     def put(self, queue_offset: int, position: int, size: int, tags_code: int) -> bool:
-        """Buffers a unit; False where the queue has that offset already."""
+        """Buffers a unit; False where the queue has that offset already, or cannot have it."""
         expected = self.max_offset + len(self._pending)
         if queue_offset != expected:
+            if not self.may_have(queue_offset, position):
+                return False
             if expected == self._first_offset() and not self._pending:
                 self._begin(queue_offset)
             elif queue_offset < expected:
@@ -81,6 +84,15 @@ class ConsumeQueue:
         self._pending.append(UNIT.pack(position, size, tags_code))
         self.max_physical = position + size
         return True
+
+    def may_have(self, queue_offset: int, position: int) -> bool:
+        """Whether the message at `position` of the log can have that queue offset: the log behind
+        the queue's last message has room for all that are missing in front of it."""
+        expected = self.max_offset + len(self._pending)
+        if queue_offset <= expected or expected == self._first_offset():
+            return queue_offset >= 0
+        room = position - max(self.max_physical, 0)
+        return (queue_offset - expected) * MIN_RECORD_SIZE <= room
 
     def write_pending(self) -> None:
         """Writes the buffered units, which readers see from now on."""

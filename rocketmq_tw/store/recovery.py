@@ -193,6 +193,12 @@ class Recovery:
                 except IllegalMessageError as error:
                     report.notes.append(f"record at {head.physical_offset}: {error}")
                     continue
+                if not queue.may_have(head.queue_offset, head.physical_offset):
+                    report.notes.append(
+                        f"record at {head.physical_offset}: {head.queue_offset} can be no queue"
+                        f" offset in {head.topic}/{head.queue_id}: left out"
+                    )
+                    continue
                 self._queues.put(
                     queue, head.queue_offset, head.physical_offset, head.size, entry.tags_code
                 )

@@ -6,12 +6,16 @@ import pytest
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.record import MAGIC_V1
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.testing.stores import ROOT, make_message, open_store, put, read_all, small_config
 
 LOG = f"{ROOT}/commitlog"
 QUEUE = f"{ROOT}/consumequeue/Topic/0"
+
+
+MAGIC = MAGIC_V1.to_bytes(4, "big", signed=True)
 
 
 def filled(count: int, files: MemoryFiles, *, size: int = 200) -> list[bytes]:
@@ -86,6 +90,22 @@ def test_zeros_in_a_property_are_no_lost_sector(files: MemoryFiles, length: int)
         value = b"v" * (37 * number) + b"\0" * length
         put(store, make_message(b"%d" % number, properties=b"K\x01" + value + b"\x02L\x01w"))
     assert bodies_of(open_store(killed(files))) == [b"%d" % number for number in range(8)]
+
+
+@pytest.mark.parametrize("flipped", [0x80, 0x40, 0x01])
+def test_bit_flip_in_a_queue_offset(files: MemoryFiles, flipped: int) -> None:
+    """No checksum covers it. A queue must not be filled up to an offset that so few bytes of log
+    cannot account for: that would take all memory."""
+    bodies = filled(6, files)
+    log = f"{ROOT}/commitlog/00000000000000000000"
+    with_flip = files.read(log)
+    third = [at for at in range(len(with_flip)) if with_flip.startswith(MAGIC, at)][2]
+    overwrite(files, log, third + 16, bytes((flipped,)))
+    store = open_store(killed(files))
+    found = bodies_of(store)
+    assert found[:2] == bodies[:2] and found[-3:] == bodies[3:]
+    assert store.max_queue_offset("Topic", 0) == 6
+    assert any("queue offset" in note for note in store.report.notes)
 
 
 def test_bit_flip_in_the_last_body(files: MemoryFiles) -> None:
