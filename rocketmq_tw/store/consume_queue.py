@@ -156,6 +156,10 @@ class ConsumeQueue:
                 high = middle
         self._end_at(low)
 
+    def cut_behind(self, position: int) -> None:
+        """Drops the units of records that stand at `position` of the log or behind it."""
+        self.cut_where(lambda unit: unit.is_written and unit.position < position)
+
     def cut_at(self, offset: int) -> None:
         """Ends the queue at a queue offset."""
         self._end_at(max(offset, self._first_offset()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 from zope.interface import implementer
@@ -274,14 +274,21 @@ class MessageStore:
                 records = self._records(message, batch, in_queue)
         except RecordError as error:
             raise IllegalMessageError(str(error)) from error
-        offset = first
+        topic, queue_id, sys_flag = message.topic, message.queue_id, message.sys_flag
+        properties = [each.properties for each in batch] if batch else (message.properties,)
+        dispatch = None if self._from_log else self._dispatcher.dispatch
+        offset, queue_offset = first, message.queue_offset
         offsets = []
-        for record in records:
-            offsets.append(offset)
+        for record, text in zip(records, properties, strict=True):
+            size = len(record)
             log.push(record)
-            offset += len(record)
-        if not self._from_log:
-            self._wait_for_dispatch(message, batch, offsets, offset)
+            if dispatch is not None:
+                self._waiting.append(
+                    dispatch(topic, queue_id, queue_offset, offset, size, sys_flag, now, text)
+                )
+            offsets.append(offset)
+            offset += size
+            queue_offset += 1
         if in_queue:
             self._moved.append((queue, queue.next_offset))
             queue.next_offset += len(records)
@@ -290,24 +297,6 @@ class MessageStore:
         prefix = _message_id_prefix(message.store_host)
         ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
         return Appended(first, offset, message.queue_offset, now, ids)
-
-    def _wait_for_dispatch(
-        self,
-        message: StoredMessage,
-        batch: Sequence[BatchedMessage],
-        offsets: list[int],
-        end_offset: int,
-    ) -> None:
-        """What `dispatch` is to know of records at `offsets`."""
-        wait, dispatch = self._waiting.append, self._dispatcher.dispatch
-        topic, queue_id, queue_offset = message.topic, message.queue_id, message.queue_offset
-        sys_flag, now = message.sys_flag, message.store_timestamp
-        properties = [each.properties for each in batch] or [message.properties]
-        ends = [*offsets[1:], end_offset]
-        for text, offset, end in zip(properties, offsets, ends, strict=True):
-            size = end - offset
-            wait(dispatch(topic, queue_id, queue_offset, offset, size, sys_flag, now, text))
-            queue_offset += 1
 
     def _records(
         self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
@@ -390,7 +379,7 @@ class MessageStore:
         log.truncate_to(offset)
         for queue in self._queues:
             if queue.max_physical > offset:
-                queue.cut_where(lambda unit: unit.is_written and unit.position < offset)
+                queue.cut_behind(offset)
             queue.next_offset = queue.max_offset
         if self._index:
             self._index.cut(offset)
@@ -575,7 +564,7 @@ class MessageStore:
 
     def remove_topic(self, topic: str) -> None:
         """See `IMessageStore`."""
-        self._waiting = deque(entry for entry in self._waiting if entry.topic != topic)
+        self._waiting = deque([entry for entry in self._waiting if entry.topic != topic])
         self._queues.remove_topic(topic)
         if self._checkpoint.safe_offset >= 0:
             self.checkpoint()
@@ -616,22 +605,23 @@ class MessageStore:
             paths += index_paths
             dirs += index_dirs
 
-        def run() -> None:
-            try:
-                self._log.fsync()
-                for path in paths:
-                    self._sync(path)
-                for directory in dirs:
-                    if self._files.exists(directory):
-                        self._files.sync_dir(directory)
-            except OSError as error:
-                # Never again a checkpoint that claims these files: the next start rebuilds them.
-                self._queue_sync_failed = True
-                raise StoreError(f"queues or index cannot be synced: {error}") from error
-            write_checkpoint(self._files, self.paths.checkpoint, checkpoint)
-            self._checkpoint = checkpoint
+        return partial(self._write_checkpoint, checkpoint, paths, dirs)
 
-        return run
+    def _write_checkpoint(self, checkpoint: Checkpoint, paths: list[str], dirs: list[str]) -> None:
+        """Once log, queues and index are durable."""
+        try:
+            self._log.fsync()
+            for path in paths:
+                self._sync(path)
+            for directory in dirs:
+                if self._files.exists(directory):
+                    self._files.sync_dir(directory)
+        except OSError as error:
+            # Never again a checkpoint that claims these files: the next start rebuilds them.
+            self._queue_sync_failed = True
+            raise StoreError(f"queues or index cannot be synced: {error}") from error
+        write_checkpoint(self._files, self.paths.checkpoint, checkpoint)
+        self._checkpoint = checkpoint
 
     def _sync(self, path: str) -> None:
         try:
