@@ -151,6 +151,28 @@ class TestRestart:
         again.delivery.start()
         assert [body for body, _ in arrivals(again, 3)] == [b"%d" % n for n in range(6)]
 
+    def test_thousands_that_are_due_at_once_come_once_each(self) -> None:
+        """Stopped while they wait, started again long after their time."""
+        file, files = MemoryStateFile(), MemoryFiles()
+        plane = DataPlane(files, delay_file=file)
+        plane.delivery.start()
+        bodies = [b"%d" % n for n in range(5000)]
+        for n, body in enumerate(bodies):
+            ok(plane.send(body, properties={"DELAY": "5"}, queue_id=n % 4))
+        assert not plane.consume()
+        self.stop(plane)
+        plane.clock.advance(3600)
+        again = DataPlane(files, delay_file=file, clock=plane.clock)
+        again.delivery.start()
+        for _ in range(200):
+            again.clock.advance(0.05)
+        for queue_id in range(4):
+            came = [message.body for message in again.consume(queue_id=queue_id)]
+            assert came == bodies[queue_id::4]
+        for _ in range(50):
+            again.clock.advance(10)
+        assert sum(len(again.consume(queue_id=n)) for n in range(4)) == 5000
+
     def test_a_stop_in_the_middle_of_a_delivery(self) -> None:
         file = MemoryStateFile()
         files = MemoryFiles()

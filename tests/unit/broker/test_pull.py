@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.interfaces import GetStatus, QueueRead
 from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.testing.data_plane import DataPlane, ok
 from rocketmq_tw.testing.network import FakePeer
@@ -247,3 +248,56 @@ class TestSuggestions:
         response = plane.pull(3, suspend_ms=9_000)
         assert code_of(response) == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert response is not None and response.ext_fields["suggestWhichBrokerId"] == "0"
+
+
+class TestRetention:
+    def test_an_offset_that_retention_took_moves_to_the_oldest_message(self) -> None:
+        plane = filled(40, mapped_file_size_commit_log=4096)
+        plane.store.fsync()
+        plane.clock.advance(73 * 3600)
+        assert plane.store.clean(plane.now_ms(), at_any_hour=True)
+        response = plane.pull(0)
+        assert code_of(response) == ResponseCode.PULL_OFFSET_MOVED
+        assert response is not None and response.remark == "OFFSET_TOO_SMALL"
+        oldest = int(response.ext_fields["minOffset"])
+        assert 0 < oldest == int(response.ext_fields["nextBeginOffset"])
+        assert bodies(plane.pull(oldest))[0] == b"%d" % oldest
+
+    def test_a_message_whose_file_is_just_gone_is_passed_over_at_once(self) -> None:
+        plane = filled(40, mapped_file_size_commit_log=4096)
+        plane.store._log.remove_first()
+        response = plane.pull(0, max_msg_nums=1)
+        assert code_of(response) == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert response is not None and response.remark == "MESSAGE_WAS_REMOVING"
+        offset = int(response.ext_fields["nextBeginOffset"])
+        assert offset > 0
+        # The first one that is left, in the second file.
+        assert offset <= int(bodies(plane.pull(offset))[0]) < 40
+
+
+@pytest.mark.parametrize(
+    ("status", "offset", "code"),
+    [
+        (GetStatus.MESSAGE_WAS_REMOVING, 5, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (GetStatus.NO_MATCHED_MESSAGE, 5, ResponseCode.PULL_RETRY_IMMEDIATELY),
+        (GetStatus.OFFSET_FOUND_NULL, 5, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.OFFSET_OVERFLOW_ONE, 5, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.OFFSET_OVERFLOW_BADLY, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.OFFSET_TOO_SMALL, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.NO_MATCHED_LOGIC_QUEUE, 5, ResponseCode.PULL_OFFSET_MOVED),
+        (GetStatus.NO_MESSAGE_IN_QUEUE, 0, ResponseCode.PULL_NOT_FOUND),
+        (GetStatus.NO_MESSAGE_IN_QUEUE, 5, ResponseCode.PULL_OFFSET_MOVED),
+    ],
+)
+def test_every_outcome_of_a_read_has_stocks_code(
+    monkeypatch, status: GetStatus, offset: int, code: ResponseCode
+) -> None:
+    plane = filled()
+    read = QueueRead(status, b"", 0, 11, 10, 20)
+    monkeypatch.setattr(plane.store, "read_queue", lambda *args, **kwargs: read)
+    response = plane.pull(offset)
+    assert response is not None
+    assert (response.code, response.remark) == (code, status.name)
+    fields = ("nextBeginOffset", "minOffset", "maxOffset")
+    assert [response.ext_fields[name] for name in fields] == ["11", "10", "20"]
