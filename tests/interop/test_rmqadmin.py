@@ -231,6 +231,12 @@ def test_mqadmin_shows_clients_and_their_progress(
             lambda: " JAVA " in mqadmin.text(f"producerConnection -g {producers} -t {topic}"),
             "the producer's heartbeat",
         )
+        (line,) = [line for line in mqadmin(f"statsAll -t {topic}") if line[0] == topic[:64]]
+        # Behind those: what is accumulated, a second's in and out, the day's in and out.
+        assert (line[1], line[5]) == (group, "2")
+        assert int(line[6]) >= 2
+        for command in ("cleanUnusedTopic", "cleanExpiredCQ", "deleteExpiredCommitLog"):
+            assert mqadmin(f"{command} -b {cluster.broker.address}")[-1] == ["success"]
         consumer.stop()
     progress = mqadmin(f"consumerProgress -g {group}")
     (line,) = [line for line in progress if line[0].startswith(topic[:20])]
