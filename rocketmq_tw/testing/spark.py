@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.errors import StreamingQueryException
 
 from rocketmq_tw.spark.dstreams.control import ControlError, confirm
 from rocketmq_tw.testing.jars import PROJECT
@@ -85,6 +87,27 @@ def session(
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+#: Spark gives a process for a stream's offsets ten seconds to start, fixed in its code; on a busy
+#: machine that may be too short.
+TOO_SLOW = "Python worker failed to connect back"
+_ATTEMPTS = 4
+
+
+def run_to_end(start: Callable[[], Any], limit: float = 180) -> Any:
+    """The query that `start` starts, once it has ended without an error; `limit` in seconds. One
+    that Spark gave up before it began is started again, as its checkpoint allows."""
+    for attempt in range(_ATTEMPTS):
+        query = start()
+        try:
+            assert query.awaitTermination(limit), f"the query did not end in {limit} s"
+        except StreamingQueryException as error:
+            if TOO_SLOW not in str(error) or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            break
+    return query
 
 
 _DAEMONS = {

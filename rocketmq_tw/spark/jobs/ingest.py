@@ -18,6 +18,10 @@ _CORRUPT = "_corrupt"
 #: Spark's name for "the day (hour) in which it was stored", as a directory.
 _PERIODS = {"day": "yyyy-MM-dd", "hour": "yyyy-MM-dd-HH"}
 _POLL_SECONDS = 0.5
+#: Spark gives the process that finds a stream's offsets ten seconds to start, and a busy machine
+#: may need more; the checkpoint makes another start safe.
+_TOO_SLOW = "Python worker failed to connect back"
+_STARTS = 5
 
 
 @click.command()
@@ -82,7 +86,7 @@ def ingest(
         for name in ("good",) if body_format == "raw" else ("good", "bad"):
             source = job.reader(spark.readStream, topic, maxOffsetsPerTrigger=max_per_batch)
             rows = _parsed(source.load(), body_format, schema, wanted=name == "good")
-            queries.append(_start(rows, name, *places[name], by, every))
+            queries.append(Ingestion(rows, name, *places[name], by, every))
         _watch(queries)
 
 
@@ -112,24 +116,63 @@ def _parsed(frame: Any, body_format: str, schema: str | None, *, wanted: bool) -
     return frame.filter(~good).drop("value").withColumn("reason", why)
 
 
-def _start(rows: Any, name: str, output: str, checkpoint: str, by: str, every: float | None) -> Any:
-    from pyspark.sql import functions as f
+class Ingestion:
+    """A streaming query into Parquet, and how many messages it has read."""
 
-    trigger: dict[str, Any] = {"availableNow": True}
-    if every is not None:
-        trigger = {"processingTime": f"{every} seconds"}
-    return (
-        rows.withColumn(by, f.date_format("storeTimestamp", _PERIODS[by]))
-        .writeStream.queryName(name)
-        .format("parquet")
-        .partitionBy("topic", by)
-        .option("checkpointLocation", checkpoint)
-        .trigger(**trigger)
-        .start(output)
-    )
+    def __init__(
+        self, rows: Any, name: str, output: str, checkpoint: str, by: str, every: float | None
+    ) -> None:
+        from pyspark.sql import functions as f
+
+        trigger: dict[str, Any] = {"availableNow": True}
+        if every is not None:
+            trigger = {"processingTime": f"{every} seconds"}
+        self.name = name
+        self.messages = 0
+        self.behind = 0
+        self._writer = (
+            rows.withColumn(by, f.date_format("storeTimestamp", _PERIODS[by]))
+            .writeStream.queryName(name)
+            .format("parquet")
+            .partitionBy("topic", by)
+            .option("checkpointLocation", checkpoint)
+            .option("path", output)
+            .trigger(**trigger)
+        )
+        self._starts_left = _STARTS
+        self._start()
+
+    def _start(self) -> None:
+        self._starts_left -= 1
+        self._seen = -1
+        self._query = self._writer.start()
+
+    def ended(self, seconds: float) -> bool:
+        """Waits for so long; whether it has ended. Raises the command's error where it failed."""
+        ended = bool(self._ended_within(seconds))
+        for progress in self._query.recentProgress:
+            self.behind = sum(lag(progress["sources"][0]).values())
+            if progress["batchId"] > self._seen:
+                self._seen = progress["batchId"]
+                self.messages += progress["numInputRows"]
+        error = self._query.exception() if ended else None
+        if error is None:
+            return ended
+        if _TOO_SLOW not in str(error) or not self._starts_left:
+            raise click.ClickException(reason(error))
+        self._start()
+        return False
+
+    def _ended_within(self, seconds: float) -> bool:
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return bool(self._query.awaitTermination(seconds))
+        except StreamingQueryException:
+            return True
 
 
-def _watch(queries: list[Any]) -> None:
+def _watch(queries: list[Ingestion]) -> None:
     """Shows the progress until all queries ended; raises the first failure."""
     columns = (
         TextColumn("{task.description}"),
@@ -139,27 +182,12 @@ def _watch(queries: list[Any]) -> None:
     )
     with Progress(*columns) as bar:
         tasks = {query: bar.add_task(query.name, total=None) for query in queries}
-        seen: dict[Any, int] = dict.fromkeys(queries, -1)
-        rows: dict[Any, int] = dict.fromkeys(queries, 0)
         while tasks:
             for query in list(tasks):
-                ended = query.awaitTermination(_POLL_SECONDS)
-                behind = 0
-                for progress in query.recentProgress:
-                    behind = sum(lag(progress["sources"][0]).values())
-                    if progress["batchId"] > seen[query]:
-                        seen[query] = progress["batchId"]
-                        rows[query] += progress["numInputRows"]
-                total = rows[query] + behind
-                bar.update(tasks[query], completed=rows[query], total=total or None)
+                ended = query.ended(_POLL_SECONDS)
+                total = query.messages + query.behind
+                bar.update(tasks[query], completed=query.messages, total=total or None)
                 if ended:
-                    _check(query)
                     del tasks[query]
     for query in queries:
-        click.echo(f"{query.name}: read {rows[query]} messages")
-
-
-def _check(query: Any) -> None:
-    error = query.exception()
-    if error is not None:
-        raise click.ClickException(reason(error))
+        click.echo(f"{query.name}: read {query.messages} messages")
