@@ -11,7 +11,7 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from rocketmq_tw.store.dispatch import parse_delay_levels, property_value
 from rocketmq_tw.store.errors import DamagedStoreError
-from rocketmq_tw.store.index import MessageIndex, index_name, key_hash
+from rocketmq_tw.store.index import MessageIndex, index_name, key_hash, topic_key_hash
 from rocketmq_tw.store.index_file import ENTRY, HEADER
 from rocketmq_tw.store.index_slots import SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
@@ -215,3 +215,13 @@ def test_a_full_disk_forces_files_out_in_portions() -> None:
     assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 3
     config.clean_file_forcibly_enable = False
     assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 0
+
+
+@given(st.text(max_size=20), st.text(max_size=40))
+def test_a_hash_that_goes_on_from_its_topics_is_the_keys(topic: str, key: str) -> None:
+    assert topic_key_hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
+
+
+@pytest.mark.parametrize("length", [1022, 1023, 1024, 1025, 3000])
+def test_long_keys_hash_the_same_either_way(length: int) -> None:
+    assert topic_key_hash("Topic", b"k" * length) == key_hash("Topic#" + "k" * length)
