@@ -73,6 +73,31 @@ def test_a_pattern_chooses_topics(ours: Any, spark: Any) -> None:
     assert {row.topic: row["count"] for row in counts} == {first: 10, second: 20}
 
 
+def test_a_pattern_takes_system_topics_where_asked(ours: Any, spark: Any) -> None:
+    topic = f"RMQ_SYS_{ours.filled(1)}"
+    ours.fill(topic, ["m"] * 5)
+
+    def count(**options: Any) -> int:
+        reader = spark.read.format("rocketmq").option("nameServers", ours.name_servers)
+        return int(reader.option("topicPattern", topic).options(**options).load().count())
+
+    assert (count(), count(includeSystem=True)) == (0, 5)
+
+
+def test_names_of_topics_have_commas_between(ours: Any, spark: Any) -> None:
+    first, second = ours.filled(10), ours.filled(20)
+    assert ours.reader(spark.read, f"{first}, {second}").load().count() == 30
+
+
+def test_offsets_that_are_gone_are_passed_over_where_allowed(ours: Any, spark: Any) -> None:
+    topic = ours.filled(400)
+    queue = ours.client.queues(topic)[0]
+    offsets = json.dumps({topic: {queue.broker_name: {str(queue.queue_id): 99999}}})
+    given = {"startingOffsets": offsets, "failOnDataLoss": False}
+    there = 400 - ours.client.max_offset(queue)
+    assert ours.reader(spark.read, topic, **given).load().count() == there
+
+
 def test_filters_are_carried_out_by_the_source(ours: Any, spark: Any) -> None:
     topic = ours.filled(400)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -1,5 +1,6 @@
 """Topics as streams: batches of the size asked for, restarts, failures, new queues, progress."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,18 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.commands import max_offset_command, read_max_offset
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.spark.offsets import lag
-from rocketmq_tw.testing.cluster import Cluster, make_broker
+from rocketmq_tw.testing.cluster import OURS, Cluster, make_broker, make_name_server
+from rocketmq_tw.testing.jars import STOCK_VERSIONS
+from rocketmq_tw.testing.processes import BrokerProcess
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.testing.replicas import Replicas, has_topic
+from rocketmq_tw.testing.spark import TOO_SLOW, run_to_end
 from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
 
 def bodies(spark: Any, path: Path) -> list[str]:
@@ -19,7 +27,7 @@ def bodies(spark: Any, path: Path) -> list[str]:
 
 
 def to_parquet(frame: Any, home: Path, **trigger: Any) -> Any:
-    """A started query that writes the bodies as text."""
+    """Writes the bodies as text; the query is started."""
     return (
         frame.selectExpr("string(body) as body")
         .writeStream.format("parquet")
@@ -29,14 +37,42 @@ def to_parquet(frame: Any, home: Path, **trigger: Any) -> Any:
     )
 
 
+class Running:
+    """A query for as long as a test lasts; started again where Spark gave it up before it began."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+        self._query = start()
+
+    @property
+    def batch(self) -> int:
+        """The number of the last batch."""
+        return int(self._query.lastProgress["batchId"])
+
+    def wait_for(self, count: int) -> None:
+        """Returns once it has read `count` messages in all."""
+        wait_until(lambda: self._rows() >= count, f"{count} rows", limit=240, interval=0.2)
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def _rows(self) -> int:
+        error = self._query.exception()
+        progress = self._query.recentProgress
+        if error is not None:
+            assert TOO_SLOW in str(error), str(error)
+            assert not progress, str(error)
+            self._query = self._start()
+        return sum(item["numInputRows"] for item in progress)
+
+
 def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     topics: Any, spark: Any, tmp_path: Path
 ) -> None:
     topic = topics.filled(250)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 100, "group": "counted"}
     frame = topics.reader(spark.readStream, topic, **options).load()
-    query = to_parquet(frame, tmp_path, availableNow=True)
-    query.awaitTermination(120)
+    query = run_to_end(lambda: to_parquet(frame, tmp_path, availableNow=True))
     rows = [progress["numInputRows"] for progress in query.recentProgress]
     assert [count for count in rows if count] == [100, 100, 50]
     assert lag(query.lastProgress["sources"][0]) == {topic: 0}
@@ -44,8 +80,7 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     assert behind[:3] == [150, 50, 0]
 
     topics.fill(topic, ["later"])
-    frame = topics.reader(spark.readStream, topic, **options).load()
-    to_parquet(frame, tmp_path, availableNow=True).awaitTermination(120)
+    run_to_end(lambda: to_parquet(frame, tmp_path, availableNow=True))
     assert sorted(bodies(spark, tmp_path / "out")) == sorted(
         [f"m{n}" for n in range(250)] + ["later"]
     )
@@ -57,16 +92,16 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
 def test_a_stream_is_written_to_a_topic(ours: Any, spark: Any, tmp_path: Path) -> None:
     topic, copy = ours.filled(100, tags="red"), ours.name()
     frame = ours.reader(spark.readStream, topic, startingOffsets="earliest").load()
-    query = (
+    writer = (
         ours.reader(frame.selectExpr("body", "tags").writeStream, copy)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination(120)
+    run_to_end(writer.start)
     assert sorted(ours.bodies(copy)) == sorted(f"m{number}" for number in range(100))
 
 
+@pytest.mark.timeout(600)
 def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) -> None:
     """A broker is killed while a query runs and comes back; another one joins."""
     with Cluster.of(tmp_path / "cluster", name_servers=["ours"], brokers=["ours"]) as cluster:
@@ -77,15 +112,15 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
             .options(nameServers=cluster.namesrv, topic="t", startingOffsets="earliest")
             .load()
         )
-        query = to_parquet(frame, tmp_path, processingTime="0 seconds")
+        query = Running(lambda: to_parquet(frame, tmp_path, processingTime="0 seconds"))
         try:
-            _wait_for(spark, query, tmp_path, 100)
+            query.wait_for(100)
             cluster.broker.kill()
-            failing = query.lastProgress["batchId"]
+            failing = query.batch
             cluster.broker.start()
             _send(client, "t", range(100, 200))
-            _wait_for(spark, query, tmp_path, 200)
-            assert query.lastProgress["batchId"] > failing
+            query.wait_for(200)
+            assert query.batch > failing
 
             second = make_broker("ours", "second", tmp_path / "second", cluster.name_servers)
             with second:
@@ -93,11 +128,49 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
                 queue = client.queues("t")[0]
                 elsewhere = type(queue)(topic="t", broker_name="second", queue_id=0)
                 wait_until(lambda: _arrives(client, elsewhere), "a send to the second broker")
-                _wait_for(spark, query, tmp_path, 201)
+                query.wait_for(201)
+
+                # The topic moves: the first broker goes for good.
+                cluster.broker.kill()
+                wait_until(lambda: _only_on(client, "second"), "a route without the first broker")
+                _send(client, "t", range(200, 300))
+                query.wait_for(301)
         finally:
             query.stop()
         found = bodies(spark, tmp_path / "out")
-        assert sorted(found) == sorted([f"m{number}" for number in range(200)] + ["elsewhere"])
+        assert sorted(found) == sorted([f"m{number}" for number in range(300)] + ["elsewhere"])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", [OURS, STOCK_VERSIONS[-1]])
+def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path, kind: str) -> None:
+    """The master is killed for good between two triggers of a query that has read a part."""
+    name_server = make_name_server(kind, tmp_path / "names")
+    with (
+        name_server,
+        Replicas("pair", tmp_path / "pair", [name_server], master=kind, slaves=[kind]) as pair,
+    ):
+        pair.master.start()
+        pair.slave.start()
+        client = BlockingClient(name_server.address)
+        client.send_batch([Message("t", f"m{number}".encode()) for number in range(400)])
+        pair.wait_equal(pair.slave)
+        wait_until(lambda: has_topic(pair.slave, "t"), "the topic at the slave", limit=90)
+        wait_until(lambda: _max_offset(pair.slave, client) == 400, "the slave's queue")
+        frame = (
+            spark.readStream.format("rocketmq")
+            .options(nameServers=name_server.address, topic="t", maxOffsetsPerTrigger=50)
+            .options(startingOffsets="earliest")
+            .load()
+        )
+        query = Running(lambda: to_parquet(frame, tmp_path, processingTime="1 second"))
+        try:
+            query.wait_for(50)
+            pair.master.kill()
+            query.wait_for(400)
+        finally:
+            query.stop()
+        assert sorted(bodies(spark, tmp_path / "out")) == sorted(f"m{n}" for n in range(400))
 
 
 def test_a_stream_with_a_mistake_ends_with_what_to_change(ours: Any, spark: Any) -> None:
@@ -121,12 +194,16 @@ def _arrives(client: BlockingClient, queue: Any) -> bool:
     return True
 
 
-def _wait_for(spark: Any, query: Any, home: Path, count: int) -> None:
-    def there() -> bool:
-        error = query.exception()
-        if error is not None:
-            raise AssertionError(str(error))
-        progress = query.recentProgress
-        return sum(item["numInputRows"] for item in progress) >= count
+def _only_on(client: BlockingClient, name: str) -> bool:
+    client.forget_routes()
+    return {queue.broker_name for queue in client.queues("t")} == {name}
 
-    wait_until(there, f"{count} rows", limit=90, interval=0.2)
+
+def _max_offset(broker: BrokerProcess, client: BlockingClient) -> int:
+    """Messages of the topic t that the broker has in its queues."""
+
+    def newest(queue: MessageQueue) -> int:
+        answer = ask(broker.address, max_offset_command(queue), 10.0)
+        return read_max_offset(broker.address, answer)
+
+    return sum(newest(queue) for queue in client.queues("t"))
