@@ -51,6 +51,10 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster.of(
         home, name_servers=["5.3.3"], brokers=list(STOCK_VERSIONS), settings=settings
     ) as started:
+        # A broker of stock fails at telling its state until its first sample, a second after start.
+        wait_until(
+            lambda: not rmqadmin(started.namesrv, "clusterList").stderr, "both brokers' state"
+        )
         yield started
 
 
