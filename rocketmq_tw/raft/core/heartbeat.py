@@ -125,7 +125,9 @@ class Heartbeats:
 
     @property
     def follower_deadline(self) -> int:
-        return self.last_from_leader + self._patience + 1
+        # A leader that sends once in an interval must have had time for two.
+        interval = self._state.config.heartbeat_interval_ms
+        return self.last_from_leader + max(self._patience, 2 * interval) + 1
 
     def maintain_leader(self) -> None:
         """Judges a round whose time is over and starts the next one."""

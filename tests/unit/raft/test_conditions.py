@@ -5,7 +5,9 @@ responses, heartbeat request, heartbeat responses, follower.
 """
 
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 
 from rocketmq_tw.raft.core.codes import Code, ParseResult, Role, VoteResult
@@ -30,12 +32,24 @@ from rocketmq_tw.testing.raft_store import MemoryStore, entries_of_terms
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"), preferred_leader_ids=("n0",))
 
 
-def member(*, term: int = 5, vote: str | None = None, terms: tuple[int, ...] = (3, 4)) -> RaftCore:
+def member(
+    *,
+    term: int = 5,
+    vote: str | None = None,
+    terms: tuple[int, ...] = (3, 4),
+    config: RaftConfig = CONFIG,
+) -> RaftCore:
     """A member in `term` whose log has an entry for each of `terms`."""
     store = MemoryStore(entries_of_terms(terms))
-    core = RaftCore(CONFIG, store, HardState(term, vote), -1, Random(1))
+    core = RaftCore(config, store, HardState(term, vote), -1, Random(1))
     core._state.now = 10_000
     return core
+
+
+def drain(core: RaftCore) -> None:
+    """All that it wants done is done."""
+    while core.ready() is not None:
+        core.advance()
 
 
 def vote_of(core: RaftCore, source: str, term: int, end: tuple[int, int]) -> VoteResponse:
@@ -50,75 +64,110 @@ def vote_of(core: RaftCore, source: str, term: int, end: tuple[int, int]) -> Vot
 
 
 V = VoteResult
+OURS = (4, 1)
 VOTES = [
-    # paragraph, who asks, its term, its last entry, our vote, answer
-    ("vote request 1: not one of the group", "n9", 5, (4, 1), None, V.REJECT_UNKNOWN_LEADER),
-    ("vote request 1: ourselves from outside", "n0", 5, (4, 1), None, V.REJECT_UNEXPECTED_LEADER),
-    ("vote request 2: older last term", "n1", 5, (3, 9), None, V.REJECT_EXPIRED_LEDGER_TERM),
-    ("vote request 2: same term, shorter", "n1", 5, (4, 0), None, V.REJECT_SMALL_LEDGER_END_INDEX),
-    ("vote request 2 before 3", "n1", 9, (3, 9), None, V.REJECT_EXPIRED_LEDGER_TERM),
-    ("vote request 3: smaller term", "n1", 4, (4, 1), None, V.REJECT_EXPIRED_VOTE_TERM),
-    ("vote request 3: equal, no vote yet", "n1", 5, (4, 1), None, V.ACCEPT),
-    ("vote request 3: equal, the same again", "n1", 5, (4, 1), "n1", V.ACCEPT),
-    ("vote request 3: equal, another voted for", "n1", 5, (4, 1), "n2", V.REJECT_ALREADY_VOTED),
-    ("vote request 3: greater term", "n1", 6, (4, 1), None, V.REJECT_TERM_NOT_READY),
-    ("vote request 5: newer last term", "n1", 5, (5, 0), None, V.ACCEPT),
-    ("vote request 5: same term, longer", "n1", 5, (4, 9), None, V.ACCEPT),
+    # paragraph, who asks, its term, its last entry, how we stand, answer
+    ("vote request 1: not one of the group", "n9", 5, OURS, {}, V.REJECT_UNKNOWN_LEADER),
+    ("vote request 1: ourselves from outside", "n0", 5, OURS, {}, V.REJECT_UNEXPECTED_LEADER),
+    ("vote request 2: older last term", "n1", 5, (3, 9), {}, V.REJECT_EXPIRED_LEDGER_TERM),
+    (
+        "vote request 2: same last term, shorter",
+        "n1",
+        5,
+        (4, 0),
+        {},
+        V.REJECT_SMALL_LEDGER_END_INDEX,
+    ),
+    ("vote request 2 before 3", "n1", 9, (3, 9), {}, V.REJECT_EXPIRED_LEDGER_TERM),
+    ("vote request 3: smaller term", "n1", 4, OURS, {}, V.REJECT_EXPIRED_VOTE_TERM),
+    ("vote request 3: equal, no vote yet", "n1", 5, OURS, {}, V.ACCEPT),
+    ("vote request 3: equal, the same again", "n1", 5, OURS, {"vote": "n1"}, V.ACCEPT),
+    (
+        "vote request 3: equal, another has it and leads",
+        "n1",
+        5,
+        OURS,
+        {"vote": "n2", "leader": "n2"},
+        V.REJECT_ALREADY_HAS_LEADER,
+    ),
+    (
+        "vote request 3: equal, another has it",
+        "n1",
+        5,
+        OURS,
+        {"vote": "n2"},
+        V.REJECT_ALREADY_VOTED,
+    ),
+    ("vote request 3: greater term", "n1", 6, OURS, {}, V.REJECT_TERM_NOT_READY),
+    (
+        "vote request 4: a term below our last entry's",
+        "n1",
+        4,
+        (6, 1),
+        {"term": 4, "terms": (3, 6)},
+        V.REJECT_TERM_SMALL_THAN_LEDGER,
+    ),
+    ("vote request 5: newer last term", "n1", 5, (5, 0), {}, V.ACCEPT),
+    ("vote request 5: same last term, longer", "n1", 5, (4, 9), {}, V.ACCEPT),
+    (
+        "vote request 5: a preferred leader that takes over",
+        "n1",
+        5,
+        OURS,
+        {"taking": True},
+        V.REJECT_TAKING_LEADERSHIP,
+    ),
+    ("vote request 5: it gives way to a longer log", "n1", 5, (4, 2), {"taking": True}, V.ACCEPT),
 ]
 
 
 @pytest.mark.parametrize(
-    ("paragraph", "source", "term", "end", "vote", "expected"), VOTES, ids=[v[0] for v in VOTES]
+    ("paragraph", "source", "term", "end", "standing", "expected"), VOTES, ids=[v[0] for v in VOTES]
 )
 def test_vote(
     paragraph: str,
     source: str,
     term: int,
     end: tuple[int, int],
-    vote: str | None,
+    standing: dict[str, Any],
     expected: VoteResult,
 ) -> None:
-    core = member(vote=vote)
+    leader, taking = standing.get("leader"), standing.get("taking", False)
+    vote, own_term = standing.get("vote"), standing.get("term", 5)
+    core = member(term=own_term, vote=vote, terms=standing.get("terms", (3, 4)))
+    if leader is not None:
+        core.step(HeartbeatRequest(source=leader, target="n0", term=own_term), 10_000)
+        drain(core)
+    if taking:
+        core._state.term_to_take = own_term
     answer = vote_of(core, source, term, end)
     assert answer.result is expected
-    assert answer.term == 5
-    assert core.vote_for == (source if expected is V.ACCEPT else vote)
+    below = expected is V.REJECT_TERM_SMALL_THAN_LEDGER
+    assert answer.term == (core.log.end_term if below else own_term)
+    assert core.term == own_term and core.vote_for == (source if expected is V.ACCEPT else vote)
     ready = core.ready()
     assert ready is not None
     newly = expected is V.ACCEPT and vote is None
-    assert ready.hard_state == (HardState(5, source) if newly else None)
+    assert ready.hard_state == (HardState(own_term, source) if newly else None)
     # A vote leaves only after it is stored.
     assert bool(ready.messages) == newly
 
 
-def test_vote_request_3_equal_with_a_leader() -> None:
-    core = member(vote="n2")
-    core.step(HeartbeatRequest(source="n2", target="n0", term=5), 10_000)
-    assert vote_of(core, "n1", 5, (4, 1)).result is V.REJECT_ALREADY_HAS_LEADER
-
-
-def test_vote_request_3_greater_term_makes_a_candidate_that_goes_there_at_once() -> None:
+def test_candidate_1_and_3_a_greater_term_is_gone_to_at_once() -> None:
     core = member()
-    vote_of(core, "n1", 8, (4, 1))
+    vote_of(core, "n1", 8, OURS)
+    drain(core)
     assert core.role is Role.CANDIDATE and core.term == 5
     assert core.election.increase_term_at_once
     core.tick(10_010)
     assert core.term == 8 and core.vote_for is None
     assert not core.election.increase_term_at_once
-
-
-def test_vote_request_4_term_below_the_own_last_entry() -> None:
-    core = member(term=4, terms=(3, 6))
-    answer = vote_of(core, "n1", 4, (6, 1))
-    assert answer.result is V.REJECT_TERM_SMALL_THAN_LEDGER
-    assert answer.term == 6
-
-
-def test_a_preferred_leader_that_takes_over_gives_no_vote() -> None:
-    core = member()
-    core._state.term_to_take = 5
-    assert vote_of(core, "n1", 5, (4, 1)).result is V.REJECT_TAKING_LEADERSHIP
-    assert vote_of(member(), "n1", 5, (4, 1)).result is V.ACCEPT
+    # The next round is in that term, and due within the bounds.
+    assert core._state.outbox == []
+    wait = core.election.next_vote_at - 10_010
+    assert CONFIG.min_vote_interval_ms <= wait < CONFIG.max_vote_interval_ms
+    core.tick(core.election.next_vote_at)
+    assert [one.term for one in core._state.outbox] == [8, 8]
 
 
 R = ParseResult
@@ -308,8 +357,7 @@ def test_heartbeat(
     core = member()
     if leader is not None:
         core.step(HeartbeatRequest(source=leader, target="n0", term=5), 9_000)
-        core.ready()
-        core.advance()
+        drain(core)
     core.step(HeartbeatRequest(source=source, target="n0", term=term, rpc=3), 10_500)
     (answer,) = core._state.outbox
     assert isinstance(answer, HeartbeatResponse)
@@ -325,27 +373,27 @@ def test_heartbeat(
 
 VERDICTS = [
     # paragraph, answers of four followers, silence, verdict
-    ("heartbeat responses: a quorum", [(C.SUCCESS, 5)] * 2 + [(C.EXPIRED_TERM, 9)], 0, "KEEP"),
+    ("heartbeat responses 1: a quorum", [(C.SUCCESS, 5)] * 2 + [(C.EXPIRED_TERM, 9)], 0, "KEEP"),
     (
-        "heartbeat responses (1): a quorum with those not ready",
+        "heartbeat responses 2 (1): a quorum with those not ready",
         [(C.SUCCESS, 5), (C.TERM_NOT_READY, 3), (C.EXPIRED_TERM, 9)],
         0,
         "SEND_AT_ONCE",
     ),
     (
-        "heartbeat responses (2): a higher term",
+        "heartbeat responses 2 (2): a higher term",
         [(C.SUCCESS, 5), (C.EXPIRED_TERM, 9), (C.INCONSISTENT_LEADER, 5)],
         0,
         "EXPIRED",
     ),
     (
-        "heartbeat responses (3): another leader",
+        "heartbeat responses 2 (3): another leader",
         [(C.SUCCESS, 5), (C.INCONSISTENT_LEADER, 5)],
         0,
         "INCONSISTENT",
     ),
-    ("heartbeat responses (4): silence too long", [(C.NETWORK_ERROR, -1)], 6001, "LOST_QUORUM"),
-    ("heartbeat responses (4): silence not too long", [(C.NETWORK_ERROR, -1)], 6000, "WAIT"),
+    ("heartbeat responses 2 (4): silence too long", [(C.NETWORK_ERROR, -1)], 6001, "LOST_QUORUM"),
+    ("heartbeat responses 2 (4): silence not too long", [(C.NETWORK_ERROR, -1)], 6000, "WAIT"),
     ("heartbeat responses: unknown members do not count", [(C.UNKNOWN_MEMBER, 5)] * 4, 0, "WAIT"),
 ]
 
@@ -363,14 +411,67 @@ def test_heartbeat_round(
     assert judge_beat(tally, silence, patience) is Verdict(expected)
 
 
-def test_follower_gives_a_silent_leader_up_after_the_leak_not_before() -> None:
-    core = member()
+def test_what_each_answer_to_a_heartbeat_counts_as() -> None:
+    """Heartbeat responses, first list."""
+    counted = {}
+    for code in Code:
+        tally = BeatTally(5, 5)
+        tally.add(code, 9)
+        assert tally.answered == 2
+        counted[code] = (
+            tally.success,
+            tally.not_ready,
+            tally.inconsistent_leader,
+            tally.max_term,
+        )
+    nothing = (1, 0, False, -1)
+    assert {code: count for code, count in counted.items() if count != nothing} == {
+        C.SUCCESS: (2, 0, False, -1),
+        C.EXPIRED_TERM: (1, 0, False, 9),
+        C.INCONSISTENT_LEADER: (1, 0, True, -1),
+        C.TERM_NOT_READY: (1, 1, False, -1),
+    }
+
+
+PATIENCE = [
+    # paragraph, heartbeat interval, leak, milliseconds that the leader may be silent
+    ("follower: the leak, stock's default", 2000, 3, 6000),
+    ("follower: the leak", 100, 7, 700),
+    ("follower: but never before two intervals", 2000, 1, 4000),
+]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "interval", "leak", "silence"), PATIENCE, ids=[p[0] for p in PATIENCE]
+)
+def test_follower_gives_a_silent_leader_up(
+    paragraph: str, interval: int, leak: int, silence: int
+) -> None:
+    config = msgspec.structs.replace(
+        CONFIG, heartbeat_interval_ms=interval, max_heartbeat_leak=leak
+    )
+    core = member(config=config)
     core.step(HeartbeatRequest(source="n1", target="n0", term=5), 10_000)
-    assert core.next_deadline() == 16_001
-    core.tick(16_000)
+    assert core.next_deadline() == 10_001 + silence
+    core.tick(10_000 + silence)
     assert core.role is Role.FOLLOWER
-    core.tick(16_001)
+    core.tick(10_001 + silence)
     assert core.role is Role.CANDIDATE and core.leader_id is None and core.term == 5
+
+
+def test_the_tables_have_every_answer_and_every_end() -> None:
+    assert {row[5] for row in VOTES} == set(VoteResult) - {V.UNKNOWN}
+    assert {row[2][0] for row in ROUNDS} == set(Outcome)
+    assert {row[2][1] for row in ROUNDS} == set(ParseResult)
+    assert {row[4] for row in BEATS} == {
+        C.SUCCESS,
+        C.UNKNOWN_MEMBER,
+        C.UNEXPECTED_MEMBER,
+        C.EXPIRED_TERM,
+        C.INCONSISTENT_LEADER,
+        C.TERM_NOT_READY,
+    }
+    assert {Verdict(row[3]) for row in VERDICTS} == set(Verdict)
 
 
 def test_issue_52_of_dledger_the_last_entrys_term_counts_not_the_members() -> None:
