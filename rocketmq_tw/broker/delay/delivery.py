@@ -191,11 +191,7 @@ class DelayDelivery:
     def _deliver(self, level: _Level, waiting: StoredMessage) -> None:
         message = due_message(waiting)
         if message is None or message.topic == HALF_TOPIC:
-            log.error(
-                "message {offset} of delay level {number} names no topic to go to: passed over",
-                offset=waiting.queue_offset,
-                number=level.level,
-            )
+            self._passed_over(level, waiting, "it names no topic to go to")
             return
 
         def done(code: ResponseCode, appended: Appended) -> None:
@@ -209,7 +205,23 @@ class DelayDelivery:
             self._commit.append(message, done, wait=False)
             level.unwritten += 1
         except RequestError as error:
-            self._failed(level, waiting.queue_offset, error.remark)
+            if error.code == ResponseCode.MESSAGE_ILLEGAL:
+                # It will never be taken, and those behind it must not wait for ever.
+                self._passed_over(level, waiting, error.remark)
+            else:
+                self._failed(level, waiting.queue_offset, error.remark)
+
+    def _passed_over(self, level: _Level, waiting: StoredMessage, why: str) -> None:
+        """The line tells where the message can still be read (mqadmin queryMsgByOffset)."""
+        log.error(
+            "message {offset} of delay level {number} cannot be delivered and stays in {topic},"
+            " at {position} of the log: {why}",
+            offset=waiting.queue_offset,
+            number=level.level,
+            topic=waiting.topic,
+            position=waiting.physical_offset,
+            why=why,
+        )
 
     def _failed(self, level: _Level, offset: int, why: str) -> None:
         log.warn(

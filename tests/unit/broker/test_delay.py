@@ -6,10 +6,12 @@ import errno
 import random
 
 import pytest
+from twisted.logger import formatEvent, globalLogPublisher
 
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.testing.data_plane import DataPlane, Threads, ok
 from rocketmq_tw.testing.state import MemoryStateFile
 from rocketmq_tw.testing.stores import START_MS, make_message
@@ -112,6 +114,40 @@ class TestDelivery:
         ok(plane.send(b"good", properties={"DELAY": "1"}))
         plane.delivery.start()
         assert [body for body, _ in arrivals(plane, 2)] == [b"good"]
+
+    def test_a_limit_lowered_since_spares_what_was_accepted(self) -> None:
+        files, delay_file = MemoryFiles(), MemoryStateFile()
+        plane = DataPlane(files, delay_file=delay_file, max_message_size=1 << 18)
+        ok(plane.send(b"x" * 100_000, properties={"DELAY": "1"}))
+        ok(plane.send(b"small", properties={"DELAY": "1"}))
+        plane.store.close()
+
+        restarted = DataPlane(files, delay_file=delay_file, max_message_size=1000)
+        restarted.delivery.start()
+        bodies = [body for body, _ in arrivals(restarted, 2)]
+        assert bodies == [b"x" * 100_000, b"small"]
+
+    def test_one_that_can_never_be_stored_does_not_stop_the_others(self) -> None:
+        plane = DataPlane()
+        for topic in ("../../etc", "t" * 300, "T\u00e9"):
+            text = f"DELAY\x011\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02"
+            broken = make_message(topic=SCHEDULE, properties=text.encode())
+            plane.commit.append(broken, lambda code, appended: None)
+        ok(plane.send(b"good", properties={"DELAY": "1"}))
+        said: list[str] = []
+        observer = lambda event: said.append(formatEvent(event))  # noqa: E731
+        globalLogPublisher.addObserver(observer)
+        try:
+            plane.delivery.start()
+            assert [body for body, _ in arrivals(plane, 3)] == [b"good"]
+        finally:
+            globalLogPublisher.removeObserver(observer)
+        (first, *others) = [line for line in said if "cannot be delivered" in line]
+        assert "message 0 of delay level 1" in first and "../../etc" in first
+        assert "at 0 of the log" in first and len(others) == 2, "each once"
+        assert plane.delay_offsets.get(1) == 4
+        waiting = plane.store.read_queue(SCHEDULE, 0, 0, 10, 1 << 20)
+        assert len(decode_messages(waiting.data)) == 4, "they can still be read there"
 
     def test_a_failed_write_is_tried_again(self) -> None:
         files = FaultyFiles(MemoryFiles())
