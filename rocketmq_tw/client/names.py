@@ -84,6 +84,10 @@ class Routes:
         """Calls `callback(topic, route)` whenever a route came that differs from the one before."""
         self._on_change.append(callback)
 
+    def off_change(self, callback: Callable[[str, TopicRouteData], None]) -> None:
+        """Takes back one `on_change`."""
+        self._on_change.remove(callback)
+
     def known(self) -> dict[str, TopicRouteData]:
         return self._routes
 

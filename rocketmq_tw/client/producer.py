@@ -69,10 +69,10 @@ class Producer:
         )
         self._turn = count(first_turn).__next__
         self._queues: dict[str, list[MessageQueue]] = {}
-        self.session.routes.on_change(self._forget_queues)
 
     def start(self) -> Deferred[None]:
         """Joins the group; from here on brokers hear of it every 30 seconds."""
+        self.session.routes.on_change(self._forget_queues)
         self.session.start()
         self.session.add_producer(self.group)
         return self.session.heartbeat()
@@ -127,6 +127,9 @@ class Producer:
         self._queues.pop(topic, None)
 
     async def _stop(self) -> None:
+        self.session.routes.off_change(self._forget_queues)
+        # Nobody tells of changes from now on.
+        self._queues.clear()
         await self.session.remove_producer(self.group)
         await self.session.stop()
 

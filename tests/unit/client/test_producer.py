@@ -4,7 +4,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, SendStatus
-from rocketmq_tw.client.producer import by_key
+from rocketmq_tw.client.producer import Producer, by_key
 from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
@@ -290,3 +290,29 @@ def test_a_lost_broker_fails_a_send_with_its_address(world):
     world.network.stop(world.address)
     with pytest.raises(RemotingError, match=world.address):
         world.run(world.producer(retries=0).send(Message("T", b"x")))
+
+
+def test_a_producer_that_stopped_leaves_nothing_in_a_session_of_others(world):
+    session = world.session()
+    session.start()
+    listeners = len(session.routes._on_change)
+    for _ in range(3):
+        producer = Producer(world.clock, world.names_address, "producers", session=session)
+        world.run(producer.start())
+        world.run(producer.send(Message("T", b"x")))
+        world.run(producer.stop())
+    assert len(session.routes._on_change) == listeners
+
+
+def test_a_producer_that_starts_again_follows_routes_again(world):
+    session = world.session()
+    session.start()
+    producer = Producer(world.clock, world.names_address, "producers", session=session)
+    world.run(producer.start())
+    assert len(world.run(producer.queues("T"))) == 4
+    world.run(producer.stop())
+    world.add_other()
+    world.run(session.routes.refresh("T"))
+    world.run(producer.start())
+    brokers = {world.run(producer.send(Message("T", b"x"))).queue.broker_name for _ in range(8)}
+    assert brokers == {"broker-a", "broker-b"}
