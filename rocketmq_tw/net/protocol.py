@@ -60,6 +60,7 @@ class RemotingProtocol(Protocol):
         self._clock = clock
         self._handlers = handlers
         self._before_request = before_request
+        self._frame_limit = frame_limit
         self._decoder = FrameDecoder(frame_limit)
         self._lost: list[Callable[[IPeer], None]] = []
         self._cut: IDelayedCall | None = None
@@ -140,7 +141,20 @@ class RemotingProtocol(Protocol):
             return
         self.unanswered -= 1
         if self.connected:
-            self._write(encode_command(response))
+            try:
+                data = encode_command(response)
+            except WireError as error:
+                data = encode_command(_unsendable(response, str(error)))
+            if len(data) > self._frame_limit:
+                # The other end would cut the connection, and with it all that others wait for.
+                data = encode_command(
+                    _unsendable(
+                        response,
+                        f"{len(data)} bytes, and frames may have {self._frame_limit}"
+                        " (frameMaxLength): ask for less at once",
+                    )
+                )
+            self._write(data)
 
     def when_lost(self, callback: Callable[[IPeer], None]) -> None:
         if self.connected:
@@ -223,3 +237,8 @@ class RemotingProtocol(Protocol):
             ResponseCode.SYSTEM_ERROR,
             f"request {command.code} failed with {type(error).__name__}; see the server's log",
         )
+
+
+def _unsendable(response: RemotingCommand, why: str) -> RemotingCommand:
+    """What is said instead of an answer that fits no frame."""
+    return response.response(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {why}")

@@ -97,6 +97,22 @@ def test_a_burst_is_answered_in_order(connection):
     assert connection.protocol.unanswered == 0
 
 
+@pytest.mark.parametrize("serialization", SerializeType)
+def test_an_answer_too_large_for_a_frame_is_told_and_the_connection_goes_on(serialization):
+    connection = Connection(frame_limit=1000)
+    asked = [request(SELF, opaque, serialization=serialization) for opaque in (1, 2, 3)]
+    connection.send(*asked, request(LATE, 4, serialization=serialization))
+    for (command, peer), size in zip(connection.peers, (1000, 10, 1001), strict=True):
+        fixed = len(encode_command(command.response()))
+        peer.reply(command.response(body=bytes(max(size - fixed, 0))))
+    connection.late[0][1].callback(connection.late[0][0].response(remark="x" * (1 << 24)))
+    answers = connection.sent()
+    assert [(answer.opaque, answer.code) for answer in answers] == [(1, 0), (2, 0), (3, 1), (4, 1)]
+    assert "1001 bytes, and frames may have 1000" in answers[2].remark
+    assert answers[3].remark.startswith("the answer cannot be sent: ")
+    assert connection.protocol.unanswered == 0 and connection.protocol.connected
+
+
 def test_a_request_may_come_byte_by_byte(connection):
     for byte in encode_command(request(ECHO, body=b"slowly")):
         assert connection.transport.value() == b""
