@@ -109,7 +109,6 @@ class ClientRegistry:
         self._producers: dict[str, dict[IPeer, Client]] = {}
         self._peers: dict[IPeer, _Memberships] = {}
         self._size = 0
-        self._turn = 0
 
     # Who is there
 
@@ -132,14 +131,6 @@ class ClientRegistry:
 
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
-
-    def next_producer(self, group: str) -> Client | None:
-        """One producer of the group after the other: whom to ask about a transaction."""
-        clients = self.producers(group)
-        if not clients:
-            return None
-        self._turn += 1
-        return clients[self._turn % len(clients)]
 
     # Coming
 

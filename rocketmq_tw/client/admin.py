@@ -22,20 +22,16 @@ from rocketmq_tw.wire.bodies.cluster import ClusterInfo
 from rocketmq_tw.wire.bodies.consumers import (
     ConsumerConnection,
     ConsumerRunningInfo,
-    ProducerConnection,
 )
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.offsets import (
     ConsumeStats,
-    ConsumeTimeSpanBody,
-    MessageQueue,
-    ResetOffsetBody,
     TopicStatsTable,
 )
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, HARuntimeInfo
-from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicConfigTable, TopicList
+from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -43,7 +39,6 @@ from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHead
 from rocketmq_tw.wire.headers.clients import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
-    GetProducerConnectionListRequestHeader,
 )
 from rocketmq_tw.wire.headers.groups import (
     DeleteSubscriptionGroupRequestHeader,
@@ -52,28 +47,19 @@ from rocketmq_tw.wire.headers.groups import (
 from rocketmq_tw.wire.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
-    DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
-    GetKVListByNamespaceRequestHeader,
     GetTopicsByClusterRequestHeader,
     PutKVConfigRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
-)
-from rocketmq_tw.wire.headers.offsets import (
-    CloneGroupOffsetRequestHeader,
-    QueryConsumeTimeSpanRequestHeader,
-    ResetOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
 from rocketmq_tw.wire.headers.topics import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
-    QueryTopicsByConsumerRequestHeader,
 )
 
 B = TypeVar("B")
@@ -130,19 +116,11 @@ class AdminClient:
             ),
         )
 
-    def kv_list(self, namespace: str) -> Deferred[KVTable]:
-        header = GetKVListByNamespaceRequestHeader(namespace=namespace)
-        return self._names_body(RequestCode.GET_KVLIST_BY_NAMESPACE, KVTable, header)
-
     # Name servers: what is said to all
 
     def put_kv_config(self, namespace: str, key: str, value: str) -> Deferred[None]:
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
         return self._tell_names(RequestCode.PUT_KV_CONFIG, header)
-
-    def delete_kv_config(self, namespace: str, key: str) -> Deferred[None]:
-        header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
-        return self._tell_names(RequestCode.DELETE_KV_CONFIG, header)
 
     def delete_topic_in_names(self, topic: str, cluster: str | None = None) -> Deferred[None]:
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
@@ -165,15 +143,6 @@ class AdminClient:
             AddWritePermOfBrokerRequestHeader(broker_name=broker_name),
             AddWritePermOfBrokerResponseHeader,
         ).addCallback(lambda header: header.add_topic_count)
-
-    def name_server_config(self, name_server: str) -> Deferred[dict[str, str]]:
-        return self._properties(name_server, RequestCode.GET_NAMESRV_CONFIG)
-
-    def update_name_server_config(
-        self, name_server: str, changes: dict[str, str]
-    ) -> Deferred[None]:
-        body = javaproperties.dumps(changes, timestamp=None).encode()
-        return self._tell(name_server, RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
 
     # Topics of a broker
 
@@ -206,9 +175,6 @@ class AdminClient:
         header = DeleteTopicRequestHeader(topic=topic)
         return self._tell(broker, RequestCode.DELETE_TOPIC_IN_BROKER, header)
 
-    def topic_configs(self, broker: str) -> Deferred[TopicConfigTable]:
-        return self._body(broker, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-
     def topic_stats(self, broker: str, topic: str) -> Deferred[TopicStatsTable]:
         """Offsets of each queue and when it last changed."""
         header = GetTopicStatsInfoRequestHeader(topic=topic)
@@ -217,10 +183,6 @@ class AdminClient:
     def groups_of_topic(self, broker: str, topic: str) -> Deferred[GroupList]:
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         return self._body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)
-
-    def topics_of_group(self, broker: str, group: str) -> Deferred[TopicList]:
-        header = QueryTopicsByConsumerRequestHeader(group=group)
-        return self._body(broker, RequestCode.QUERY_TOPICS_BY_CONSUMER, TopicList, header)
 
     # Groups of a broker
 
@@ -238,11 +200,6 @@ class AdminClient:
         )
         return self._tell(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
-    def group_configs(self, broker: str) -> Deferred[SubscriptionGroupTable]:
-        return self._body(
-            broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable
-        )
-
     def consume_stats(
         self, broker: str, group: str, topic: str | None = None
     ) -> Deferred[ConsumeStats]:
@@ -250,24 +207,12 @@ class AdminClient:
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         return self._body(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
 
-    def consume_time_span(
-        self, broker: str, topic: str, group: str
-    ) -> Deferred[ConsumeTimeSpanBody]:
-        header = QueryConsumeTimeSpanRequestHeader(topic=topic, group=group)
-        return self._body(broker, RequestCode.QUERY_CONSUME_TIME_SPAN, ConsumeTimeSpanBody, header)
-
     # Clients of a broker
 
     def consumer_connections(self, broker: str, group: str) -> Deferred[ConsumerConnection]:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         return self._body(
             broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header
-        )
-
-    def producer_connections(self, broker: str, group: str) -> Deferred[ProducerConnection]:
-        header = GetProducerConnectionListRequestHeader(producer_group=group)
-        return self._body(
-            broker, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection, header
         )
 
     def consumer_running_info(
@@ -279,35 +224,6 @@ class AdminClient:
         return self._body(
             broker, RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo, header
         )
-
-    # Offsets
-
-    def reset_offset(
-        self, broker: str, topic: str, group: str, timestamp_ms: int, *, force: bool = True
-    ) -> Deferred[ResetOffsetBody]:
-        """Sets a group back (or forth) to a time, -1 the end; its members hear of it."""
-        header = ResetOffsetRequestHeader(
-            topic=topic, group=group, timestamp=timestamp_ms, is_force=force, queue_id=-1
-        )
-        return self._body(
-            broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetBody, header
-        )
-
-    def update_consumer_offset(
-        self, broker: str, group: str, queue: MessageQueue, offset: int
-    ) -> Deferred[None]:
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-        )
-        return self._tell(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-
-    def clone_group_offset(
-        self, broker: str, source: str, target: str, topic: str, *, offline: bool = False
-    ) -> Deferred[None]:
-        header = CloneGroupOffsetRequestHeader(
-            src_group=source, dest_group=target, topic=topic, offline=offline
-        )
-        return self._tell(broker, RequestCode.CLONE_GROUP_OFFSET, header)
 
     # The broker itself
 

@@ -186,17 +186,6 @@ def test_subscriptions_are_asked_for_when_they_are_not_known() -> None:
     assert world.consume(second, fingerprint=8)
 
 
-def test_producers_are_asked_in_turn() -> None:
-    world, first, second = World(), make_client("p1"), make_client("p2")
-    assert world.registry.next_producer("P") is None
-    world.registry.register_producer("P", first)
-    world.registry.register_producer("P", second)
-    asked = [world.registry.next_producer("P") for _ in range(4)]
-    assert asked in ([first, second] * 2, [second, first] * 2)
-    world.registry.unregister_producer("P", first.peer)
-    assert world.registry.next_producer("P") is second
-
-
 def test_one_connection_cannot_fill_the_memory_with_groups() -> None:
     world, client = World(), make_client("p1")
     for number in range(MAX_GROUPS_PER_PEER):
