@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psutil
@@ -56,6 +56,7 @@ from rocketmq_tw.broker.state import ConfigFile
 from rocketmq_tw.broker.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.broker.traffic import Traffic
+from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -92,7 +93,8 @@ class Broker:
     all that it accepted is on disk and its files are closed.
 
     `net_config.listen_port` 0 lets the kernel choose; `port` and `address` tell after `start`.
-    Empty names and addresses of `config` are filled in with the host's.
+    Empty names and addresses of `config` are filled in with the host's. `other_configs` are shown
+    to administrators beside the three.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Broker:
         tls: ServerTls | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
         in_thread: InThread | None = None,
+        other_configs: Sequence[Config] = (),
     ) -> None:
         config.broker_name = config.broker_name or host_name()
         config.broker_ip1 = config.broker_ip1 or announced_host(net_config.bind_address)
@@ -115,6 +118,7 @@ class Broker:
         self.config = config
         self.store_config = store_config
         self._net_config = net_config
+        self._other_configs = other_configs
         self._files = files
         self._now_ms = now_ms
         self._in_thread = in_thread or self._in_thread_pool
@@ -318,14 +322,18 @@ class Broker:
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, self._memory_bytes),
             LockRequests(self.locks),
-            TopicRequests(config, topics, offsets, clients, store, self.announcements),
+            TopicRequests(
+                config, topics, offsets, clients, store, self.announcements, self.traffic
+            ),
             GroupRequests(groups, offsets),
             ConnectionRequests(config, clients, topics, groups, store),
-            ConsumeStatsRequests(config, topics, groups, offsets, clients, store, self._now_ms),
+            ConsumeStatsRequests(
+                config, topics, groups, offsets, clients, store, self.traffic, self._now_ms
+            ),
             ResetRequests(config, topics, groups, offsets, clients, store),
             AdminRequests(
                 config,
-                LiveConfig(config, self.store_config),
+                LiveConfig(config, self.store_config, self._net_config, *self._other_configs),
                 store,
                 self.statistics,
                 self.traffic,

@@ -50,6 +50,8 @@ CHANGEABLE = frozenset(
         "maxTransferCountOnMessageInMemory",
     }
 )
+#: Stock 4.9's exportConfigs fails without this key of brokers that had filter servers.
+_OLD = {"filterServerNums": "0"}
 _SECRETS = ("password", "secret", "token", "credential")
 
 
@@ -77,7 +79,7 @@ class LiveConfig:
 
     def text(self) -> str:
         """All keys as .properties; never a secret."""
-        values = {
+        values = _OLD | {
             name: format_value(getattr(config, key.attribute))
             for config in self._configs
             for name, key in keys_of(type(config)).items()

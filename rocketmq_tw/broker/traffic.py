@@ -25,6 +25,11 @@ TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 _topic_of = attrgetter("topic")
 
 
+def group_key(topic: str, group: str) -> str:
+    """The key of GROUP_GET_NUMS, as stock has it."""
+    return f"{topic}@{group}"
+
+
 class _Look(NamedTuple):
     now_ms: int
     messages: int
@@ -73,7 +78,7 @@ class Traffic:
 
     def pulled(self, topic: str, group: str, messages: int) -> None:
         """So many messages of `topic` left in one answer to a member of `group`."""
-        self._count(GROUP_GET, f"{topic}@{group}", messages)
+        self._count(GROUP_GET, group_key(topic, group), messages)
 
     def look(self) -> None:
         """Moves the windows on; a key without a message for a day is forgotten."""
@@ -89,6 +94,13 @@ class Traffic:
                     flow.day.append(look)
         if self._looks % _DAY_STEP == 0:
             self._forget_idle()
+
+    def tps(self, name: str, key: str) -> float:
+        """The messages of a key per second of the last minute; 0 for what is not counted."""
+        flow = self._flows[name].get(key)
+        if flow is None:
+            return 0.0
+        return flow.since(flow.minute[0], self._now_ms()).tps
 
     def of(self, name: str, key: str) -> BrokerStatsData | None:
         """The windows of a key: a topic for TOPIC_PUT_NUMS, `topic@group` for GROUP_GET_NUMS."""

@@ -67,6 +67,7 @@ class BrokerService(service.Service):
             PosixFiles(),
             client,
             tls=tls,
+            other_configs=[self._client_config],
         )
         self.started = maybeDeferred(self.broker.start)
         self.started.addCallback(lambda _: spare_what_stays())

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.broker.announcements import Announcements
 from rocketmq_tw.broker.clients import ClientRegistry
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.flush import InThread
 from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.live_config import LiveConfig
 from rocketmq_tw.broker.locks import RebalanceLock
@@ -24,10 +25,12 @@ from rocketmq_tw.broker.requests.offsets import OffsetRequests
 from rocketmq_tw.broker.requests.resets import ResetRequests
 from rocketmq_tw.broker.requests.table import merge_handlers
 from rocketmq_tw.broker.requests.topics import TopicRequests
+from rocketmq_tw.broker.state import at_once
 from rocketmq_tw.broker.statistics import Statistics
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.broker.traffic import Traffic
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
@@ -51,21 +54,26 @@ from rocketmq_tw.wire.headers.base import Header
 class ControlPlane:
     """`permission_changes` counts what would be announced to the name servers."""
 
-    def __init__(self, *, memory_bytes: int = 1 << 20, **broker: Any) -> None:
+    def __init__(
+        self, *, memory_bytes: int = 1 << 20, in_thread: InThread = at_once, **broker: Any
+    ) -> None:
         self.now_ms = ManualClock()
         self.config = BrokerConfig(broker_name="broker-a", **broker)
         self.store_config = small_config(mapped_file_size_commit_log=1 << 20)
         self.store = MessageStore(self.store_config, MemoryFiles(), self.now_ms)
         self.store.load()
-        self.topics = TopicTable(self.config, MemoryStateFile(), self.now_ms)
-        self.groups = GroupTable(self.config, MemoryStateFile(), self.now_ms)
+        self.topics_file, self.groups_file = MemoryStateFile(), MemoryStateFile()
+        self.topics = TopicTable(self.config, self.topics_file, self.now_ms, in_thread)
+        self.groups = GroupTable(self.config, self.groups_file, self.now_ms, in_thread)
         self.offsets = OffsetTable(self.config, MemoryStateFile(), self.now_ms)
         self.delay_offsets = DelayOffsets(MemoryStateFile(), self.now_ms)
         self.clients = ClientRegistry(self.config, self.now_ms, self.now_ms)
         self.locks = RebalanceLock(self.now_ms)
         self.statistics = Statistics(self.now_ms)
         self.traffic = Traffic(self.now_ms)
-        self.live_config = LiveConfig(self.config, self.store_config)
+        self.live_config = LiveConfig(
+            self.config, self.store_config, NettyServerConfig(), NettyClientConfig()
+        )
         self.permission_changes = 0
         config, store, topics, groups = self.config, self.store, self.topics, self.groups
         offsets, clients = self.offsets, self.clients
@@ -73,10 +81,14 @@ class ControlPlane:
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, memory_bytes),
             LockRequests(self.locks),
-            TopicRequests(config, topics, offsets, clients, store, Announcements(Clock())),
+            TopicRequests(
+                config, topics, offsets, clients, store, Announcements(Clock()), self.traffic
+            ),
             GroupRequests(groups, offsets),
             ConnectionRequests(config, clients, topics, groups, store),
-            ConsumeStatsRequests(config, topics, groups, offsets, clients, store, self.now_ms),
+            ConsumeStatsRequests(
+                config, topics, groups, offsets, clients, store, self.traffic, self.now_ms
+            ),
             ResetRequests(config, topics, groups, offsets, clients, store),
             AdminRequests(
                 config,

@@ -9,6 +9,7 @@ from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.broker.traffic import GROUP_GET, Traffic, group_key
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -39,8 +40,10 @@ class ConsumeStatsRequests:
         offsets: OffsetTable,
         clients: ClientRegistry,
         store: IMessageStore,
+        traffic: Traffic,
         now_ms: Callable[[], int],
     ) -> None:
+        self._traffic = traffic
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -111,6 +114,7 @@ class ConsumeStatsRequests:
             config = self._topics.get(topic)
             if config is None:
                 continue
+            stats.consume_tps += self._traffic.tps(GROUP_GET, group_key(topic, group))
             for queue_id in range(config.read_queue_nums):
                 stats.offset_table[self._queue(topic, queue_id)] = self._progress(
                     group, topic, queue_id

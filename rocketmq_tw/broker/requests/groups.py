@@ -44,10 +44,14 @@ class GroupRequests:
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(DeleteSubscriptionGroupRequestHeader)
-        kept = self._groups.delete(header.group_name)
-        if header.clean_offset or header.remove_offset:
-            self._offsets.remove_group(header.group_name)
-        return kept.addCallback(lambda _: request.response())
+
+        def deleted(_: None) -> RemotingCommand:
+            # Only now: a deletion that cannot be kept must leave all as it was.
+            if header.clean_offset or header.remove_offset:
+                self._offsets.remove_group(header.group_name)
+            return request.response()
+
+        return self._groups.delete(header.group_name).addCallback(deleted)
 
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._groups.table()))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from rocketmq_tw.broker import permissions
 from rocketmq_tw.broker.announcements import Announcements
@@ -10,6 +13,7 @@ from rocketmq_tw.broker.clients import ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.broker.topics import TopicTable
+from rocketmq_tw.broker.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -31,6 +35,8 @@ from rocketmq_tw.wire.headers.topics import (
 #: A topic's queues are files; stock has no limit, but nobody means a million of them.
 MAX_QUEUES = 65_536
 
+log = Logger()
+
 
 class TopicRequests:
     def __init__(
@@ -41,7 +47,9 @@ class TopicRequests:
         clients: ClientRegistry,
         store: IMessageStore,
         announcements: Announcements,
+        traffic: Traffic,
     ) -> None:
+        self._traffic = traffic
         self._announcements = announcements
         self._config = config
         self._topics = topics
@@ -107,11 +115,18 @@ class TopicRequests:
                     if self._topics.get(retry) is not None:
                         doomed.append(retry)
         kept = self._topics.delete(*doomed)
-        # At once: a topic of the same name that is made meanwhile keeps what it gets.
+        return kept.addCallback(self._deleted, request, doomed)
+
+    def _deleted(self, _: None, request: RemotingCommand, doomed: Sequence[str]) -> RemotingCommand:
+        """Only now, since a deletion that cannot be kept must leave all as it was. A topic that a
+        send made again meanwhile keeps everything: what was acknowledged to it stands among it."""
         for name in doomed:
-            self._offsets.remove_topic(name)
-            self._store.remove_topic(name)
-        return kept.addCallback(lambda _: request.response())
+            if self._topics.get(name) is None:
+                self._offsets.remove_topic(name)
+                self._store.remove_topic(name)
+            else:
+                log.info("{topic!r} was made again while it was deleted", topic=name)
+        return request.response()
 
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._topics.table()))
@@ -123,7 +138,7 @@ class TopicRequests:
     def stats(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         topic = request.header(GetTopicStatsInfoRequestHeader).topic
         config = self._known(topic)
-        table = TopicStatsTable()
+        table = TopicStatsTable(topic_put_tps=self._traffic.tps(TOPIC_PUT, topic))
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             queue = MessageQueue(
                 topic=topic, broker_name=self._config.broker_name, queue_id=queue_id

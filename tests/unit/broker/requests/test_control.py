@@ -2,13 +2,17 @@
 
 from datetime import datetime
 
+import javaproperties
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.requests.clients import MAX_HEARTBEAT_BYTES
 from rocketmq_tw.broker.requests.table import merge_handlers
 from rocketmq_tw.broker.requests.topics import parse_attributes
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.testing.control_plane import ControlPlane
+from rocketmq_tw.testing.data_plane import Threads
 from rocketmq_tw.testing.network import FakePeer
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.consumers import ConsumerConnection, ConsumerIdList, ProducerConnection
@@ -249,6 +253,52 @@ def test_a_deleted_topic_takes_its_queues_and_offsets_along(plane: ControlPlane)
     assert "T" not in plane.store.queues()
 
 
+def failure_of(kept: Deferred[RemotingCommand]) -> RequestError:
+    failures: list[Failure] = []
+    kept.addErrback(failures.append)
+    error = failures[0].value
+    assert isinstance(error, RequestError)
+    return error
+
+
+def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(plane: ControlPlane) -> None:
+    plane.topics.update(TopicConfig(topic_name="T"))
+    plane.groups.get("G")
+    plane.put("T", b"one")
+    plane.offsets.commit("G", "T", 0, 1)
+    plane.topics_file.full = plane.groups_file.full = True
+    topic = DeleteTopicRequestHeader(topic="T")
+    group = DeleteSubscriptionGroupRequestHeader(group_name="G", clean_offset=True)
+    for code, header in (
+        (RequestCode.DELETE_TOPIC_IN_BROKER, topic),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, group),
+    ):
+        assert "No space left" in failure_of(plane.ask(code, header)).remark
+    assert plane.topics.get("T") is not None and plane.groups.contains("G")
+    assert plane.store.max_queue_offset("T", 0) == 1
+    assert plane.offsets.query("G", "T", 0) == 1
+
+    plane.topics_file.full = plane.groups_file.full = False
+    plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic)
+    assert "T" not in plane.store.queues() and plane.offsets.query("G", "T", 0) == -1
+    plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, group)
+    assert not plane.groups.contains("G")
+
+
+def test_a_topic_made_again_while_it_is_deleted_keeps_what_it_has() -> None:
+    threads = Threads(eager=False)
+    plane = ControlPlane(in_thread=threads)
+    plane.topics.update(TopicConfig(topic_name="T"))
+    threads.run()
+    deleted = plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="T"))
+    assert plane.topics.get("T") is None
+    assert plane.topics.create_on_send("T", "TBW102", "p", 4, 0) is not None
+    plane.put("T", b"acknowledged")
+    threads.run()
+    assert deleted.result.code == 0
+    assert plane.store.max_queue_offset("T", 0) == 1
+
+
 @pytest.mark.parametrize("topic", ["TBW102", "../x", "SCHEDULE_TOPIC_XXXX"])
 def test_what_must_not_be_deleted_is_not(plane: ControlPlane, topic: str) -> None:
     with refused(ResponseCode.INVALID_PARAMETER):
@@ -416,7 +466,25 @@ def test_consume_stats_tell_the_lag(plane: ControlPlane) -> None:
     queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
     wrapper = body.offset_table[queue]
     assert (wrapper.broker_offset, wrapper.consumer_offset) == (3, 1)
+    assert body.consume_tps == 0
     assert wrapper.last_timestamp == plane.now_ms() - 2
+
+
+def test_rates_are_told_with_the_offsets(plane: ControlPlane) -> None:
+    plane.groups.get("G")
+    plane.store.on_arrival(plane.traffic.arrived)
+    plane.topics.update(TopicConfig(topic_name="T"))
+    plane.put("T", *[b"x"] * 60)
+    commit(plane, 1)
+    plane.traffic.pulled("T", "G", 30)
+    plane.now_ms.now_ms += 2000
+    asked = plane.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="T"))
+    put_tps = decode_body(TopicStatsTable, asked.body).topic_put_tps
+    asked = plane.ask(
+        RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group="G")
+    )
+    get_tps = decode_body(ConsumeStats, asked.body).consume_tps
+    assert put_tps is not None and 28 < put_tps <= 30.5 and 14 < get_tps <= 15.5
 
 
 def test_queues_are_locked_and_unlocked(plane: ControlPlane) -> None:
@@ -512,6 +580,16 @@ def test_the_configuration_is_shown(plane: ControlPlane) -> None:
     text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
     assert "brokerName=broker-a\n" in text
     assert "autoCreateTopicEnable=true\n" in text
+
+
+def test_stock_exports_the_configuration(plane: ControlPlane) -> None:
+    shown = javaproperties.loads(plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode())
+    # What exportConfigs of 4.9.7 copies; it fails where one of them is missing.
+    exported = """brokerClusterName brokerId brokerName brokerRole fileReservedTime filterServerNums
+        flushDiskType maxMessageSize messageDelayLevel msgTraceTopicName slaveReadEnable traceOn
+        traceTopicEnable useTLS autoCreateTopicEnable autoCreateSubscriptionGroup"""
+    assert set(exported.split()) <= shown.keys()
+    assert (shown["filterServerNums"], shown["useTLS"]) == ("0", "false")
 
 
 def test_the_runtime_info_has_what_mqadmin_of_both_versions_reads(plane: ControlPlane) -> None:
