@@ -13,6 +13,8 @@ from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 
 B = TypeVar("B")
@@ -22,10 +24,12 @@ TIMEOUT = 5.0
 
 
 class LogRange(NamedTuple):
-    """A master's log from its oldest file to its end."""
+    """A master's log from its oldest file to its end; `boot` is when the master was started, in
+    milliseconds of its own clock."""
 
     start: int
     end: int
+    boot: int
 
 
 class MasterCalls:
@@ -45,9 +49,22 @@ class MasterCalls:
 
         def read(response: RemotingCommand) -> LogRange:
             table = decode_body(KVTable, response.body).table
-            return LogRange(int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"]))
+            return LogRange(
+                int(table["commitLogMinOffset"]),
+                int(table["commitLogMaxOffset"]),
+                int(table["bootTimestamp"]),
+            )
 
         return self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).addCallback(read)
+
+    def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:
+        """Where a queue of the master ends; 0 where it has none."""
+
+        def read(response: RemotingCommand) -> int:
+            return response.header(GetMaxOffsetResponseHeader).offset
+
+        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        return self._ask(address, RequestCode.GET_MAX_OFFSET, header).addCallback(read)
 
     def file_size(self, address: str) -> Deferred[int | None]:
         """The master's mappedFileSizeCommitLog; None where it does not tell its configuration."""
@@ -70,11 +87,13 @@ class MasterCalls:
             lambda response: response.body if response.code == ResponseCode.SUCCESS else b""
         )
 
-    def _ask(self, address: str, code: int) -> Deferred[RemotingCommand]:
+    def _ask(
+        self, address: str, code: int, header: Header | None = None
+    ) -> Deferred[RemotingCommand]:
         def check(response: RemotingCommand) -> RemotingCommand:
             if response.code != ResponseCode.SUCCESS:
                 raise RequestError(response.code, f"{address}: {response.remark}")
             return response
 
-        command = RemotingCommand.request(code)
+        command = RemotingCommand.request(code, header)
         return self._client.request(address, command, TIMEOUT).addCallback(check)

@@ -29,6 +29,7 @@ from rocketmq_tw.testing.stores import START_MS, make_message
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -62,6 +63,9 @@ class Group:
     def __init__(self, *, sync: bool = False, threads: Threads | None = None, **store: Any) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock)
+        #: When the master was started, as it says.
+        self.boot = 1
+        self.on_consumer_offsets: Callable[[], None] = lambda: None
         role = "SYNC_MASTER" if sync else "ASYNC_MASTER"
         store = {"mapped_file_size_commit_log": FILE_SIZE} | store
         self.store = store
@@ -91,15 +95,20 @@ class Group:
         def log_range() -> KVTable:
             return KVTable(
                 table={
+                    "bootTimestamp": str(self.boot),
                     "commitLogMinOffset": str(plane.store.min_physical_offset),
                     "commitLogMaxOffset": str(plane.store.end_offset),
                 }
             )
 
+        def consumer_offsets() -> ConsumerOffsetTable:
+            self.on_consumer_offsets()
+            return plane.offsets.table()
+
         handlers = plane.handlers | {
             RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
-            RequestCode.GET_ALL_CONSUMER_OFFSET: answer(plane.offsets.table),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: answer(consumer_offsets),
             RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
             RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
             RequestCode.GET_BROKER_CONFIG: lambda request, peer: request.response(
@@ -531,6 +540,94 @@ def test_offsets_go_back_only_where_the_master_was_reset() -> None:
     master.remove_group("G")
     slave.copy()
     assert copy.query("G", "Topic", 0) == -1, "what the master removed goes"
+
+
+def test_a_master_that_restarts_with_older_offsets_puts_nobody_back() -> None:
+    """It writes them every few seconds only, so a kill makes it forget some: that is no reset."""
+    group = Group()
+    slave = group.add_slave()
+    master, copy = group.master.plane.offsets, slave.plane.offsets
+    master.commit("G", "Topic", 0, 9)
+    master.commit("gone", "Topic", 0, 9)
+    group.master.plane.delay_offsets.set(3, 7)
+    slave.copy()
+    group.boot += 1
+    master.commit("G", "Topic", 0, 5)
+    master.remove_group("gone")
+    group.master.plane.delay_offsets.set(3, 2)
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == 9
+    assert copy.query("gone", "Topic", 0) == 9
+    assert slave.plane.delay_offsets.get(3) == 7
+    master.commit("G", "Topic", 0, 4)
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == 4, "a reset since then is one"
+
+
+def test_offsets_that_a_restart_interrupts_are_asked_for_again() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.master.plane.offsets.commit("G", "Topic", 0, 9)
+    asked: list[int] = []
+
+    def restarts() -> None:
+        asked.append(1)
+        group.boot += len(asked) == 1
+
+    group.on_consumer_offsets = restarts
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == -1
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == 9
+
+
+def test_a_topic_that_the_master_deletes_goes_with_its_messages() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.copy()
+    assert slave.bodies() == [b"first"]
+    group.master.plane.topics.delete("Topic")
+    group.master.plane.store.remove_topic("Topic")
+    slave.copy()
+    assert slave.plane.topics.get("Topic") is None
+    assert "Topic" not in slave.plane.store.queues()
+
+
+def test_a_master_that_lost_its_tables_takes_nothing_from_its_slave() -> None:
+    group = Group()
+    slave = group.add_slave()
+    plane = group.master.plane
+    plane.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+    group.send(b"first")
+    group.settle()
+    slave.copy()
+    # The same store with an empty config directory.
+    fresh = DataPlane(clock=group.clock)
+    fresh.add_topic("New")
+    plane.topics.replace_all(fresh.topics.table())
+    plane.groups.replace_all(fresh.groups.table())
+    for _ in range(2):
+        slave.copy()
+        assert slave.bodies() == [b"first"]
+        known = slave.plane.groups.get("G")
+        assert known is not None and known.retry_max_times == 3
+        assert slave.plane.topics.get("New") is not None
+        plane.add_topic("Newer")
+    assert slave.plane.topics.get("Newer") is not None
+
+
+def test_a_group_that_the_master_deletes_goes() -> None:
+    group = Group()
+    slave = group.add_slave()
+    groups = group.master.plane.groups
+    groups.update(SubscriptionGroupConfig(group_name="G"))
+    slave.copy()
+    assert slave.plane.groups.contains("G")
+    groups.delete("G")
+    slave.copy()
+    assert not slave.plane.groups.contains("G")
 
 
 def test_a_slave_that_stops_follows_nobody_any_more() -> None:
