@@ -1,12 +1,13 @@
 """Measures what docs/replication.md says of master and slave.
 
-    python tools/replication_campaign.py volume --mebibytes 1024
-    python tools/replication_campaign.py throughput --seconds 20 --rounds 3
+    python -m tools.replication_campaign volume --mebibytes 1024
+    python -m tools.replication_campaign throughput --seconds 20 --rounds 3
 
 `volume`: ours and stock's as master and slave of each other; random bodies through the link, then
 SHA-256 of both logs, then a stock consumer reads everything from the slave alone.
-`throughput`: stock's producer (16 threads, bodies of a few bytes) on a SYNC_MASTER with its slave,
-ours and stock's in turn, so that both see the same machine.
+`throughput`: the benchmark's load generator (stock's producer, 16 threads, bodies of 128 bytes) on
+a SYNC_MASTER with its slave, ours and stock's in turn, so that both see the same machine. Stock's
+brokers have the settings, the JVM flags and the warm-up of `tools/bench`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
 
 import psutil
 
-from rocketmq_tw.testing.cluster import OURS, make_name_server
+from rocketmq_tw.testing.cluster import OURS, make_broker, make_name_server
 from rocketmq_tw.testing.java_client import JavaClients
+from rocketmq_tw.testing.load import send_request
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
     Replicas,
     has_topic,
@@ -28,6 +34,9 @@ from rocketmq_tw.testing.replicas import (
     slaves_in_sync,
 )
 from rocketmq_tw.testing.wait import wait_until
+from tools.bench.client import LoadClient
+from tools.bench.subjects import SETTINGS as BENCH_SETTINGS
+from tools.bench.subjects import WarmStockBroker
 
 STOCK = "5.3.3"
 PAIRS = (("4.9.7", OURS), ("5.3.3", OURS), (OURS, "4.9.7"), (OURS, "5.3.3"))
@@ -86,62 +95,95 @@ def _copy_volume(home: Path, java: JavaClients, master: str, slave: str, size: i
         )
 
 
-def throughput(seconds: float, rounds: int) -> None:
+def throughput(seconds: int, rounds: int, warm: int) -> None:
     """Acknowledged sends a second of each kind's pair, round by round."""
-    for number in range(rounds):
-        for kind in (STOCK, OURS):
-            with tempfile.TemporaryDirectory() as directory:
-                home = Path(directory)
-                java = JavaClients(STOCK, home / "java")
-                try:
-                    rate, master, slave = _sends_a_second(home, java, kind, seconds)
-                finally:
-                    java.close()
-            print(
-                f"round {number + 1}: SYNC_MASTER {kind}: {rate:.0f} msg/s; CPU a message:"
-                f" master {master:.0f} us, slave {slave:.0f} us",
-                flush=True,
-            )
+    ratios = []
+    with tempfile.TemporaryDirectory() as directory:
+        client = LoadClient(STOCK, Path(directory))
+        try:
+            for number in range(rounds):
+                rates = {}
+                # Whoever comes second finds the machine as the first one left it.
+                for kind in (STOCK, OURS) if number % 2 == 0 else (OURS, STOCK):
+                    figures = _sends_a_second(client, kind, seconds, warm)
+                    rates[kind] = figures.rate
+                    print(f"round {number + 1}: SYNC_MASTER {kind}: {figures}", flush=True)
+                ratios.append(rates[OURS] / rates[STOCK])
+                print(f"round {number + 1}: ours / stock {ratios[-1]:.2f}", flush=True)
+        finally:
+            client.close()
+    print(f"median of ours / stock: {median(ratios):.2f} ({min(ratios):.2f}..{max(ratios):.2f})")
 
 
-def _sends_a_second(
-    home: Path, java: JavaClients, kind: str, seconds: float
-) -> tuple[float, float, float]:
-    """Messages a second, and the CPU of master and slave in microseconds a message."""
+class PairFigures(NamedTuple):
+    """What a pair did: SEND_OK a second, others, and CPU in microseconds an acknowledged send."""
+
+    rate: float
+    failed: int
+    p99_ms: float
+    master_us: float
+    slave_us: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rate:.0f} msg/s, {self.failed} not answered with SEND_OK, p99"
+            f" {self.p99_ms:.1f} ms; CPU a message: master {self.master_us:.0f} us, slave"
+            f" {self.slave_us:.0f} us"
+        )
+
+
+def _make_warm(
+    kind: str, name: str, home: Path, name_servers: list[NameServerProcess], **options: Any
+) -> BrokerProcess:
+    """As `make_broker`, stock with the JVM flags of its users, not with those of the tests."""
+    if kind == OURS:
+        return make_broker(kind, name, home, name_servers, **options)
+    return WarmStockBroker(kind, name, home, name_servers, **options)
+
+
+def _sends_a_second(client: LoadClient, kind: str, seconds: int, warm: int) -> PairFigures:
     # Stock 5.3.3 waits for a slave only where two replicas are asked for.
-    settings = {**SETTINGS, "inSyncReplicas": "2"}
+    settings = {**BENCH_SETTINGS, "inSyncReplicas": "2"}
     with (
-        make_name_server(OURS, home / "namesrv") as name_server,
+        tempfile.TemporaryDirectory() as directory,
+        make_name_server(OURS, Path(directory) / "namesrv") as name_server,
         Replicas(
             "pair",
-            home,
+            Path(directory),
             [name_server],
             master=kind,
             slaves=[kind],
             role="SYNC_MASTER",
             settings=settings,
+            make=_make_warm,
         ) as pair,
     ):
         pair.master.start()
-        java.create_topic(name_server.address, pair.master.address, TOPIC, 8)
+        ask(pair.master.address, send_request(TOPIC, 0, b"makes the topic", queues=8))
         pair.slave.start()
         wait_until(lambda: slaves_in_sync(pair.master) == 1, "the link")
         wait_until(lambda: name_server.routes(TOPIC, [pair.master]), "the route")
-        with java.producer(name_server.address) as producer:
-            producer.start_load(TOPIC, "m", threads=THREADS)
-            # The warm-up is not counted.
-            time.sleep(seconds / 2)
-            before, start = producer.load_acked(), time.monotonic()
-            cpu = [_cpu_seconds(broker.pid) for broker in (pair.master, pair.slave)]
-            time.sleep(seconds)
-            acked, spent = producer.load_acked() - before, time.monotonic() - start
-            cpu = [
-                1e6 * (_cpu_seconds(broker.pid) - former) / acked
-                for broker, former in zip((pair.master, pair.slave), cpu, strict=True)
-            ]
-            producer.stop_load()
+
+        def load(length: int) -> dict[str, Any]:
+            return client.run(
+                "sync", namesrv=name_server.address, topic=TOPIC, threads=THREADS, seconds=length
+            )
+
+        # The warm-up is not counted; a JVM compiles for longer.
+        load(warm if kind == STOCK else max(warm // 4, 2))
+        brokers = (pair.master, pair.slave)
+        before = [_cpu_seconds(broker.pid) for broker in brokers]
+        result = load(seconds)
+        spent = [
+            _cpu_seconds(broker.pid) - former
+            for broker, former in zip(brokers, before, strict=True)
+        ]
         pair.wait_equal(pair.slave)
-        return acked / spent, cpu[0], cpu[1]
+    count = max(result["count"], 1)
+    master, slave = (1e6 * cpu / count for cpu in spent)
+    return PairFigures(
+        count / result["seconds"], result["failed"], result["p99_us"] / 1000, master, slave
+    )
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -156,11 +198,12 @@ def main() -> None:
     volume_options.add_argument("--mebibytes", type=int, default=1024)
     volume_options.add_argument("--pair", action="append", help="MASTER,SLAVE; all without it")
     throughput_options = commands.add_parser("throughput")
-    throughput_options.add_argument("--seconds", type=float, default=20)
+    throughput_options.add_argument("--seconds", type=int, default=20)
+    throughput_options.add_argument("--warm", type=int, default=40, help="stock's; ours: a quarter")
     throughput_options.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.command == "throughput":
-        throughput(options.seconds, options.rounds)
+        throughput(options.seconds, options.rounds, options.warm)
         return
     pairs = [tuple(pair.split(",", 1)) for pair in options.pair or ()] or list(PAIRS)
     volume(options.mebibytes << 20, [(master, slave) for master, slave in pairs])

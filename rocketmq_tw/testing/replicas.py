@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -26,7 +27,7 @@ class Replicas:
     """One broker name: a master, and slaves with ids from 1 on; nothing is started yet.
 
     `ports` are the master's; `master_ha` replaces the HA address that slaves connect to (a
-    proxy's).
+    proxy's); `make` makes the brokers as `make_broker` does.
     """
 
     def __init__(
@@ -41,9 +42,10 @@ class Replicas:
         settings: dict[str, str] | None = None,
         master_ha: str | None = None,
         ports: BrokerPorts | None = None,
+        make: Callable[..., BrokerProcess] = make_broker,
     ) -> None:
         common = dict(settings or {})
-        self.master = make_broker(
+        self.master = make(
             master,
             name,
             home / "master",
@@ -53,7 +55,7 @@ class Replicas:
         )
         follow = {} if master_ha is None else {"haMasterAddress": master_ha}
         self.slaves = [
-            make_broker(
+            make(
                 kind,
                 name,
                 home / f"slave{number}",
