@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, Refused
+from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, VoteResult
 from rocketmq_tw.raft.messages import (
     REQUEST_BODIES,
     RESPONSE_BODIES,
@@ -24,7 +24,9 @@ from rocketmq_tw.raft.messages import (
     GetRequest,
     GetResponse,
     MetadataResponse,
+    PushRequestBody,
     RequestCode,
+    VoteResponseBody,
     decode_body,
     encode_body,
     entry_to_body,
@@ -34,6 +36,16 @@ from rocketmq_tw.raft.messages import (
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.raft.pending import Applied
 from rocketmq_tw.wire.command import RemotingCommand
+
+#: Answers that an election or the start of a leader's reign brings about; the others are logged.
+_ROUTINE = {
+    Code.SUCCESS.name,
+    Code.TERM_NOT_READY.name,
+    VoteResult.ACCEPT.name,
+    VoteResult.REJECT_TERM_NOT_READY.name,
+    VoteResult.REJECT_ALREADY_VOTED.name,
+    VoteResult.REJECT_ALREADY_HAS_LEADER.name,
+}
 
 
 class DLedgerRequests:
@@ -75,6 +87,7 @@ class DLedgerRequests:
                 return command.response(
                     Code.SUCCESS, body=encode_body(self._refusal(code, body, error, peer))
                 )
+            answer.addCallback(self._note, code, body, peer)
             answer.addErrback(self._failed, code, body, peer)
             return answer.addCallback(
                 lambda response: command.response(Code.SUCCESS, body=encode_body(response))
@@ -100,15 +113,7 @@ class DLedgerRequests:
         self, code: RequestCode, body: Body | None, error: "BodyError | Refused", peer: IPeer
     ) -> Body:
         """The body that says why; it repeats the request's fields as stock does."""
-        self.log.warn(
-            "{group}/{member}: {request} of {peer} is answered with {code}: {reason}",
-            group=self._group,
-            member=self._self_id,
-            request=code.name,
-            peer=peer.address,
-            code=error.code.name,
-            reason=error,
-        )
+        self._warn(code, peer, error.code.name, str(error))
         body = body or Body()
         return RESPONSE_BODIES[code](
             group=body.group,
@@ -117,6 +122,33 @@ class DLedgerRequests:
             term=body.term,
             code=error.code,
             leader_id=self._node.leader_id,
+        )
+
+    def _note(self, response: Body, code: RequestCode, body: Body, peer: IPeer) -> Body:
+        """Logs what the core refuses; a COMPARE that finds a difference has done its work."""
+        said = Code(response.code).name
+        if isinstance(response, VoteResponseBody):
+            said = response.vote_result or said
+        compares = isinstance(body, PushRequestBody) and body.type == PushKind.COMPARE.value
+        if said not in _ROUTINE and not (compares and said == Code.INCONSISTENT_STATE.name):
+            self._warn(
+                code,
+                peer,
+                said,
+                f"{body.leader_id or body.local_id} is in term {body.term}, we in"
+                f" {self._node.core.term} with leader {self._node.leader_id}",
+            )
+        return response
+
+    def _warn(self, code: RequestCode, peer: IPeer, said: str, reason: str) -> None:
+        self.log.warn(
+            "{group}/{member}: {request} of {peer} is answered with {code}: {reason}",
+            group=self._group,
+            member=self._self_id,
+            request=code.name,
+            peer=peer.address,
+            code=said,
+            reason=reason,
         )
 
     def _step(self, body: Body) -> "Deferred[Body]":

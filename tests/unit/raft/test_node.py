@@ -1,16 +1,19 @@
 """Nodes around the core: JSON in and out, the key-value example, bad input, a disk that fails."""
 
 import base64
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
 from rocketmq_tw.files.faulty import Fault
-from rocketmq_tw.raft.core.codes import Code, Refused
+from rocketmq_tw.raft.core.codes import Code, Refused, VoteResult
 from rocketmq_tw.raft.kv import Delete, Put, encode_command
 from rocketmq_tw.raft.messages import RequestCode
+from rocketmq_tw.raft.requests import DLedgerRequests
 
 
 def b64(data: bytes) -> str:
@@ -223,22 +226,89 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("what", "to", "code", "body", "expected"), BAD, ids=[b[0] for b in BAD])
-def test_bad_input_is_answered_with_its_code_and_changes_nothing(
-    group: Any, what: str, to: str, code: RequestCode, body: Any, expected: int
+V = VoteResult
+BAD_VOTES = [
+    ("vote: a stranger", R.VOTE, base(leaderId="n7"), V.REJECT_UNKNOWN_LEADER),
+    ("vote: itself", R.VOTE, base(leaderId="TARGET"), V.REJECT_UNEXPECTED_LEADER),
+    (
+        "vote: a stale term",
+        R.VOTE,
+        base(leaderId="OTHER", term=0, ledgerEndTerm=9, ledgerEndIndex=9),
+        V.REJECT_EXPIRED_VOTE_TERM,
+    ),
+    (
+        "vote: a shorter log",
+        R.VOTE,
+        base(leaderId="OTHER", term=0, ledgerEndIndex=-5, ledgerEndTerm=-1),
+        V.REJECT_SMALL_LEDGER_END_INDEX,
+    ),
+]
+ALL_BAD = [
+    *BAD,
+    *((what, "follower", code, body, result) for what, code, body, result in BAD_VOTES),
+]
+
+
+def state_of(group: Any, member: str) -> tuple[Any, ...]:
+    """What a member knows, and every byte that it has stored."""
+    core, files = group.nodes[member].core, group.disks[member]
+    paths = ["/s/currterm", "/s/checkpoint"]
+    for directory in ("/s/data", "/s/index", "/s/snapshot"):
+        if files.exists(directory):
+            paths += [f"{directory}/{name}" for name in files.list(directory)]
+    stored = {path: files.read(path) for path in paths if files.exists(path)}
+    known = (core.role, core.term, core.vote_for, core.leader_id, core.commit_index)
+    return (*known, core.log.begin_index, core.log.end_index, stored)
+
+
+@pytest.fixture
+def refusals() -> Iterator[list[LogEvent]]:
+    """The warnings that are logged about requests meanwhile."""
+    seen: list[LogEvent] = []
+
+    def observe(event: LogEvent) -> None:
+        if event.get("log_namespace") == DLedgerRequests.log.namespace:
+            seen.append(event)
+
+    globalLogPublisher.addObserver(observe)
+    yield seen
+    globalLogPublisher.removeObserver(observe)
+
+
+@pytest.mark.parametrize(
+    ("what", "to", "code", "body", "expected"), ALL_BAD, ids=[bad[0] for bad in ALL_BAD]
+)
+def test_bad_input_is_answered_with_its_code_logged_and_changes_nothing(
+    group: Any,
+    refusals: list[LogEvent],
+    what: str,
+    to: str,
+    code: RequestCode,
+    body: Any,
+    expected: int | VoteResult,
 ) -> None:
     leader = group.elect()
     group.run(0.3)
     followers = [member for member in group.nodes if member != leader]
     target = leader if to == "leader" else followers[0]
-    core = group.nodes[target].core
     if isinstance(body, dict):
-        names = {"TARGET": target, "LEADER": leader, "OTHER": followers[1], "TERM": core.term}
+        term = group.nodes[target].core.term
+        names = {"TARGET": target, "LEADER": leader, "OTHER": followers[1], "TERM": term}
         body = {key: names.get(v, v) if isinstance(v, str) else v for key, v in body.items()}
-    before = (core.role, core.term, core.vote_for, core.leader_id, core.log.end_index)
+    before = state_of(group, target)
+    refusals.clear()
     answer = group.ask(target, code, body)
-    assert Code(answer["code"]) is Code(expected)
-    assert before == (core.role, core.term, core.vote_for, core.leader_id, core.log.end_index)
+    if isinstance(expected, VoteResult):
+        said = expected.name
+        assert (answer["code"], answer["voteResult"]) == (Code.SUCCESS, said)
+    else:
+        said = Code(expected).name
+        assert answer["code"] == expected
+    assert [(one["member"], one["request"], one["code"]) for one in refusals] == [
+        (target, code.name, said)
+    ]
+    assert refusals[0]["log_level"] is LogLevel.warn and refusals[0]["reason"]
+    assert state_of(group, target) == before
     assert group.leader() is group.nodes[leader]
 
 
