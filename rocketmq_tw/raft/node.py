@@ -438,6 +438,9 @@ class RaftNode:
             return
         committed = self.core.stored_commit_index
         self._use_disk(partial(self._store.write_checkpoint, committed), lambda: None)
+        if committed < self.core.log.end_index:
+            # The rest may be committed without anything more being stored.
+            self._checkpoint_soon()
 
 
 def _transfer_code(message: m.Message) -> Code:

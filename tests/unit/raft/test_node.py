@@ -398,6 +398,21 @@ def test_a_leaders_death_is_followed_by_a_new_one_within_the_time_outs(group: An
         group.start(leader)
 
 
+def test_the_last_entry_gets_into_every_checkpoint_though_none_follows(group: Any) -> None:
+    """It is stored just before a checkpoint and committed just after it."""
+    node = group.nodes[group.elect()]
+    group.run(5)
+    node.propose([encode_command(Put("k", "v"))])
+    group.run(1)
+    (due,) = {one._checkpoint_call.getTime() for one in group.nodes.values() if one is not node}
+    group.run(due - group.clock.seconds() - 0.005)
+    node.propose([encode_command(Put("k", "v"))])
+    group.run(10)
+    for disk in group.disks.values():
+        assert b"committedIndex=1\n" in disk.read("/s/checkpoint")
+    assert not any(one._checkpoint_call for one in group.nodes.values())
+
+
 def test_an_idle_group_hardly_wakes(group: Any) -> None:
     leader = group.elect()
     group.run(5)
