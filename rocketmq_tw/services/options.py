@@ -55,6 +55,9 @@ class ServerOptions(usage.Options):
         except ConfigError as error:
             raise SystemExit(str(error)) from error
         if self["print"]:
+            for notice in self.loaded.notices:
+                if notice.is_warning:
+                    sys.stderr.write(f"{notice.text}\n")
             sys.stdout.write(self.loaded.properties())
             raise SystemExit(0)
         for notice in self.loaded.notices:

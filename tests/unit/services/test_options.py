@@ -99,6 +99,14 @@ def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None
     assert set(again.splitlines()) == set(printed.splitlines())
 
 
+def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        parsed(broker.Options, "-p", "-o", "listenPrt=1")
+    printed = capsys.readouterr()
+    assert printed.err == "-o: listenPrt is no known key: did you mean listenPort?\n"
+    assert "listenPrt" not in printed.out
+
+
 @pytest.mark.parametrize(
     ("kind", "sample"),
     [
