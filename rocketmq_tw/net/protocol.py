@@ -4,7 +4,7 @@ Frames become commands; requests go to a table of handlers, responses to who wai
 protocol itself is the `IPeer` that handlers get.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -27,7 +27,7 @@ from rocketmq_tw.wire.command import (
     encode_command,
 )
 from rocketmq_tw.wire.errors import RequestError, WireError
-from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, FrameDecoder
+from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame, FrameDecoder
 
 #: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
 RequestCheck = Callable[[RemotingCommand, IPeer], None]
@@ -66,6 +66,9 @@ class RemotingProtocol(Protocol):
         self._cut: IDelayedCall | None = None
         self._requests = RequestTable(clock, self.address)
         self._closing = False
+        #: So much is written and not taken that no more is carried out, and what waits for that.
+        self._full = False
+        self._later: list[Frame] = []
         self.last_received = 0.0
         #: Requests that came in and are not answered yet.
         self.unanswered = 0
@@ -77,8 +80,11 @@ class RemotingProtocol(Protocol):
 
     @property
     def buffered(self) -> int:
-        """Bytes held of a frame that is not complete yet."""
-        return self._decoder.buffered
+        """Bytes held of a frame that is not complete yet, and of those that wait."""
+        held = self._decoder.buffered
+        if self._later:
+            held += sum([len(frame.header) + len(frame.body) for frame in self._later])
+        return held
 
     # Twisted's side
 
@@ -95,16 +101,33 @@ class RemotingProtocol(Protocol):
     def dataReceived(self, data: bytes) -> None:
         self.last_received = self._clock.seconds()
         try:
-            for frame in self._decoder.feed(data):
-                command = decode_command(frame)
-                if command.flag & RESPONSE_FLAG:
-                    self._requests.answer(command)
-                else:
-                    self._serve(command)
-                if self._closing:
-                    return
+            self._carry_out(self._decoder.feed(data))
         except WireError as error:
             self.close(f"it sent what is no remoting command: {error}")
+
+    def _carry_out(self, frames: Iterable[Frame]) -> None:
+        frames = iter(frames)
+        for frame in frames:
+            if self._full:
+                self._later += [frame, *frames]
+                return
+            command = decode_command(frame)
+            if command.flag & RESPONSE_FLAG:
+                self._requests.answer(command)
+            else:
+                self._serve(command)
+            if self._closing:
+                return
+
+    def _go_on(self) -> None:
+        """Carries out what came while the connection was full."""
+        self._full = False
+        if self._later and not self._closing:
+            later, self._later = self._later, []
+            try:
+                self._carry_out(later)
+            except WireError as error:
+                self.close(f"it sent what is no remoting command: {error}")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.connected = False

@@ -25,6 +25,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 
 #: Seconds between two looks at idle and stuck connections.
 SWEEP_INTERVAL = 5.0
+#: Answers of a connection that may wait to be taken, in bytes; then no request is carried out.
+ENOUGH_UNREAD = 1024 * 1024
 #: Seconds that replies in flight get when the server stops.
 STOP_TIMEOUT = 3.0
 _DRAIN_INTERVAL = 0.02
@@ -79,7 +81,7 @@ class ServerProtocol(RemotingProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         super().dataReceived(data)
-        grown = self._decoder.buffered - self._held
+        grown = self.buffered - self._held
         if not self._decoder.buffered:
             self._frame_since = None
         elif self._frame_since is None or grown < len(data):
@@ -117,7 +119,9 @@ class ServerProtocol(RemotingProtocol):
         if self._frame_since is not None:
             # It was us who did not read on.
             self._frame_since = self._clock.seconds()
-        if not self._closing and not self._draining:
+        if not self._draining:
+            self._go_on()
+        if not self._closing and not self._draining and self._stuck_since is None:
             self.transport.resumeProducing()  # type: ignore[union-attr]
 
     def stopProducing(self) -> None:
@@ -154,6 +158,7 @@ class ServerProtocol(RemotingProtocol):
         self.transport.write(data)  # type: ignore[union-attr]
         if self._stuck_since is not None:
             self._unread += len(data)
+            self._full = self._unread >= ENOUGH_UNREAD
             self._budget.used += len(data)
             if self._budget.exhausted:
                 self.close(f"it leaves {self._unread} bytes unread, which are too many for us")

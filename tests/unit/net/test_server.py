@@ -9,7 +9,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.server import REQUEST_OVERHEAD, RemotingFactory, RemotingServer
+from rocketmq_tw.net.server import ENOUGH_UNREAD, REQUEST_OVERHEAD, RemotingFactory, RemotingServer
 from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
@@ -142,6 +142,33 @@ def test_a_peer_that_does_not_read_is_not_read_from():
     assert server.served == 101
     assert len(slow.responses) == 101
     assert server.factory.budget.used == 0
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
+    server = Server()
+    slow, other = server.connect(), server.connect()
+    slow.transport.hold()
+    asked = [RemotingCommand(BIG, opaque=opaque, body=b"x" * 10) for opaque in range(400)]
+    slow.transport.write(b"".join(map(encode_command, asked)) + b"\0\0")
+    server.clock.advance(0)
+    unread = server.factory.budget.used
+    assert unread < ENOUGH_UNREAD + 200_000, "one answer more than enough"
+    other.send(BIG)
+    server.clock.advance(0)
+    assert len(other.responses) == 1
+    if left:
+        slow.transport.loseConnection()
+        server.clock.advance(0)
+        assert server.factory.budget.used == 0
+        return
+    slow.transport.let_go()
+    for _ in range(400):
+        server.clock.advance(0)
+    assert [answer.opaque for answer in slow.responses] == list(range(400))
+    slow.transport.write(b"\0\x04")
+    server.clock.advance(0)
+    assert server.factory.budget.used == 4, "what is known of the next frame"
 
 
 def test_a_peer_that_leaves_too_much_unread_for_long_is_closed():
