@@ -275,7 +275,8 @@ _RECEIVED = (
 
 def _messages_report(messages: list[ReceivedMessage]) -> Report:
     rows = [_message_row(message) for message in messages]
-    return Report({"messages": rows}, [Listing(_RECEIVED, rows)], ["", f"{len(rows)} messages"])
+    count = "1 message" if len(rows) == 1 else f"{len(rows)} messages"
+    return Report({"messages": rows}, [Listing(_RECEIVED, rows)], ["", count])
 
 
 def _message_row(message: ReceivedMessage) -> dict[str, Any]:

@@ -115,6 +115,7 @@ def test_a_long_body_is_cut_in_the_table_only(world) -> None:
     out = world.rmqadmin("consumeMessage", "-t", "T").out
     assert "x" * 200 + "... (1000 characters)" in out
     assert "x" * 201 not in out
+    assert out.splitlines()[-1] == "1 message"
 
 
 def test_reading_consumes_nothing(world) -> None:
