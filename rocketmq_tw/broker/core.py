@@ -54,6 +54,7 @@ from rocketmq_tw.broker.requests.view import ViewRequests
 from rocketmq_tw.broker.slave_metadata import SlaveMetadata
 from rocketmq_tw.broker.state import ConfigFile
 from rocketmq_tw.broker.statistics import SAMPLE_SECONDS, Statistics
+from rocketmq_tw.broker.timer_progress import TimerProgress
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.broker.traffic import Traffic
 from rocketmq_tw.config.base import Config
@@ -150,6 +151,7 @@ class Broker:
             now_ms,
             self._in_thread,
         )
+        self.timer_progress = TimerProgress(files, self.store.paths.config)
         self._client = client
         self.replicas = self._make_replicas()
         self.server = RemotingServer(reactor, net_config, tls=tls)
@@ -172,7 +174,13 @@ class Broker:
             )
         calls = MasterCalls(self._client)
         metadata = SlaveMetadata(
-            calls, store, self.topics, self.groups, self.offsets, self.delay_offsets
+            calls,
+            store,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay_offsets,
+            self.timer_progress,
         )
         return SlavePart(
             self._reactor,
@@ -198,7 +206,13 @@ class Broker:
         yield self._in_thread(self.store.load)
         self._loaded = True
         host = yield self._in_thread(lambda: resolve(self.config.broker_ip1))
-        for table in (self.topics, self.groups, self.offsets, self.delay_offsets):
+        for table in (
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay_offsets,
+            self.timer_progress,
+        ):
             table.load()
         self.store.on_arrival(self.statistics.arrived)
         self.store.on_arrival(self.traffic.arrived)
@@ -259,6 +273,7 @@ class Broker:
                 ("writing topics", self.topics.when_kept),
                 ("writing groups", self.groups.when_kept),
                 ("writing offsets", self._write_offsets),
+                ("writing the timer progress", self._write_timer_progress),
                 ("unregistering", self._leave),
                 ("closing the store", lambda: self._in_thread(self.store.close)),
             ]
@@ -318,7 +333,7 @@ class Broker:
                 self._pulled,
                 master_is_near=self.replicas.master_is_near,
             ),
-            ReplicaRequests(self.replicas.runtime_info),
+            ReplicaRequests(self.replicas.runtime_info, self.timer_progress),
             ClientRequests(config, clients, groups, topics),
             OffsetRequests(offsets, self.delay_offsets, topics, groups, store, self._memory_bytes),
             LockRequests(self.locks),
@@ -362,6 +377,7 @@ class Broker:
             add("copying from the master", COPY_SECONDS, self.replicas.copy)
             interval = store_config.flush_delay_offset_interval / 1000
             add("writing the delay progress", interval, self.delivery.persist)
+            add("writing the timer progress", interval, self._write_timer_progress)
             add("looking for the master", SEARCH_SECONDS, self._search_master, must_end=False)
         if config.enable_slave_acting_master:
             interval = config.broker_heartbeat_interval / 1000
@@ -397,6 +413,9 @@ class Broker:
 
     def _write_offsets(self) -> Deferred[Any]:
         return write_progress(self.offsets, self.commit, self._in_thread)
+
+    def _write_timer_progress(self) -> Deferred[Any]:
+        return write_progress(self.timer_progress, self.commit, self._in_thread)
 
     def _elapsed_ms(self) -> int:
         """For what only lasts: setting the system's clock must not stretch it."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 import javaproperties
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.timer_progress import TimerCheckpoint, decode_checkpoint
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -56,6 +57,17 @@ class MasterCalls:
             )
 
         return self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).addCallback(read)
+
+    def timer_checkpoint(self, address: str) -> Deferred[TimerCheckpoint | None]:
+        """How far the master's timer is (60); None where none runs there, as with 4.x."""
+
+        def read(response: RemotingCommand) -> TimerCheckpoint | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            return decode_checkpoint(response.body)
+
+        command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
+        return self._client.request(address, command, TIMEOUT).addCallback(read)
 
     def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:
         """Where a queue of the master ends; 0 where it has none."""

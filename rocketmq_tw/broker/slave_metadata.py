@@ -1,4 +1,4 @@
-"""A slave's copy of its master's topics, groups, consumer offsets and delay progress.
+"""A slave's copy of its master's topics, groups, consumer offsets, delay and timer progress.
 
 Offsets never go back: the master's value is taken where it is larger, a smaller one only where the
 master's own went down since the last copy, which is a reset; but not where it was started in
@@ -23,6 +23,7 @@ from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.offsets import OffsetTable
+from rocketmq_tw.broker.timer_progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.topics import TopicTable
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
@@ -37,9 +38,10 @@ class _Progress(NamedTuple):
     boot: int
     consumers: ConsumerOffsetTable
     delays: DelayOffsetTable
+    timer: TimerCheckpoint | None
 
 
-_NOTHING = _Progress(0, -1, ConsumerOffsetTable(), DelayOffsetTable())
+_NOTHING = _Progress(0, -1, ConsumerOffsetTable(), DelayOffsetTable(), None)
 
 
 class SlaveMetadata:
@@ -55,6 +57,7 @@ class SlaveMetadata:
         groups: GroupTable,
         offsets: OffsetTable,
         delay_offsets: DelayOffsets,
+        timer: TimerProgress,
     ) -> None:
         self._calls = calls
         self._store = store
@@ -62,6 +65,7 @@ class SlaveMetadata:
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
+        self._timer = timer
         self._waiting: _Progress | None = None
         #: What the master said the last time; empty before that.
         self._former = _NOTHING
@@ -96,9 +100,10 @@ class SlaveMetadata:
             address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
         )
         delays = yield calls.table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        timer = yield calls.timer_checkpoint(address)
         log = yield calls.log_range(address)
         if master == self._masters and log.boot == before.boot:
-            self._waiting = _Progress(log.end, log.boot, consumers, delays)
+            self._waiting = _Progress(log.end, log.boot, consumers, delays, timer)
             self.log_grew()
 
     def log_grew(self) -> None:
@@ -112,6 +117,8 @@ class SlaveMetadata:
             former = _NOTHING
         self._offsets.follow(waiting.consumers, former.consumers)
         self._delay_offsets.follow(waiting.delays, former.delays)
+        if waiting.timer is not None:
+            self._timer.follow(waiting.timer)
 
     @inlineCallbacks
     def _lost_by_master(

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.broker.timer_progress import decode_checkpoint
 from rocketmq_tw.testing.cluster import OURS, Cluster
 from rocketmq_tw.testing.java_client import JavaClients, Json
-from rocketmq_tw.testing.processes import NameServerProcess
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
+from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
     Replicas,
     has_topic,
@@ -17,12 +19,16 @@ from rocketmq_tw.testing.replicas import (
     send_volume,
 )
 from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 
 STOCK = "5.3.3"
 VOLUME = 32 << 20
 #: Within the first file, where an empty slave starts; the rest comes by the link.
 FIRST_VOLUME = 4 << 20
 COMMITTED = 5
+#: Off in the tests' brokers otherwise; no timer runs in ours.
+TIMER = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": str(1 << 20)}
 QUEUES = 4
 
 
@@ -42,8 +48,9 @@ class Pair:
         self.name_server = name_server
         kinds = f"{master}-{slave}".replace(".", "_")
         self.topic, self.group = f"t-{kinds}", f"g-{kinds}"
+        settings = TIMER if master == STOCK else {}
         self.replicas = Replicas(
-            f"pair-{kinds}", home, [name_server], master=master, slaves=[slave]
+            f"pair-{kinds}", home, [name_server], master=master, slaves=[slave], settings=settings
         )
         try:
             self._link()
@@ -121,6 +128,10 @@ def check(pair: Pair) -> None:
         "the group's offsets at the slave",
         limit=90,
     )
+    if replicas.master.settings.keys() >= TIMER.keys():
+        wait_until(lambda: timer_read_ms(slave) > 0, "the timer's progress at the slave")
+        progress = timer_read_ms(replicas.master)
+        wait_until(lambda: timer_read_ms(slave) >= progress, "the timer's progress to go on")
     replicas.master.kill()
     wait_until(lambda: not pair.name_server.knows(replicas.master), "the master to be gone")
     with java.consumer(namesrv, f"{group}-reader", {topic: "*"}) as consumer:
@@ -128,6 +139,14 @@ def check(pair: Pair) -> None:
     assert _places(served) == _places(expected)
     with java.puller(namesrv, group) as puller:
         assert {puller.committed(queue) for queue in puller.queues(topic)} == {COMMITTED}
+
+
+def timer_read_ms(broker: BrokerProcess) -> int:
+    """Until when timed messages are delivered, as the broker knows it; 0 where it does not."""
+    response = ask(broker.address, RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT), 5.0)
+    if response.code != ResponseCode.SUCCESS:
+        return 0
+    return decode_checkpoint(response.body).read_ms
 
 
 def _places(messages: list[Json]) -> list[tuple[object, ...]]:

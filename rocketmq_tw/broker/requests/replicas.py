@@ -1,9 +1,10 @@
-"""What replicas are asked: 907; and what a slave refuses because it is its master's to do."""
+"""What replicas are asked: 907, 60; and what a slave refuses because it is its master's to do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from rocketmq_tw.broker.timer_progress import TimerProgress
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
@@ -31,14 +32,26 @@ CHANGING = (
 
 
 class ReplicaRequests:
-    def __init__(self, runtime_info: Callable[[], HARuntimeInfo]) -> None:
+    def __init__(self, runtime_info: Callable[[], HARuntimeInfo], timer: TimerProgress) -> None:
         self._runtime_info = runtime_info
+        self._timer = timer
 
     def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.GET_BROKER_HA_STATUS: self.ha_status}
+        return {
+            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
+            RequestCode.GET_TIMER_CHECK_POINT: self.timer_checkpoint,
+        }
 
     def ha_status(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._runtime_info()))
+
+    def timer_checkpoint(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Raises `RequestError` where there is none, as stock with its timer off: a zero would make
+        a slave of stock believe that time starts anew."""
+        checkpoint = self._timer.checkpoint
+        if checkpoint is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "no timer was ever at work here")
+        return request.response(body=checkpoint.encode())
 
 
 def slave_handlers(handlers: dict[int, Handler]) -> dict[int, Handler]:

@@ -17,10 +17,12 @@ from rocketmq_tw.broker.replicas import MasterPart, SlavePart, check_role
 from rocketmq_tw.broker.replicated_log import StoreLog
 from rocketmq_tw.broker.requests.replicas import CHANGING, STORING, ReplicaRequests, slave_handlers
 from rocketmq_tw.broker.slave_metadata import SlaveMetadata
+from rocketmq_tw.broker.timer_progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.testing import data_plane
 from rocketmq_tw.testing.data_plane import DataPlane, Threads, ok
@@ -65,6 +67,7 @@ class Group:
         self.network = MemoryNetwork(self.clock)
         #: When the master was started, as it says.
         self.boot = 1
+        self.timer = TimerProgress(MemoryFiles(), "/config")
         self.on_consumer_offsets: Callable[[], None] = lambda: None
         role = "SYNC_MASTER" if sync else "ASYNC_MASTER"
         store = {"mapped_file_size_commit_log": FILE_SIZE} | store
@@ -105,7 +108,9 @@ class Group:
             self.on_consumer_offsets()
             return plane.offsets.table()
 
-        handlers = plane.handlers | {
+        replica_requests = ReplicaRequests(self.part.runtime_info, self.timer)
+        handlers = plane.handlers | replica_requests.handlers()
+        handlers |= {
             RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
             RequestCode.GET_ALL_CONSUMER_OFFSET: answer(consumer_offsets),
@@ -150,8 +155,15 @@ class Slave(Replica):
     def __init__(self, group: Group, plane: DataPlane) -> None:
         super().__init__(group, plane)
         calls = MasterCalls(group.network.client())
+        self.timer = TimerProgress(plane.files, "/config")
         self.metadata = SlaveMetadata(
-            calls, plane.store, plane.topics, plane.groups, plane.offsets, plane.delay_offsets
+            calls,
+            plane.store,
+            plane.topics,
+            plane.groups,
+            plane.offsets,
+            plane.delay_offsets,
+            self.timer,
         )
         self.part = SlavePart(
             group.clock,
@@ -524,6 +536,28 @@ def test_progress_waits_for_the_log_that_it_stands_for() -> None:
     assert slave.plane.delay_offsets.get(3) == 7
 
 
+def test_the_timer_of_a_master_is_followed_once_the_log_is_there() -> None:
+    group = Group()
+    slave = group.add_slave()
+    slave.copy()
+    assert slave.timer.checkpoint is None, "no timer, as with 4.x"
+    near = slave.end
+    near.hold()
+    group.send(b"delivered by the timer")
+    group.timer.checkpoint = TimerCheckpoint(
+        read_ms=1000, log_position=5, queue_offset=6, master_queue_offset=7, counter=2
+    )
+    slave.copy()
+    assert slave.timer.checkpoint is None
+    near.let_go()
+    group.settle()
+    followed = TimerCheckpoint(read_ms=1000, master_queue_offset=7, counter=2)
+    assert slave.timer.checkpoint == followed
+    group.timer.checkpoint = TimerCheckpoint(read_ms=900, master_queue_offset=8, counter=2)
+    slave.copy()
+    assert slave.timer.checkpoint == followed._replace(master_queue_offset=8)
+
+
 def test_offsets_go_back_only_where_the_master_was_reset() -> None:
     group = Group()
     slave = group.add_slave()
@@ -783,11 +817,11 @@ def test_907_shows_both_ends() -> None:
         response = requests.handlers()[request.code](request, FakePeer())
         return decode_body(HARuntimeInfo, response.body)
 
-    master = ask(ReplicaRequests(group.part.runtime_info))
+    master = ask(ReplicaRequests(group.part.runtime_info, group.timer))
     assert (master.master, master.master_commit_log_max_offset) == (True, end)
     (link,) = master.ha_connection_info
     assert (link.slave_ack_offset, link.diff, link.in_sync) == (end, 0, True)
-    info = ask(ReplicaRequests(slave.part.runtime_info))
+    info = ask(ReplicaRequests(slave.part.runtime_info, slave.timer))
     assert not info.master and info.ha_client_runtime_info is not None
     assert info.ha_client_runtime_info.master_addr == HA
     assert info.ha_client_runtime_info.max_offset == end
