@@ -4,6 +4,8 @@ from enum import Enum
 
 import msgspec
 
+from rocketmq_tw.raft.core.codes import PushKind
+
 
 class Phase(Enum):
     """COMPARE looks for the last common entry, TRUNCATE cuts what is behind it, APPEND streams,
@@ -18,13 +20,14 @@ class Phase(Enum):
 class Pending(msgspec.Struct):
     """A push that is not answered yet, with the commit index that it told."""
 
+    kind: PushKind
     last_index: int
     commit_index: int
     sent_at: int
 
 
 class Progress(msgspec.Struct):
-    """One follower. `match_index` never falls within a term.
+    """One follower. `match_index` falls within a term only where the follower's log is lost.
 
     COMPARE brackets the last common entry: `common_index` is common, `mismatch_index` is not,
     `probe_index` is compared next. The step back from a mismatch doubles until an entry is
@@ -57,6 +60,13 @@ class Progress(msgspec.Struct):
         self.common_index = -1
         self.mismatch_index = end_index + 1
         self.probe_step = 1
+
+    def compared(self, peer_end: int) -> None:
+        """A comparison is answered by a follower whose log ends with `peer_end`."""
+        self.peer_end = peer_end
+        if peer_end < self.match_index:
+            # It has lost what it had stored, so that no longer counts.
+            self.match_index = self.told_commit = -1
 
     def probe_matched(self) -> None:
         """The probe's entry is common."""

@@ -84,7 +84,7 @@ class Replication:
     ) -> None:
         state = self._state
         rpc = state.next_rpc()
-        progress.pending[rpc] = Pending(last, state.commit_index, state.now)
+        progress.pending[rpc] = Pending(kind, last, state.commit_index, state.now)
         progress.quiet_since = state.now
         state.send(
             PushRequest(
@@ -112,12 +112,13 @@ class Replication:
             )
             progress.next_index = entries[-1].index + 1
             self._send(progress, PushKind.APPEND, tuple(entries), entries[-1].index)
-        if (
-            not progress.pending
-            and progress.told_commit < self._state.commit_index
-            and self._state.now >= progress.quiet_since + config.commit_interval_ms
-        ):
-            self._send(progress, PushKind.COMMIT, (), self._state.commit_index)
+        if progress.pending:
+            return
+        quiet = self._state.now - progress.quiet_since
+        news = progress.told_commit < self._state.commit_index
+        # Said again with the heartbeats: the follower may have started anew, without its log even.
+        if quiet >= (config.commit_interval_ms if news else config.heartbeat_interval_ms):
+            self._send(progress, PushKind.COMMIT, (), progress.match_index)
 
     def _compare_again(self, progress: Progress) -> None:
         progress.compare_from(self._state.log.end_index)
@@ -160,7 +161,7 @@ class Replication:
             self._compare_again(progress)
             return
         progress.pending[request.rpc] = Pending(
-            request.last_index, request.last_index, self._state.now
+            PushKind.INSTALL_SNAPSHOT, request.last_index, request.last_index, self._state.now
         )
         progress.quiet_since = self._state.now
         self._state.send(request)
@@ -180,7 +181,9 @@ class Replication:
         progress.failures = 0
         if progress.phase is Phase.COMPARE:
             self._compared(progress, response)
-        elif code is Code.INCONSISTENT_STATE:
+        elif code is Code.INCONSISTENT_STATE or (
+            pending.kind is PushKind.COMMIT and response.end_index < pending.last_index
+        ):
             progress.compare_from(self._state.log.end_index)
         else:
             self._accepted(progress, pending)
@@ -195,7 +198,7 @@ class Replication:
             progress.compare_from(self._state.log.end_index)
 
     def _compared(self, progress: Progress, response: PushResponse) -> None:
-        progress.peer_end = response.end_index
+        progress.compared(response.end_index)
         if response.code is Code.SUCCESS:
             progress.probe_matched()
             if progress.probe_index == response.end_index:

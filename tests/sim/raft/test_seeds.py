@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_tw.testing.raft_cluster import simulate
+from rocketmq_tw.testing.raft_cluster import SimCluster, simulate
 
 SEEDS = 1000
 CHUNK = 50
@@ -14,6 +14,18 @@ def test_no_promise_is_broken(first: int) -> None:
     # Runs in which nothing happens would show nothing.
     assert sum(outcome.answered for outcome in outcomes) > 20 * CHUNK
     assert sum(outcome.terms for outcome in outcomes) > CHUNK
+
+
+def test_the_seeds_have_every_kind_of_trouble() -> None:
+    clusters = [SimCluster(seed) for seed in range(SEEDS)]
+    assert {len(cluster.members) for cluster in clusters} == {3, 5}
+    kinds = ("loss", "duplication", "crashes", "partitions", "transfers", "snapshot_every")
+    seen = {kind: sum(getattr(one.faults, kind) > 0 for one in clusters) for kind in kinds}
+    seen["reordering"] = sum(one.faults.max_delay_ms > 100 for one in clusters)
+    seen["slow disks"] = sum(one.faults.max_disk_ms > 50 for one in clusters)
+    rates = [[member.rate for member in one.members.values()] for one in clusters]
+    seen["clock rates apart"] = sum(max(some) > 1.2 * min(some) for some in rates)
+    assert min(seen.values()) > SEEDS // 4, seen
 
 
 @pytest.mark.parametrize("seed", [3, 14, 159, 265])

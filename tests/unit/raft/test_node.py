@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import LogEvent, LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 
-from rocketmq_tw.files.faulty import Fault
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core.codes import Code, Refused, VoteResult
 from rocketmq_tw.raft.kv import Delete, Put, encode_command
 from rocketmq_tw.raft.messages import RequestCode
@@ -106,6 +107,37 @@ def test_a_member_that_was_away_gets_a_snapshot(snapshotting_group: Any) -> None
     group.start(away)
     group.run_until(lambda: group.nodes[away].core.applied_index >= 59)
     assert len(group.machines[away].values) == 60
+
+
+def test_a_member_that_lost_its_store_gets_the_log_though_nothing_is_appended(group: Any) -> None:
+    node = group.nodes[group.elect()]
+    for number in range(30):
+        node.propose([encode_command(Put(f"k{number}", "v" * 60))])
+    group.run(1)
+    away = next(member for member in group.nodes if group.nodes[member] is not node)
+    group.stop(away)
+    group.disks[away] = FaultyFiles(MemoryFiles())
+    group.start(away)
+    group.run(10)
+    assert group.leader() is node
+    assert group.nodes[away].core.log.end_index == group.nodes[away].core.commit_index == 29
+    assert len(group.machines[away].values) == 30
+
+
+def test_a_member_that_starts_again_applies_the_last_entry_though_none_follows(group: Any) -> None:
+    node = group.nodes[group.elect()]
+    group.run(5)
+    node.propose([encode_command(Put("k", "v"))])
+    group.run(0.01)
+    away = next(member for member in group.nodes if group.nodes[member] is not node)
+    at_power_loss = group.disks[away].inner.crash()
+    group.stop(away)
+    group.disks[away] = FaultyFiles(at_power_loss)
+    group.start(away)
+    assert group.nodes[away].core.commit_index == -1 < group.nodes[away].core.log.end_index
+    group.run(5)
+    assert group.leader() is node
+    assert group.machines[away].values == {"k": "v"}
 
 
 def test_leadership_is_handed_over_on_request(group: Any) -> None:
@@ -415,7 +447,8 @@ def test_the_last_entry_gets_into_every_checkpoint_though_none_follows(group: An
 
 def test_an_idle_group_hardly_wakes(group: Any) -> None:
     leader = group.elect()
-    group.run(5)
+    group.nodes[leader].propose([encode_command(Put("k", "v"))])
+    group.run(10)
     ticks = dict.fromkeys(group.nodes, 0)
     for member, node in group.nodes.items():
         tick = node.core.tick
@@ -427,6 +460,6 @@ def test_an_idle_group_hardly_wakes(group: Any) -> None:
         node.core.tick = counted
     group.run(60)
     assert group.leader() is group.nodes[leader]
-    # A heartbeat every two seconds, and the patience of followers.
-    assert ticks.pop(leader) <= 35
+    # A heartbeat every two seconds with a look at what came of it, and the followers' patience.
+    assert ticks.pop(leader) <= 65
     assert max(ticks.values()) <= 35
