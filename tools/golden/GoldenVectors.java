@@ -56,6 +56,9 @@ public final class GoldenVectors {
     private int counter;
 
     public static void main(String[] args) throws Exception {
+        // Stock's logging prints its own state where it finds no configuration.
+        PrintStream out = new PrintStream(System.out, true, "UTF-8");
+        System.setOut(System.err);
         GoldenVectors vectors = new GoldenVectors();
         Map<String, Object> document = new LinkedHashMap<>();
         document.put("stock", args[0]);
@@ -67,7 +70,6 @@ public final class GoldenVectors {
         document.put("headers", vectors.headers(args[2].split(",")));
         document.put("commands", vectors.commands());
         document.put("messages", vectors.messages());
-        PrintStream out = new PrintStream(System.out, true, "UTF-8");
         out.println(JSON.toJSONString(document, SerializerFeature.PrettyFormat,
             SerializerFeature.DisableCircularReferenceDetect,
             SerializerFeature.WriteMapNullValue));

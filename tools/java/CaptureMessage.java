@@ -1,3 +1,4 @@
+import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -19,6 +20,9 @@ import org.apache.rocketmq.common.message.MessageDecoder;
  */
 public class CaptureMessage {
     public static void main(String[] arguments) throws Exception {
+        // Stock's logging prints its own state where it finds no configuration.
+        PrintStream out = System.out;
+        System.setOut(System.err);
         List<String> entries = new ArrayList<>();
         List<String> codes = new ArrayList<>();
         for (String tag : new String[] {"", "TagA", "polygenelubricants", "héllo", "标签", "\ud83d\ude00"}) {
@@ -53,7 +57,7 @@ public class CaptureMessage {
         for (Map.Entry<String, byte[]> packed : compressed(body).entrySet()) {
             entries.add(quote(packed.getKey()) + ": " + quote(hex(packed.getValue())));
         }
-        System.out.println("{\n  " + String.join(",\n  ", entries) + "\n}");
+        out.println("{\n  " + String.join(",\n  ", entries) + "\n}");
     }
 
     /** Only 5.x has more than zlib. */
