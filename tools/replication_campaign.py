@@ -48,6 +48,8 @@ SETTINGS = {
 }
 TOPIC = "campaign"
 THREADS = 16
+#: A push consumer holds 100 MiB of each queue, which the tests' JVM has no room for.
+CLIENT_HEAP_MB = 2048
 
 
 def volume(size: int, pairs: list[tuple[str, str]]) -> None:
@@ -55,7 +57,7 @@ def volume(size: int, pairs: list[tuple[str, str]]) -> None:
     for master, slave in pairs:
         with tempfile.TemporaryDirectory() as directory:
             home = Path(directory)
-            java = JavaClients(STOCK, home / "java")
+            java = JavaClients(STOCK, home / "java", CLIENT_HEAP_MB)
             try:
                 _copy_volume(home, java, master, slave, size)
             finally:

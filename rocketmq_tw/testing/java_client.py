@@ -28,7 +28,7 @@ class JavaError(Exception):
 class JavaClients:
     """One JVM with the stock clients of `version`; thread-safe."""
 
-    def __init__(self, version: str, home: Path) -> None:
+    def __init__(self, version: str, home: Path, heap_mb: int = _HEAP_MB) -> None:
         self.version = version
         home.mkdir(parents=True, exist_ok=True)
         self._log = home / "driver.log"
@@ -40,7 +40,7 @@ class JavaClients:
         self._admins: set[str] = set()
         self._waiting: dict[int, Future[Any]] = {}
         command = [
-            *java_command(_HEAP_MB),
+            *java_command(heap_mb),
             f"-Duser.home={home}",
             f"-Drocketmq.home.dir={home}",
             "-Drocketmq.client.rebalance.waitInterval=500",
@@ -230,7 +230,11 @@ class PushConsumer(_Client):
         """What came after the first `start` messages; waits for `count` of them and raises
         `TimeoutError` where fewer came within `limit` seconds."""
         messages: list[Json] = self._call(
-            "received", count=count, limitMs=int(limit * 1000), **{"from": start}
+            "received",
+            limit=limit + _CALL_LIMIT,
+            count=count,
+            limitMs=int(limit * 1000),
+            **{"from": start},
         )
         if len(messages) < count:
             raise TimeoutError(f"{len(messages)} of {count} messages came within {limit:g} s")
