@@ -25,23 +25,36 @@ _SYS_FLAG_AT = 36
 _SHORT = Struct(">h")
 
 
-def decode_messages(data: bytes, queue: MessageQueue) -> list[ReceivedMessage]:
+def decode_messages(
+    data: bytes, queue: MessageQueue, problems: dict[int, str] | None = None
+) -> list[ReceivedMessage]:
     """The messages of a pull response's body, compressed bodies unpacked.
 
-    Raises `BodyError` where a record is damaged: its length, magic or CRC.
+    Raises `BodyError` where a record is damaged: its length, magic or CRC. With `problems` a
+    damaged body is left as it is, and what is wrong with it stands there under the index of its
+    message.
     """
-    messages = []
+    messages: list[ReceivedMessage] = []
     position, end = 0, len(data)
     try:
         while position < end:
-            message, position = _decode(data, position, queue)
+            try:
+                message, following = _decode(data, position, queue)
+            except ValueError as error:
+                if problems is None:
+                    raise
+                message, following = _decode(data, position, queue, body_counts=False)
+                problems[len(messages)] = str(error)
             messages.append(message)
+            position = following
     except (StructError, IndexError, ValueError) as error:
         raise BodyError(f"no sound record at byte {position} of {end}: {error}") from error
     return messages
 
 
-def _decode(data: bytes, position: int, queue: MessageQueue) -> tuple[ReceivedMessage, int]:
+def _decode(
+    data: bytes, position: int, queue: MessageQueue, *, body_counts: bool = True
+) -> tuple[ReceivedMessage, int]:
     (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_AT)
     layout = _LAYOUTS[sys_flag & _V6]
     (
@@ -80,9 +93,9 @@ def _decode(data: bytes, position: int, queue: MessageQueue) -> tuple[ReceivedMe
     (properties_length,) = _SHORT.unpack_from(data, topic_end)
     if topic_end + 2 + properties_length != following:
         raise ValueError(f"its size of {size} contradicts its parts")
-    if body and zlib.crc32(body) & 0x7FFFFFFF != crc:
+    if body_counts and body and zlib.crc32(body) & 0x7FFFFFFF != crc:
         raise ValueError("the CRC is not its body's")
-    if sys_flag & COMPRESSED:
+    if body_counts and sys_flag & COMPRESSED:
         kind = compression_type(sys_flag)
         assert kind is not None
         body = decompress(body, kind)

@@ -22,6 +22,7 @@ from rocketmq_tw.message.properties import KEYS, TAGS, UNIQ_KEY
 from rocketmq_tw.message.record import MAGIC_V1
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from rocketmq_tw.message.tags import TagExpression
+from rocketmq_tw.spark.options import Damaged
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
@@ -57,31 +58,58 @@ _MIDDLE, _END = 1, 2
 _WIDEST = 8
 
 
-class BatchBuilder:
-    """Makes batches of the columns of `schema` from records of one queue."""
+#: What is wrong with damaged bodies, by the number of their message.
+Problems = dict[int, str]
 
-    def __init__(self, schema: pa.Schema, queue: MessageQueue, wanted: TagExpression) -> None:
+
+class BatchBuilder:
+    """Makes batches of the columns of `schema` from records of one queue.
+
+    `seen` counts the messages that were wanted, also those that `damaged` leaves out.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        queue: MessageQueue,
+        wanted: TagExpression,
+        damaged: Damaged = Damaged.FAIL,
+    ) -> None:
+        self.seen = 0
         self._schema = schema
         self._queue = queue
         self._wanted = wanted
+        self._damaged = damaged
         self._with_properties = bool(wanted.tags) or not _OF_PROPERTIES.isdisjoint(schema.names)
 
     def batch(self, records: bytes, end: int) -> pa.RecordBatch:
         """The messages in `records` with a queue offset before `end` and a tag that is wanted.
 
-        Raises `BodyError` for a damaged record.
+        Raises `BodyError` for a damaged record; with other choices of `damaged` than FAIL only
+        where it is more than the body that is damaged.
         """
-        columns = columnar(records, with_properties=self._with_properties)
-        if columns is None:
-            columns = _from_messages(decode_messages(records, self._queue))
+        columns = self._columns(records)
         keep = columns.queue_offsets < end
         if self._wanted.tags:
             tags = pc.is_in(columns.property(TAGS), pa.array(sorted(self._wanted.tags)))
             keep &= tags.to_numpy(zero_copy_only=False)
+        self.seen += int(np.count_nonzero(keep))
+        if self._damaged is Damaged.ONLY:
+            keep &= columns.is_damaged
+            if not keep.any():
+                return pa.RecordBatch.from_pylist([], self._schema)
         count = len(keep)
         arrays = [self._array(field, columns, count) for field in self._schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         return batch if keep.all() else batch.filter(pa.array(keep))
+
+    def _columns(self, records: bytes) -> "Columns":
+        problems: Problems | None = None if self._damaged is Damaged.FAIL else {}
+        columns = columnar(records, with_properties=self._with_properties, problems=problems)
+        if columns is None:
+            problems = None if problems is None else {}
+            columns = _from_messages(decode_messages(records, self._queue, problems), problems)
+        return columns
 
     def _array(self, field: pa.Field, columns: "Columns", count: int) -> pa.Array:
         if field.name == "topic":
@@ -109,8 +137,10 @@ class Columns:
         heads: np.ndarray,
         bodies: pa.Array,
         entries: Entries,
+        problems: Problems | None = None,
         fallback_ids: "list[str] | None" = None,
     ) -> None:
+        self._problems = problems or {}
         self._heads = heads
         self._bodies = bodies
         self._names, self._values, self._offsets = entries
@@ -119,6 +149,13 @@ class Columns:
     @property
     def queue_offsets(self) -> np.ndarray:
         return self._heads["queue_offset"]
+
+    @property
+    def is_damaged(self) -> np.ndarray:
+        return np.isin(np.arange(len(self._heads)), list(self._problems))
+
+    def problem(self) -> pa.Array:
+        return pa.array(map(self._problems.get, range(len(self._heads))), pa.string())
 
     def flag(self) -> pa.Array:
         return pa.array(self._heads["flag"].astype(np.int32))
@@ -185,14 +222,18 @@ _COLUMN = {
     "keys": "keys",
     "tags": "tags",
     "msgId": "message_id",
+    "problem": "problem",
 }
 
 
-def columnar(records: bytes, *, with_properties: bool = True) -> Columns | None:
+def columnar(
+    records: bytes, *, with_properties: bool = True, problems: Problems | None = None
+) -> Columns | None:
     """The columns of records of the usual form; None where one is not. Without properties there
     are none, and nothing that is one of them.
 
-    Raises `BodyError` where a body's CRC is wrong or it cannot be unpacked.
+    A body whose CRC is wrong or that cannot be unpacked raises `BodyError`; with `problems` it is
+    left as it is, and what is wrong is noted there.
     """
     starts = _starts(records)
     if starts is None or not len(starts):
@@ -208,13 +249,13 @@ def columnar(records: bytes, *, with_properties: bool = True) -> Columns | None:
         pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(records)]
     )
     at = np.arange(len(starts)) * _PARTS
-    bodies = _bodies(parts.take(pa.array(at + _BODY)), heads)
+    bodies = _bodies(parts.take(pa.array(at + _BODY)), heads, problems)
     if not with_properties:
         nothing = pa.array([], pa.string())
         none = np.zeros(len(starts) + 1, np.int64)
-        return Columns(heads, bodies, Entries(nothing.dictionary_encode(), nothing, none))
+        return Columns(heads, bodies, Entries(nothing.dictionary_encode(), nothing, none), problems)
     entries = _entries(parts.take(pa.array(at + _PROPERTIES)))
-    return None if entries is None else Columns(heads, bodies, entries)
+    return None if entries is None else Columns(heads, bodies, entries, problems)
 
 
 def _starts(records: bytes) -> np.ndarray | None:
@@ -254,29 +295,33 @@ def _edges(raw: np.ndarray, starts: np.ndarray, heads: np.ndarray) -> np.ndarray
     return np.append(edges.ravel(), np.int32(len(raw)))
 
 
-def _bodies(bodies: pa.Array, heads: np.ndarray) -> pa.Array:
+def _bodies(bodies: pa.Array, heads: np.ndarray, problems: Problems | None) -> pa.Array:
     """The bodies, checked and unpacked."""
+
+    def damaged(row: int, why: str) -> None:
+        if problems is None:
+            raise BodyError(
+                f"the message at queue offset {heads['queue_offset'][row]} is damaged: {why};"
+                " set damagedMessages=keep to read it as it is"
+            )
+        problems[row] = why
+
     values = bodies.to_pylist()
     crc32 = zlib.crc32
     sums = np.fromiter(map(crc32, values), np.uint32, len(values)) & 0x7FFFFFFF
     bad = np.flatnonzero((sums != heads["crc"]) & (heads["body_length"] > 0))
-    if len(bad):
-        raise BodyError(
-            f"the message at queue offset {heads['queue_offset'][bad[0]]} is damaged:"
-            " the CRC is not its body's"
-        )
-    packed = np.flatnonzero(heads["sys_flag"] & COMPRESSED)
+    for row in bad.tolist():
+        damaged(row, "the CRC is not its body's")
+    packed = np.setdiff1d(np.flatnonzero(heads["sys_flag"] & COMPRESSED), bad)
     if not len(packed):
         return bodies
-    for row in packed:
+    for row in packed.tolist():
         try:
             kind = compression_type(int(heads["sys_flag"][row]))
             assert kind is not None
             values[row] = decompress(values[row], kind)
         except ValueError as error:
-            raise BodyError(
-                f"the message at queue offset {heads['queue_offset'][row]} is damaged: {error}"
-            ) from error
+            damaged(row, str(error))
     return pa.array(values, pa.binary())
 
 
@@ -348,7 +393,7 @@ def _last_ones(names: pa.DictionaryArray, offsets: np.ndarray) -> np.ndarray | N
     return np.flatnonzero(counts)
 
 
-def _from_messages(messages: list[ReceivedMessage]) -> Columns:
+def _from_messages(messages: list[ReceivedMessage], problems: Problems | None) -> Columns:
     """The same columns from messages one by one."""
     heads = np.zeros(len(messages), _HEAD)
     names: list[str] = []
@@ -372,6 +417,7 @@ def _from_messages(messages: list[ReceivedMessage]) -> Columns:
             pa.array(values, pa.string()),
             np.array(offsets, np.int64),
         ),
+        problems,
         [message.offset_message_id for message in messages],
     )
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
 )
 
 from rocketmq_tw.spark.errors import OptionError
+from rocketmq_tw.spark.options import Damaged
 
 #: rocketmq-spark's nine, then ours.
 SCHEMA = StructType(
@@ -35,17 +36,26 @@ SCHEMA = StructType(
 )
 
 
+#: With the option damagedMessages: what is wrong with the body, null where nothing is.
+PROBLEM = StructField("problem", StringType())
+
+
+def table_schema(damaged: Damaged) -> StructType:
+    """All columns of a read."""
+    return SCHEMA if damaged is Damaged.FAIL else StructType([*SCHEMA.fields, PROBLEM])
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """What Spark expects of our batches, to the letter."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: StructType, damaged: Damaged = Damaged.FAIL) -> None:
     """Raises `OptionError` unless `schema` is a choice of our columns with their types.
 
     A schema that a user gives chooses columns, which saves making the others.
     """
-    known = {column.name: column.dataType for column in SCHEMA.fields}
+    known = {column.name: column.dataType for column in table_schema(damaged).fields}
     for column in schema.fields:
         if column.name not in known:
             raise OptionError(

@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from rocketmq_tw.client.access import Credentials
 from rocketmq_tw.client.blocking import BlockingClient
@@ -37,6 +38,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "maxOffsetsPerTrigger": (),
     "minPartitions": (),
     "failOnDataLoss": (),
+    "damagedMessages": (),
     "includeSystem": (),
     "commitOffsets": (),
     "pushFilters": (),
@@ -64,6 +66,14 @@ _NAMES = {
 _OF_SPARK = frozenset({"path", "checkpointlocation", "queryname", "outputmode"})
 #: How Python shows what has no text of its own.
 _OBJECT = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
+
+
+class Damaged(StrEnum):
+    """What to do with a message whose body its CRC belies, or that cannot be unpacked."""
+
+    FAIL = "fail"
+    KEEP = "keep"
+    ONLY = "only"
 
 
 @dataclass(frozen=True)
@@ -136,6 +146,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
+    damaged: Damaged = Damaged.FAIL
     commit_offsets: bool = False
     push_filters: bool = False
     pull_batch_size: int = 4096
@@ -224,6 +235,7 @@ def source_options(
         max_offsets_per_trigger=read.number("maxOffsetsPerTrigger", None),
         min_partitions=read.number("minPartitions", None),
         fail_on_data_loss=read.flag("failOnDataLoss", True),
+        damaged=_damaged(read),
         commit_offsets=read.flag("commitOffsets", group is not None),
         push_filters=read.flag("pushFilters", False),
         pull_batch_size=read.number("pullBatchSize", 4096) or 4096,
@@ -310,6 +322,13 @@ def _subscription(read: _Reader) -> Subscription:
         except ValueError as error:
             raise OptionError(f"the option expression: {error}") from error
     return Subscription(names, pattern, read.flag("includeSystem", False), expression, kind)
+
+
+def _damaged(read: _Reader) -> Damaged:
+    value = read.text("damagedMessages") or Damaged.FAIL
+    if value not in list(Damaged):
+        raise OptionError(f"damagedMessages is {value!r}: give {', '.join(Damaged)}")
+    return Damaged(value)
 
 
 def _connection(read: _Reader) -> Connection:

@@ -69,10 +69,11 @@ class _RangeReader:
         wanted = SUBSCRIBE_ALL
         if self._subscription.expression_type == TAG_TYPE:
             wanted = self._subscription.expression
-        self._builder = BatchBuilder(schema, self._queue, parse_tag_expression(wanted))
+        self._builder = BatchBuilder(
+            schema, self._queue, parse_tag_expression(wanted), options.damaged
+        )
         self._patience = Patience(options.broker_down_timeout)
         self._position = part.start
-        self._rows = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         held: list[bytes] = []
@@ -90,13 +91,12 @@ class _RangeReader:
         self._check_all_came()
 
     def _batch(self, held: list[bytes]) -> pa.RecordBatch:
-        batch = self._builder.batch(b"".join(held), self._part.end)
-        self._rows += batch.num_rows
-        return batch
+        return self._builder.batch(b"".join(held), self._part.end)
 
     def _check_all_came(self) -> None:
-        if not self._subscription.is_filtered and self._rows != self._part.count:
-            self._lost(f"{self._part.count - self._rows} of {self._part.count} messages are gone")
+        seen = self._builder.seen
+        if not self._subscription.is_filtered and seen != self._part.count:
+            self._lost(f"{self._part.count - seen} of {self._part.count} messages are gone")
 
     def _next(self) -> bytes:
         """The records of one pull; moves on to where the next one goes on."""

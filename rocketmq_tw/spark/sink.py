@@ -34,6 +34,9 @@ _REQUEST_BYTES = 512 * 1024
 #: Larger bodies go alone, where the client compresses them.
 _BATCHED_BODY = 4096
 
+#: With a rate, at least so many where there are so many messages.
+_REQUESTS_A_SECOND = 10
+
 Lane = tuple[str, MessageQueue | None]
 
 
@@ -79,6 +82,11 @@ class Sender:
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._batch_size = options.batch_size
+        if options.max_messages_per_second is not None:
+            # A slow rate is kept by small requests, not by rare ones.
+            share = int(options.max_messages_per_second / _REQUESTS_A_SECOND)
+            self._batch_size = min(options.batch_size, max(1, share))
         self._client = worker_client(options.connection, options.group, options.timeout)
         self._waiting: dict[Lane, list[Message]] = {}
         self._sizes: dict[Lane, int] = {}
@@ -101,7 +109,7 @@ class Sender:
         held = self._waiting.setdefault(lane, [])
         held.append(message)
         self._sizes[lane] = self._sizes.get(lane, 0) + len(message.body) + 512
-        if len(held) >= self._options.batch_size or self._sizes[lane] >= _REQUEST_BYTES:
+        if len(held) >= self._batch_size or self._sizes[lane] >= _REQUEST_BYTES:
             self._flush(lane)
 
     def finish(self) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from rocketmq_tw.spark.cluster import Cluster
-from rocketmq_tw.spark.columns import SCHEMA, arrow_schema, check_schema
+from rocketmq_tw.spark.columns import arrow_schema, check_schema, table_schema
 from rocketmq_tw.spark.filters import QueueFilter
 from rocketmq_tw.spark.options import SourceOptions, sink_options, source_options
 from rocketmq_tw.spark.planning import plan_batch
@@ -84,13 +84,14 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         # `load` asks for the schema first, so what is wrong is said there and not by a task.
-        with Cluster(source_options(self.options)) as cluster:
+        options = source_options(self.options)
+        with Cluster(options) as cluster:
             cluster.queues()
-        return SCHEMA
+        return table_schema(options.damaged)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        check_schema(schema)
         options = source_options(self.options, streaming=False)
+        check_schema(schema, options.damaged)
         # A reader that takes filters is refused while Spark does not hand them down, which it
         # only does in a planner of its own. And it is only for who asks: Spark 4.3 keeps what one
         # query of a DataFrame pushed for all others of the same load().
@@ -99,8 +100,9 @@ class RocketMQDataSource(DataSource):
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_schema(schema)
-        return TopicStreamReader(source_options(self.options, streaming=True), schema)
+        options = source_options(self.options, streaming=True)
+        check_schema(schema, options.damaged)
+        return TopicStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(sink_options(self.options), schema, overwrite)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.preparing import Preparer, process_unique_ids, send_command
+from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.spark.jobs.main import main
+from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.wire.codes import ResponseCode
 
 
 def run(*arguments: str, fails: bool = False) -> str:
@@ -25,10 +30,16 @@ def rows(spark: Any, path: Path, *columns: str) -> list[tuple[Any, ...]]:
 def test_ingest_goes_on_where_it_stopped(topics: Any, spark: Any, tmp_path: Path) -> None:
     topic, out = topics.filled(300, tags="red"), tmp_path / "out"
     command = ["ingest", topic, str(out), "-n", topics.name_servers, "--max-per-batch", "100"]
-    assert "good: read 300 messages" in run(*command)
+    assert f"good: read 300 messages, wrote 300 to {out}" in run(*command)
     topics.fill(topic, ["later"])
-    assert "good: read 1 messages" in run(*command)
+    _send_unpackable(topics, topic)
+    said = run(*command)
+    assert f"good: read 2 messages, wrote 1 to {out}" in said
+    assert f"bad: wrote 1 to {out}.bad" in said
     assert "good: read 0 messages" in run(*command)
+    assert [body for body, _ in rows(spark, Path(f"{out}.bad"), "body", "reason")] == [
+        b"not packed"
+    ]
     found = spark.read.parquet(str(out))
     bodies = [row[0] for row in found.selectExpr("string(body)").collect()]
     assert sorted(bodies) == sorted([*(f"m{number}" for number in range(300)), "later"])
@@ -62,7 +73,11 @@ def test_replay_sends_what_was_ingested(ours: Any, spark: Any, tmp_path: Path) -
     assert "2 s at 30 messages a second" in planned
     ours.fill(copy, ["first"])
     assert ours.bodies(copy) == ["first"]
-    assert "sent 60 messages" in run(*command, "--rate", "1000")
+    assert "sent 60 messages" in run(*command, "--rate", "30")
+    times = [
+        row[0] for row in ours.reader(spark.read, copy).load().select("storeTimestamp").collect()
+    ]
+    assert (max(times) - sorted(times)[1]).total_seconds() >= 1.5
     assert sorted(ours.bodies(copy)) == sorted([*(f"m{n}" for n in range(60)), "first"])
 
 
@@ -105,7 +120,7 @@ def test_lag_of_groups_over_time(ours: Any, tmp_path: Path) -> None:
     ours.client.commit_offset(queue, 4, "half")
     command = ["lag", topic, "-g", "half", "-g", "none", "-n", ours.name_servers]
     said = run(*command, "--samples", "2", "--interval", "0.01", "--json", "--html", str(page))
-    samples = json.loads(said)
+    samples = json.loads(said[said.index("[{") :])
     assert len(samples) == 2
     behind: dict[str, int] = {"half": 0, "none": 0}
     for item in samples[-1]["queues"]:
@@ -133,6 +148,16 @@ def test_a_mistake_is_one_line(
     told = run(*given, fails=True)
     assert said in told
     assert "Traceback" not in told
+
+
+def _send_unpackable(topics: Any, topic: str) -> None:
+    """A message that says its body is packed, which it is not."""
+    queue = topics.client.queues(topic)[0]
+    prepared = Preparer(process_unique_ids(0)).prepare(Message(topic, b"not packed"))
+    prepared = prepared._replace(sys_flag=compression_flag(CompressionType.ZLIB))
+    command = send_command(prepared, "test", queue, int(time.time() * 1000))
+    answer = ask(topics.cluster.broker.address, command)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
 def _send_bytes(topics: Any, topic: str, body: bytes) -> None:

@@ -1,18 +1,22 @@
 """`rmqspark ingest`: a topic into partitioned Parquet, each message once over all restarts.
 
 Spark's checkpoint says which offsets a batch has, and the log of its file sink which files belong
-to it, so a batch that was cut off is done again under the same number. Messages whose body is not
-what `--format` says go to a second query's output with the reason.
+to it, so a batch that was cut off is done again under the same number. Messages whose body is
+damaged or not what `--format` says go to a second query's output with the reason.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import rich_click as click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from rocketmq_tw.spark.columns import PROBLEM
 from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
 from rocketmq_tw.spark.jobs.running import Job, parse_pairs, reason, source_settings
 from rocketmq_tw.spark.offsets import lag
+from rocketmq_tw.spark.options import Damaged
 
 _CORRUPT = "_corrupt"
 #: Spark's name for "the day (hour) in which it was stored", as a directory.
@@ -75,7 +79,7 @@ def ingest(
         raise click.UsageError("--format json and --schema belong together: give both or none")
     options = source_settings(name_servers, pairs)
     options.setdefault("startingOffsets", "earliest")
-    job = Job("ingest", master, parse_pairs(confs, "--conf"), options)
+    job = Job("ingest", master, parse_pairs(confs, "--conf"), options, progress_bar=False)
     places = {
         "good": (output, f"{checkpoint or output + '.checkpoint'}/good"),
         "bad": (bad or f"{output}.bad", f"{checkpoint or output + '.checkpoint'}/bad"),
@@ -83,10 +87,17 @@ def ingest(
     job.check_source(topic, streaming=True)
     with job.session() as spark:
         queries = []
-        for name in ("good",) if body_format == "raw" else ("good", "bad"):
-            source = job.reader(spark.readStream, topic, maxOffsetsPerTrigger=max_per_batch)
+        for name in places:
+            only_damaged = name == "bad" and body_format == "raw"
+            source = job.reader(
+                spark.readStream,
+                topic,
+                maxOffsetsPerTrigger=max_per_batch,
+                damagedMessages=Damaged.ONLY if only_damaged else Damaged.KEEP,
+            )
             rows = _parsed(source.load(), body_format, schema, wanted=name == "good")
-            queries.append(Ingestion(rows, name, *places[name], by, every))
+            query = Ingestion(rows, name, *places[name], by, every, counts_all=not only_damaged)
+            queries.append(query)
         _watch(queries)
 
 
@@ -94,14 +105,18 @@ def _parsed(frame: Any, body_format: str, schema: str | None, *, wanted: bool) -
     """The good rows with their value, or the bad ones with their reason."""
     from pyspark.sql import functions as f
 
+    sound = f.col(PROBLEM.name).isNull()
     if body_format == "raw":
-        return frame
-    text = f.is_valid_utf8(f.col("body"))
-    no_text = f.lit("the body is no UTF-8")
-    if body_format == "text":
         if wanted:
-            return frame.filter(text).withColumn("value", f.col("body").cast("string"))
-        return frame.filter(~text).withColumn("reason", no_text)
+            return frame.filter(sound).drop(PROBLEM.name)
+        return frame.filter(~sound).withColumnRenamed(PROBLEM.name, "reason")
+    text = sound & f.is_valid_utf8(f.col("body"))
+    no_text = f.coalesce(PROBLEM.name, f.lit("the body is no UTF-8"))
+    if body_format == "text":
+        value = f.col("body").cast("string")
+        if wanted:
+            return frame.filter(text).withColumn("value", value).drop(PROBLEM.name)
+        return frame.filter(~text).withColumn("reason", no_text).drop(PROBLEM.name)
     parsed = f.from_json(
         f.when(text, f.col("body").cast("string")),
         f"{schema}, {_CORRUPT} string",
@@ -110,17 +125,26 @@ def _parsed(frame: Any, body_format: str, schema: str | None, *, wanted: bool) -
     frame = frame.withColumn("value", parsed)
     good = text & f.col("value").isNotNull() & f.col(f"value.{_CORRUPT}").isNull()
     if wanted:
-        return frame.filter(good).withColumn("value", f.col("value").dropFields(_CORRUPT))
+        frame = frame.filter(good).withColumn("value", f.col("value").dropFields(_CORRUPT))
+        return frame.drop(PROBLEM.name)
     no_json = f.lit(f"the body is no JSON of {schema}")
     why = f.when(text, no_json).otherwise(no_text)
-    return frame.filter(~good).drop("value").withColumn("reason", why)
+    return frame.filter(~good).withColumn("reason", why).drop("value", PROBLEM.name)
 
 
 class Ingestion:
-    """A streaming query into Parquet, and how many messages it has read."""
+    """A streaming query into Parquet, how many messages it has read and how many it wrote."""
 
     def __init__(
-        self, rows: Any, name: str, output: str, checkpoint: str, by: str, every: float | None
+        self,
+        rows: Any,
+        name: str,
+        output: str,
+        checkpoint: str,
+        by: str,
+        every: float | None,
+        *,
+        counts_all: bool,
     ) -> None:
         from pyspark.sql import functions as f
 
@@ -128,10 +152,15 @@ class Ingestion:
         if every is not None:
             trigger = {"processingTime": f"{every} seconds"}
         self.name = name
+        self.output = output
+        #: Whether `messages` has those as well that the query does not write.
+        self.counts_all = counts_all
         self.messages = 0
+        self.written = 0
         self.behind = 0
         self._writer = (
             rows.withColumn(by, f.date_format("storeTimestamp", _PERIODS[by]))
+            .observe(name, f.count("*").alias("rows"))
             .writeStream.queryName(name)
             .format("parquet")
             .partitionBy("topic", by)
@@ -147,6 +176,9 @@ class Ingestion:
         self._seen = -1
         self._query = self._writer.start()
 
+    def stop(self) -> None:
+        self._query.stop()
+
     def ended(self, seconds: float) -> bool:
         """Waits for so long; whether it has ended. Raises the command's error where it failed."""
         ended = bool(self._ended_within(seconds))
@@ -155,6 +187,8 @@ class Ingestion:
             if progress["batchId"] > self._seen:
                 self._seen = progress["batchId"]
                 self.messages += progress["numInputRows"]
+                observed = progress["observedMetrics"].get(self.name)
+                self.written += 0 if observed is None else observed["rows"]
         error = self._query.exception() if ended else None
         if error is None:
             return ended
@@ -180,8 +214,11 @@ def _watch(queries: list[Ingestion]) -> None:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns) as bar:
-        tasks = {query: bar.add_task(query.name, total=None) for query in queries}
+    with Progress(*columns) as bar, _until_interrupted(queries):
+        tasks = {
+            query: bar.add_task(query.name, total=None, visible=query.counts_all)
+            for query in queries
+        }
         while tasks:
             for query in list(tasks):
                 ended = query.ended(_POLL_SECONDS)
@@ -190,4 +227,16 @@ def _watch(queries: list[Ingestion]) -> None:
                 if ended:
                     del tasks[query]
     for query in queries:
-        click.echo(f"{query.name}: read {query.messages} messages")
+        read = f"read {query.messages} messages, " if query.counts_all else ""
+        click.echo(f"{query.name}: {read}wrote {query.written} to {query.output}")
+
+
+@contextmanager
+def _until_interrupted(queries: list[Ingestion]) -> Iterator[None]:
+    """Ctrl-C is how a job with --every ends; a batch that it cuts off is done again."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for query in queries:
+            query.stop()
+        click.echo("stopped; start the command again to go on", err=True)

@@ -52,7 +52,7 @@ def replay(
         checked = _with_reason(rows, topic)
         refused = checked.filter("reason is not null")
         sendable = checked.filter("reason is null").drop("reason")
-        planned = _describe(sendable, refused, topic, rate)
+        planned = _describe(checked, topic, rate)
         if dry_run:
             click.echo("dry run: nothing was sent")
             return
@@ -95,25 +95,27 @@ def _why_not(row: dict[str, Any], topic: str | None) -> str | None:
     return None
 
 
-def _describe(sendable: Any, refused: Any, topic: str | None, rate: int | None) -> _Plan:
+def _describe(checked: Any, topic: str | None, rate: int | None) -> _Plan:
+    """Tells what is to be sent and what is not, out of one look at all rows."""
     from pyspark.sql import functions as f
 
     target = f.lit(topic) if topic is not None else f.col("topic")
-    totals = (
-        sendable.groupBy(target.alias("target"))
+    found = (
+        checked.groupBy(target.alias("target"), "reason")
         .agg(f.count("*").alias("messages"), f.sum(f.octet_length("body")).alias("size"))
-        .orderBy("target")
+        .orderBy("target", "reason")
         .collect()
     )
-    for row in totals:
+    good = [row for row in found if row.reason is None]
+    bad = [row for row in found if row.reason is not None]
+    for row in good:
         click.echo(f"{row.target}: {row.messages} messages, {row.size} bytes")
-    messages = sum(row.messages for row in totals)
+    messages = sum(row.messages for row in good)
     if rate is not None:
-        click.echo(f"{messages / rate:.0f} s at {rate} messages a second")
-    reasons = refused.groupBy("reason").count().orderBy("reason").collect()
-    for row in reasons:
-        click.echo(f"bad: {row['count']} rows: {row.reason}")
-    return _Plan(messages, sum(row["count"] for row in reasons))
+        click.echo(f"at least {messages / rate:.0f} s at {rate} messages a second")
+    for row in bad:
+        click.echo(f"bad: {row.messages} rows: {row.reason}")
+    return _Plan(messages, sum(row.messages for row in bad))
 
 
 def _send(spark: Any, job: Job, rows: Any, topic: str | None, rate: int | None) -> None:

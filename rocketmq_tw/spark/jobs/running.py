@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,6 +23,9 @@ from rocketmq_tw.spark.options import canonical, source_options
 _OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
 #: Columns of a terminal that no table needs.
 _WIDEST = 10_000
+#: Spark's own lines are for who writes a job, except errors. Spark's configuration of logs may
+#: still be given: in --conf, or in SPARK_CONF_DIR.
+_QUIET = Path(__file__).with_name("log4j2.properties")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class Job:
     master: str | None
     settings: dict[str, str]
     options: dict[str, str]
+    #: Whether Spark is to show its own on a terminal.
+    progress_bar: bool = True
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -44,10 +50,19 @@ class Job:
         builder = SparkSession.builder.appName(f"rmqspark {self.name}")
         if self.master is not None:
             builder = builder.master(self.master)
-        chosen = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
+        chosen = {
+            "spark.sql.session.timeZone": "UTC",
+            "spark.ui.showConsoleProgress": str(self.progress_bar and sys.stderr.isatty()).lower(),
+        }
+        if "SPARK_CONF_DIR" not in os.environ:
+            chosen["spark.driver.extraJavaOptions"] = (
+                f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
+            )
         for key, value in (chosen | self.settings).items():
             builder = builder.config(key, value)
         there = SparkSession.getActiveSession()
+        if there is None:
+            click.echo("starting Spark", err=True)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
@@ -98,7 +113,12 @@ def source_settings(name_servers: str | None, pairs: tuple[str, ...]) -> dict[st
     if name_servers is not None:
         options["nameServers"] = name_servers
     with told_plainly():
-        return canonical(options)
+        settings = canonical(options)
+    if "nameServers" not in settings:
+        raise click.UsageError(
+            "no name server is given: give --name-servers host:port, or set NAMESRV_ADDR"
+        )
+    return settings
 
 
 def show_table(table: Table) -> None:

@@ -13,7 +13,8 @@ from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.message.tags import parse_tag_expression
 from rocketmq_tw.spark.batches import BatchBuilder, columnar
-from rocketmq_tw.spark.columns import SCHEMA, arrow_schema
+from rocketmq_tw.spark.columns import SCHEMA, arrow_schema, table_schema
+from rocketmq_tw.spark.options import Damaged
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
@@ -139,6 +140,38 @@ def test_damage_is_not_passed_on() -> None:
         rows(good[:-1])
     with pytest.raises(BodyError):
         rows(good + b"\0" * 100)
+
+
+def damaged_ones(unusual: bool) -> bytes:
+    """Sound, a wrong CRC, sound, a body that is not packed and says so."""
+    flipped = bytearray(encode_record(stored(1)))
+    flipped[flipped.index(b"body")] ^= 1
+    last = stored(3, sys_flag=compression_flag(CompressionType.ZLIB))
+    others = [encode_record(stored(0)), bytes(flipped), encode_record(stored(2))]
+    host = {"store_host": ("::1", 10911)} if unusual else {}
+    return b"".join([*others, encode_record(last), encode_record(stored(4, **host))])
+
+
+@pytest.mark.parametrize("unusual", [False, True])
+def test_damaged_bodies_are_kept_with_what_is_wrong_where_asked(unusual: bool) -> None:
+    schema = arrow_schema(table_schema(Damaged.KEEP))
+    kept = BatchBuilder(schema, QUEUE, parse_tag_expression("*"), Damaged.KEEP)
+    found = kept.batch(damaged_ones(unusual), 10).to_pylist()
+    assert [row["body"] for row in found] == [b"body 0", b"cody 1", b"body 2", b"body 3", b"body 4"]
+    problems = [row["problem"] for row in found]
+    assert [problem is None for problem in problems] == [True, False, True, False, True]
+    assert problems[1] == "the CRC is not its body's"
+    assert problems[3].startswith("a ZLIB body that cannot be read")
+
+    only = BatchBuilder(schema, QUEUE, parse_tag_expression("*"), Damaged.ONLY)
+    rows = only.batch(damaged_ones(unusual), 3).to_pylist()
+    assert [row["queueOffset"] for row in rows] == [1]
+    assert only.batch(encode_record(stored(0)), 3).num_rows == 0
+    assert only.seen == 4
+
+    failing = BatchBuilder(ALL, QUEUE, parse_tag_expression("*"))
+    with pytest.raises(BodyError):
+        failing.batch(damaged_ones(unusual), 10)
 
 
 def test_the_end_and_other_tags_are_left_out() -> None:

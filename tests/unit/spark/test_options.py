@@ -106,6 +106,7 @@ READ = [
     ("maxOffsetsPerTrigger", 7, "max_offsets_per_trigger", 7),
     ("minPartitions", 8, "min_partitions", 8),
     ("failOnDataLoss", False, "fail_on_data_loss", False),
+    ("damagedMessages", "keep", "damaged", "keep"),
     ("includeSystem", True, "subscription.include_system", True),
     ("commitOffsets", True, "commit_offsets", True),
     ("pushFilters", True, "push_filters", True),

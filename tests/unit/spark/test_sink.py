@@ -1,0 +1,88 @@
+"""What a task sends in a request, and how it keeps a rate."""
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.client.message import Message, SendResult, SendStatus
+from rocketmq_tw.spark import sink
+from rocketmq_tw.spark.options import sink_options
+from rocketmq_tw.spark.sink import Sender, WriteError
+
+
+class FakeClient:
+    """Takes everything; `answers` are given first."""
+
+    def __init__(self, *answers: SendStatus) -> None:
+        self.answers = list(answers)
+        self.requests: list[int] = []
+
+    def send(self, message: Message, *, queue: Any) -> SendResult:
+        return self.send_batch([message], queue=queue)
+
+    def send_batch(self, messages: list[Message], *, queue: Any) -> SendResult:
+        self.requests.append(len(messages))
+        status = self.answers.pop(0) if self.answers else SendStatus.SEND_OK
+        return SendResult(status, "id", "offset id", queue, 0)
+
+    def forget_routes(self) -> None:
+        pass
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    made = Time()
+    monkeypatch.setattr(sink, "time", made)
+    return made
+
+
+def sender(monkeypatch: pytest.MonkeyPatch, client: FakeClient, **options: object) -> Sender:
+    monkeypatch.setattr(sink, "worker_client", lambda *of: client)
+    return Sender(sink_options({"nameServers": "127.0.0.1:9876", "topic": "t", **options}))
+
+
+def send(to: Sender, count: int) -> int:
+    for number in range(count):
+        to.add({"body": f"m{number}"})
+    return to.finish()
+
+
+def test_many_messages_share_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClient()
+    assert send(sender(monkeypatch, client), 150) == 150
+    assert client.requests == [64, 64, 22]
+
+
+@pytest.mark.parametrize(("rate", "request_size"), [(5, 1), (100, 10), (10_000, 64)])
+def test_a_rate_is_kept_evenly(
+    monkeypatch: pytest.MonkeyPatch, time: Time, rate: int, request_size: int
+) -> None:
+    client = FakeClient()
+    assert send(sender(monkeypatch, client, maxMessagesPerSecond=rate), 640) == 640
+    assert max(client.requests) == request_size
+    assert time.now == pytest.approx(640 / rate)
+
+
+def test_what_was_stored_on_one_broker_only_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClient(SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE)
+    monkeypatch.setattr("rocketmq_tw.spark.waiting.time.sleep", lambda seconds: None)
+    assert send(sender(monkeypatch, client), 3) == 3
+    assert client.requests == [3, 3, 3]
+
+
+def test_a_bad_row_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    to = sender(monkeypatch, FakeClient())
+    to.add({"body": "good"})
+    with pytest.raises(WriteError, match="row 1 of the task: body is null"):
+        to.add({"body": None})
