@@ -1,10 +1,12 @@
-"""Three nodes of ours beside three of stock: appends a second by stock's client, CPU when idle.
+"""Three nodes of ours beside three of stock: appends a second by stock's client, CPU when idle,
+how long the group is without a leader after kill -9.
 
-tools/raft_bench.py [--seconds 5] [--idle 20] [--size 128]
+python tools/raft_bench.py [--seconds 5] [--idle 20] [--size 128] [--deaths 5]
 """
 
 import argparse
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -53,15 +55,40 @@ def measure(kind: str, seconds: float, idle: float, size: int) -> None:
     )
 
 
+def measure_deaths(kind: str, deaths: int) -> None:
+    """Prints the seconds from a leader's kill -9 to the next leader that a majority follows."""
+    took = []
+    with (
+        tempfile.TemporaryDirectory() as home,
+        running_group(Path(home), [kind] * 3, Timing(100, 50, 150)) as (group, _),
+    ):
+        for _ in range(deaths):
+            leader = group.wait_leader()
+            leader.kill()
+            began = time.monotonic()
+            group.wait_leader()
+            took.append(time.monotonic() - began)
+            leader.start()
+    print(
+        f"{kind:6} a new leader after {statistics.median(took):.2f} s,"
+        f" at most {max(took):.2f} s, of {deaths} deaths",
+        flush=True,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--idle", type=float, default=20)
     parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--deaths", type=int, default=5)
     arguments = parser.parse_args()
     print("appends a second with", ", ".join(map(str, _THREADS)), "threads of stock's client")
     for kind in ("ours", "stock"):
         measure(kind, arguments.seconds, arguments.idle, arguments.size)
+    print("a leader's death, with heartbeats of 100 ms")
+    for kind in ("ours", "stock"):
+        measure_deaths(kind, arguments.deaths)
     return 0
 
 
