@@ -44,6 +44,7 @@ from rocketmq_tw.broker.requests.groups import GroupRequests
 from rocketmq_tw.broker.requests.locks import LockRequests
 from rocketmq_tw.broker.requests.offsets import OffsetRequests
 from rocketmq_tw.broker.requests.pull import PullRequests
+from rocketmq_tw.broker.requests.queues import QueueRequests
 from rocketmq_tw.broker.requests.replicas import ReplicaRequests, slave_handlers
 from rocketmq_tw.broker.requests.resets import ResetRequests
 from rocketmq_tw.broker.requests.send import SendRequests
@@ -321,6 +322,7 @@ class Broker:
                 self.announcements,
             ),
             ViewRequests(store, self.store_config),
+            QueueRequests(clients, store),
             PullRequests(
                 config,
                 self.store_config,

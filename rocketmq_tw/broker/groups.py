@@ -10,6 +10,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.attributes import GROUP_ATTRIBUTES, alter_attributes
 from rocketmq_tw.broker.flush import InThread
+from rocketmq_tw.broker.permissions import READ
 from rocketmq_tw.broker.state import Keeper, StateFile, at_once, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
@@ -116,6 +117,26 @@ class GroupTable:
             return succeed(None)
         self._groups = {name: config for name, config in self._groups.items() if name != group}
         self._forbidden = {name: table for name, table in self._forbidden.items() if name != group}
+        return self._keep()
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether the group may read this topic; `set_readable` says which it may not."""
+        return not self._forbidden.get(group, {}).get(topic, 0) & READ
+
+    def set_readable(self, group: str, topic: str, readable: bool) -> Deferred[None]:
+        """Forbids the group to read a topic or allows it again; fires once that is kept, and fails
+        where it cannot be. Raises `RequestError` for names that cannot be."""
+        names.check_group(group)
+        names.check_topic(topic)
+        if readable is self.may_read(group, topic):
+            return succeed(None)
+        bits = self._forbidden.get(group, {}).get(topic, 0) ^ READ
+        topics = self._forbidden.get(group, {}) | {topic: bits}
+        if not bits:
+            del topics[topic]
+        self._forbidden = self._forbidden | {group: topics}
+        if not topics:
+            del self._forbidden[group]
         return self._keep()
 
     def replace_all(self, table: SubscriptionGroupTable) -> None:

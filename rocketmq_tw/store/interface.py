@@ -66,6 +66,17 @@ class Arrived(Protocol):
     def tags_code(self) -> int: ...
 
 
+class QueueUnit(Protocol):
+    """Where a message of a queue stands in the log, and the hash of its tag."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def tags_code(self) -> int: ...
+
+
 #: Called with what one dispatch made readable, in the order of the log.
 Arrival = Callable[[Sequence[Arrived]], None]
 
@@ -139,6 +150,9 @@ class IMessageStore(Interface):
 
     def earliest_store_time(topic: str, queue_id: int) -> int:
         """Store time of the queue's oldest message; -1 where there is none."""
+
+    def queue_units(topic: str, queue_id: int, offset: int, count: int) -> Sequence[QueueUnit]:
+        """What the consume queue itself has from an offset on, as far as it is still readable."""
 
     def queues() -> dict[str, set[int]]:
         """Topics with the queue ids that have files."""

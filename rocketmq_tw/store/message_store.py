@@ -25,7 +25,7 @@ from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLB
 from rocketmq_tw.store import time_search
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue
+from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, Unit
 from rocketmq_tw.store.dispatch import Dispatch, Dispatcher, parse_delay_levels
 from rocketmq_tw.store.errors import (
     DamagedStoreError,
@@ -538,6 +538,14 @@ class MessageStore:
         if queue is None:
             return -1
         return time_search.queue_store_time(self._log, queue, queue.min_offset)
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or offset < queue.min_offset:
+            return []
+        units = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
+        return [unit for unit in units if unit is not None]
 
     def queues(self) -> dict[str, set[int]]:
         """See `IMessageStore`."""

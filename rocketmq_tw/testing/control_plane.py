@@ -22,6 +22,7 @@ from rocketmq_tw.broker.requests.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.requests.groups import GroupRequests
 from rocketmq_tw.broker.requests.locks import LockRequests
 from rocketmq_tw.broker.requests.offsets import OffsetRequests
+from rocketmq_tw.broker.requests.queues import QueueRequests
 from rocketmq_tw.broker.requests.resets import ResetRequests
 from rocketmq_tw.broker.requests.table import merge_handlers
 from rocketmq_tw.broker.requests.topics import TopicRequests
@@ -85,6 +86,7 @@ class ControlPlane:
                 config, topics, offsets, clients, store, Announcements(Clock()), self.traffic
             ),
             GroupRequests(groups, offsets),
+            QueueRequests(clients, store),
             ConnectionRequests(config, clients, topics, groups, store),
             ConsumeStatsRequests(
                 config, topics, groups, offsets, clients, store, self.traffic, self.now_ms

@@ -1,4 +1,6 @@
-"""Consumer groups are made, changed, removed and listed: 200, 201, 207, 225, 352."""
+"""Consumer groups are made, changed, removed and listed: 200, 201, 207, 225, 352; 353 keeps one
+from a topic.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,11 @@ from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupList
+from rocketmq_tw.wire.bodies.groups import (
+    GroupForbidden,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -16,6 +22,7 @@ from rocketmq_tw.wire.headers.groups import (
     DeleteSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
 )
+from rocketmq_tw.wire.headers.topics import UpdateGroupForbiddenRequestHeader
 
 
 class GroupRequests:
@@ -30,6 +37,7 @@ class GroupRequests:
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbidden,
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
@@ -64,3 +72,23 @@ class GroupRequests:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
             )
         return request.response(body=encode_body(config))
+
+    def forbidden(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """Whether a group may read a topic, after changing it where the request says so."""
+        header = request.header(UpdateGroupForbiddenRequestHeader)
+        name, topic = header.group, header.topic
+
+        def answer(_: None) -> RemotingCommand:
+            readable = self._groups.may_read(name, topic)
+            body = GroupForbidden(group=name, topic=topic, readable=readable)
+            return request.response(body=encode_body(body))
+
+        if header.readable is None:
+            return answer(None)
+        if not self._groups.contains(name):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
+            )
+        return self._groups.set_readable(name, topic, header.readable).addCallback(answer)

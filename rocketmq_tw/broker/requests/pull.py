@@ -31,6 +31,7 @@ BROKER_FORBIDDEN = 1
 GROUP_FORBIDDEN = 2
 TOPIC_FORBIDDEN = 3
 BROADCASTING_FORBIDDEN = 4
+SUBSCRIPTION_FORBIDDEN = 5
 
 _NO_LIMIT = 0x7FFFFFFF
 _SYSTEM_GROUP = "CID_RMQ_SYS_"
@@ -241,6 +242,11 @@ class PullRequests:
         if consumers.is_broadcasting and not group.consume_broadcast_enable:
             raise _Forbidden(
                 BROADCASTING_FORBIDDEN, f"group {header.consumer_group} may not broadcast"
+            )
+        if not self._groups.may_read(header.consumer_group, header.topic):
+            raise _Forbidden(
+                SUBSCRIPTION_FORBIDDEN,
+                f"group {header.consumer_group} may not read the topic {header.topic}",
             )
         subscription = consumers.subscriptions.get(header.topic)
         if subscription is None:

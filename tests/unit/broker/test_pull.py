@@ -116,12 +116,14 @@ class TestRefusals:
             ("2", {"group": {"consume_enable": False}}),
             ("3", {"topic": {"perm": 2}}),
             ("4", {"group": {"consume_broadcast_enable": False}}),
+            ("5", {"forbidden": "Topic"}),
         ],
     )
     def test_what_forbids_is_told(self, kind: str, setup: dict[str, Any]) -> None:
         plane = DataPlane(broker=setup.get("broker"))
         plane.add_topic("Topic", **setup.get("topic", {}))
         plane.groups.update(SubscriptionGroupConfig(group_name="G", **setup.get("group", {})))
+        plane.groups.set_readable("G", setup.get("forbidden", "Other"), False)
         plane.subscribe("G", plane.peer, topic="Topic", message_model="BROADCASTING")
         response = plane.pull(sys_flag=0)
         assert code_of(response) == ResponseCode.NO_PERMISSION

@@ -1,12 +1,14 @@
 """What clients and administrators ask of a broker, apart from messages."""
 
 from datetime import datetime
+from typing import Any
 
 import javaproperties
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.groups import GroupTable
 from rocketmq_tw.broker.requests.clients import MAX_HEARTBEAT_BYTES
 from rocketmq_tw.broker.requests.table import merge_handlers
 from rocketmq_tw.broker.requests.topics import parse_attributes
@@ -15,7 +17,13 @@ from rocketmq_tw.testing.control_plane import ControlPlane
 from rocketmq_tw.testing.data_plane import Threads
 from rocketmq_tw.testing.network import FakePeer
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumerConnection, ConsumerIdList, ProducerConnection
+from rocketmq_tw.wire.bodies.consumers import (
+    ConsumeQueueBody,
+    ConsumerConnection,
+    ConsumerIdList,
+    ProducerConnection,
+)
+from rocketmq_tw.wire.bodies.groups import GroupForbidden
 from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, HeartbeatData, SubscriptionData
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.locks import (
@@ -53,10 +61,12 @@ from rocketmq_tw.wire.headers.offsets import (
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rocketmq_tw.wire.headers.pull import QueryConsumeQueueRequestHeader
 from rocketmq_tw.wire.headers.topics import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
 
 
@@ -638,6 +648,57 @@ def test_queues_of_topics_that_are_gone_are_removed(plane: ControlPlane) -> None
     plane.put("Gone", b"one")
     assert plane.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
     assert plane.store.queues() == {"Used": {0}}
+
+
+def test_units_of_a_queue_are_shown(plane: ControlPlane) -> None:
+    plane.put("T", b"one", b"two", b"three", queue_id=2)
+    first = plane.heartbeat("c1", FakePeer(), topics=("T",))
+    assert first.code == 0
+
+    def units(**fields: Any) -> ConsumeQueueBody:
+        header = QueryConsumeQueueRequestHeader(topic="T", queue_id=2, **fields)
+        return decode_body(
+            ConsumeQueueBody, plane.ask(RequestCode.QUERY_CONSUME_QUEUE, header).body
+        )
+
+    body = units(index=1, count=10, consumer_group="G")
+    assert (body.min_queue_index, body.max_queue_index) == (0, 3)
+    shown = [(unit.physic_offset, unit.physic_size) for unit in body.queue_data]
+    assert len(shown) == 2 and shown[1][0] == sum(shown[0])
+    assert plane.store.message_at(shown[1][0]).body == b"three"
+    assert body.subscription_data is not None and body.filter_data is None
+    stranger = units(index=0, count=1, consumer_group="nobody")
+    assert len(stranger.queue_data) == 1
+    assert stranger.filter_data == "nobody does not subscribe to T now"
+    assert units(index=-1, count=5).queue_data == units(index=3, count=5).queue_data == []
+    assert units(index=0, count=1 << 30).queue_data[1:] == body.queue_data
+    with refused(ResponseCode.SYSTEM_ERROR):
+        plane.ask(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequestHeader(topic="T"))
+
+
+def test_a_group_is_kept_from_a_topic_and_let_to_it_again(plane: ControlPlane) -> None:
+    def readable(topic: str, change: bool | None = None) -> bool | None:
+        header = UpdateGroupForbiddenRequestHeader(group="G", topic=topic, readable=change)
+        answer = plane.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+        return decode_body(GroupForbidden, answer.body).readable
+
+    assert readable("T") is True
+    with refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
+        readable("T", False)
+    plane.groups.get("G")
+    assert readable("T", False) is readable("U", False) is readable("T") is False
+    kept = GroupTable(plane.config, plane.groups_file, plane.now_ms)
+    kept.load()
+    assert not kept.may_read("G", "T") and kept.may_read("G", "V")
+    assert readable("T", True) is readable("T") is True
+    assert readable("U") is False, "stock lets the group read all topics again"
+    with refused(ResponseCode.SYSTEM_ERROR):
+        readable("../x", False)
+    plane.groups_file.full = True
+    header = UpdateGroupForbiddenRequestHeader(group="G", topic="T", readable=False)
+    failed = plane.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+    assert "No space left" in failure_of(failed).remark
+    assert readable("T") is True and readable("U") is False
 
 
 def test_expired_files_go_at_any_hour(plane: ControlPlane) -> None:
