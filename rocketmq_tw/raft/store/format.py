@@ -17,6 +17,10 @@ assert ENTRY_HEADER.size == HEADER_SIZE
 assert INDEX_UNIT.size == INDEX_UNIT_SIZE
 
 
+#: What a member that cannot go on with its files is to do.
+COPY_AGAIN = "remove this store to copy it from the leader, one member at a time (docs/raft.md)"
+
+
 class StoreError(Exception):
     """Files that cannot be used as they are; the text says what to do."""
 

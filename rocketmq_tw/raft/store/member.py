@@ -5,7 +5,7 @@ from rocketmq_tw.raft.core.core import Ready
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.core.state import HardState
-from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.format import COPY_AGAIN, StoreError
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger
 from rocketmq_tw.raft.store.properties import (
     Checkpoint,
@@ -63,8 +63,7 @@ class MemberStore:
         self._saved = checkpoint
         if hard_state is None and (self._ledger.end_index >= 0 or meta is not None):
             raise StoreError(
-                f"{directory}/currterm is missing: a vote may be forgotten;"
-                " remove this store to copy it from the leader"
+                f"{directory}/currterm is missing: a vote may be forgotten; {COPY_AGAIN}"
             )
         self.hard_state = hard_state or HardState()
         if meta is not None:

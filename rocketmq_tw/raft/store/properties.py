@@ -6,7 +6,7 @@ import msgspec
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.raft.core.state import HardState
-from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.format import COPY_AGAIN, StoreError
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -35,9 +35,7 @@ def _number(path: str, fields: dict[str, str], key: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise StoreError(
-            f"{path}: {key}={text!r} is no number; remove this store to copy it from the leader"
-        ) from None
+        raise StoreError(f"{path}: {key}={text!r} is no number; {COPY_AGAIN}") from None
 
 
 def _write(files: IFiles, path: str, fields: dict[str, object]) -> None:
@@ -50,7 +48,7 @@ def read_term(files: IFiles, path: str) -> HardState | None:
     fields = _read(files, path)
     if "currTerm" not in fields:
         if files.exists(path):
-            raise StoreError(f"{path} has no currTerm; remove this store to copy it again")
+            raise StoreError(f"{path} has no currTerm; {COPY_AGAIN}")
         return None
     return HardState(_number(path, fields, "currTerm", 0), fields.get("voteLeader") or None)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from rocketmq_tw.raft.core.entry import HEADER_SIZE, MAGIC, Entry, chain_crc, crc_fits
 from rocketmq_tw.raft.store.format import (
     BLANK_MAGIC,
+    COPY_AGAIN,
     ENTRY_HEADER,
     INDEX_UNIT,
     INDEX_UNIT_SIZE,
@@ -42,7 +43,7 @@ def recover(
     if extent.end_index < committed_index:
         raise StoreError(
             f"the log ends with entry {extent.end_index}, but {committed_index} was committed:"
-            " the disk lost or damaged data; remove this store to copy the log from the leader"
+            f" the disk lost or damaged data; {COPY_AGAIN}"
         )
     if extent.end_index < 0:
         data.clear()

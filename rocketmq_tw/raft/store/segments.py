@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rocketmq_tw.files.interface import IFile, IFiles
-from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.format import COPY_AGAIN, StoreError
 
 #: A sync of bytes that overwrite zeros needs no entry in the file system's journal, so zeros are
 #: written this far ahead.
@@ -48,7 +48,7 @@ class SegmentedFile:
             if after - before != self.file_size:
                 raise StoreError(
                     f"{self._directory} lacks a file between {before:020d} and {after:020d}:"
-                    " remove this store to copy the log from the leader again"
+                    f" {COPY_AGAIN}"
                 )
         return offsets
 

@@ -6,7 +6,7 @@ from zlib import crc32
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.store.format import StoreError
+from rocketmq_tw.raft.store.format import COPY_AGAIN, StoreError
 
 #: magic, index, term, next position, bytes of data, CRC-32 of the data.
 _HEADER = Struct(">IqqqqI")
@@ -33,11 +33,11 @@ class SnapshotFile:
         path = f"{self._directory}/{names[-1]}"
         content = self._files.read(path)
         if len(content) < _HEADER.size:
-            raise StoreError(f"{path} is cut short; remove this store to copy it from the leader")
+            raise StoreError(f"{path} is cut short; {COPY_AGAIN}")
         magic, index, term, next_pos, size, crc = _HEADER.unpack_from(content)
         data = content[_HEADER.size :]
         if magic != _MAGIC or len(data) != size or crc32(data) != crc:
-            raise StoreError(f"{path} is damaged; remove this store to copy it from the leader")
+            raise StoreError(f"{path} is damaged; {COPY_AGAIN}")
         self.meta = SnapshotMeta(index, term, next_pos, size)
 
     def _path_of(self, meta: SnapshotMeta) -> str:
