@@ -27,6 +27,22 @@ def test_stocks_defaults() -> None:
     assert not raft.state_machine
 
 
+def test_every_option_reaches_the_configuration() -> None:
+    given = options(
+        *("--group", "g", "--id", "n1", "--peers", PEERS, "--heartbeat-ms", "100"),
+        *("--heartbeat-leak", "5", "--min-vote-ms", "20", "--max-vote-ms", "40"),
+        *("--preferred-leaders", "n1;n2", "--data-file-size", "65536"),
+    )
+    config = given.node_config()
+    raft = config.raft
+    assert (config.group, raft.self_id, raft.members) == ("g", "n1", ("n0", "n1", "n2"))
+    assert config.peers["n2"] == "127.0.0.1:3"
+    assert (raft.heartbeat_interval_ms, raft.max_heartbeat_leak) == (100, 5)
+    assert (raft.min_vote_interval_ms, raft.max_vote_interval_ms) == (20, 40)
+    assert raft.preferred_leader_ids == ("n1", "n2")
+    assert raft.data_file_size == 65536
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
