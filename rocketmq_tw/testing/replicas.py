@@ -18,6 +18,10 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
 
+#: With these stock's brokers take a volume on a slow machine as well, where they would answer that
+#: they are busy.
+PATIENT = {"waitTimeMillsInSendQueue": "60000", "osPageCacheBusyTimeOutMills": "60000"}
+
 _PIECE = 1 << 20
 _WINDOW = 8
 _BATCH = 1 << 20

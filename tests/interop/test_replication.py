@@ -11,6 +11,7 @@ from rocketmq_tw.testing.java_client import JavaClients, Json
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
+    PATIENT,
     Replicas,
     has_topic,
     log_digest,
@@ -21,12 +22,15 @@ from rocketmq_tw.testing.replicas import (
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.fastjson import loads
 
 STOCK = "5.3.3"
 VOLUME = 32 << 20
 #: Within the first file, where an empty slave starts; the rest comes by the link.
 FIRST_VOLUME = 4 << 20
 COMMITTED = 5
+#: Whoever is not at the log's end counts as far behind.
+LAGS_AT_ONCE = {"accessMessageInMemoryMaxRatio": "0", "slaveReadEnable": "true"}
 #: Off in the tests' brokers otherwise; no timer runs in ours.
 TIMER = {"timerWheelEnable": "true", "mappedFileSizeTimerLog": str(1 << 20)}
 QUEUES = 4
@@ -48,7 +52,7 @@ class Pair:
         self.name_server = name_server
         kinds = f"{master}-{slave}".replace(".", "_")
         self.topic, self.group = f"t-{kinds}", f"g-{kinds}"
-        settings = TIMER if master == STOCK else {}
+        settings = PATIENT | LAGS_AT_ONCE | (TIMER if master == STOCK else {})
         self.replicas = Replicas(
             f"pair-{kinds}", home, [name_server], master=master, slaves=[slave], settings=settings
         )
@@ -132,6 +136,9 @@ def check(pair: Pair) -> None:
         wait_until(lambda: timer_read_ms(slave) > 0, "the timer's progress at the slave")
         progress = timer_read_ms(replicas.master)
         wait_until(lambda: timer_read_ms(slave) >= progress, "the timer's progress to go on")
+    with java.consumer(namesrv, f"{group}-lagging", {topic: "*"}) as consumer:
+        assert _places(consumer.received(len(expected), limit=60)) == _places(expected)
+    assert served_by(slave) > 0, "the master, alive, sends whoever lags to its slave"
     replicas.master.kill()
     wait_until(lambda: not pair.name_server.knows(replicas.master), "the master to be gone")
     with java.consumer(namesrv, f"{group}-reader", {topic: "*"}) as consumer:
@@ -147,6 +154,12 @@ def timer_read_ms(broker: BrokerProcess) -> int:
     if response.code != ResponseCode.SUCCESS:
         return 0
     return decode_checkpoint(response.body).read_ms
+
+
+def served_by(broker: BrokerProcess) -> int:
+    """How many messages the broker has given to consumers today."""
+    response = ask(broker.address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    return int(loads(response.body)["table"]["msgGetTotalTodayNow"])
 
 
 def _places(messages: list[Json]) -> list[tuple[object, ...]]:
