@@ -16,6 +16,9 @@ from rocketmq_tw.net.interfaces import IPeer
 CHECK_INTERVAL = 5.0
 #: Reads held at once; a read too many is answered at once, with nothing.
 DEFAULT_LIMIT = 100_000
+#: Reads of one queue that one connection may have held: a client has one for each group. All are
+#: answered with the same message, so more would let a client have any amount sent by one arrival.
+PEER_QUEUE_LIMIT = 64
 
 log = Logger()
 
@@ -61,8 +64,10 @@ class LongPolling:
         self._config = config
         self._now_ms = now_ms
         self._limit = limit
-        self._queues: dict[tuple[str, int], list[_Held]] = {}
-        self._peers: dict[IPeer, set[_Held]] = {}
+        #: Sets that keep their order.
+        self._queues: dict[tuple[str, int], dict[_Held, None]] = {}
+        #: The reads of a peer by queue.
+        self._peers: dict[IPeer, dict[tuple[str, int], set[_Held]]] = {}
         self._ready: list[_Held] = []
         self._held = 0
         self._checker = LoopingCall(self._check)
@@ -96,18 +101,19 @@ class LongPolling:
     ) -> bool:
         """Calls `resume` once there is a message from `offset` on that may match, or after
         `timeout_ms`; never where the peer is lost before. False: too many are held already."""
-        if self._held >= self._limit:
+        queue = (topic, queue_id)
+        of_peer = self._peers.get(peer)
+        same = None if of_peer is None else of_peer.get(queue)
+        if self._held >= self._limit or (same is not None and len(same) >= PEER_QUEUE_LIMIT):
             return False
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
-        queue = (topic, queue_id)
         held = _Held(queue, offset, tag_match, self._now_ms() + timeout_ms, peer, resume)
-        self._queues.setdefault(queue, []).append(held)
-        of_peer = self._peers.get(peer)
+        self._queues.setdefault(queue, {})[held] = None
         if of_peer is None:
-            of_peer = self._peers[peer] = set()
+            of_peer = self._peers[peer] = {}
             peer.when_lost(self._peer_lost)
-        of_peer.add(held)
+        of_peer.setdefault(queue, set()).add(held)
         self._held += 1
         return True
 
@@ -162,16 +168,21 @@ class LongPolling:
             return
         for held in taken:
             self._forget(queue, held)
-            self._peers[held.peer].discard(held)
+            of_peer = self._peers[held.peer]
+            same = of_peer[queue]
+            same.discard(held)
+            if not same:
+                del of_peer[queue]
         self._ready += taken
 
     def _forget(self, queue: tuple[str, int], held: _Held) -> None:
         waiting = self._queues[queue]
-        waiting.remove(held)
+        del waiting[held]
         self._held -= 1
         if not waiting:
             del self._queues[queue]
 
     def _peer_lost(self, peer: IPeer) -> None:
-        for held in self._peers.pop(peer, ()):
-            self._forget(held.queue, held)
+        for queue, same in self._peers.pop(peer, {}).items():
+            for held in same:
+                self._forget(queue, held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.broker.long_polling import LongPolling
+from rocketmq_tw.broker.long_polling import PEER_QUEUE_LIMIT, LongPolling
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.store.dispatch import Dispatch
 from rocketmq_tw.testing.data_plane import DataPlane
@@ -135,6 +135,21 @@ def test_too_many_are_not_held() -> None:
     assert not holder.hold("c")
     holder.arrive()
     assert holder.hold("d")
+
+
+def test_one_connection_holds_so_many_reads_of_a_queue() -> None:
+    holder = Holder(limit=1000)
+    held = [holder.hold(str(number)) for number in range(PEER_QUEUE_LIMIT + 2)]
+    assert held == [True] * PEER_QUEUE_LIMIT + [False] * 2
+    other = FakePeer()
+    assert holder.hold("another queue", queue_id=1) and holder.hold("another's", peer=other)
+    holder.arrive()
+    assert holder.woken == [*map(str, range(PEER_QUEUE_LIMIT)), "another's"], "in their order"
+    assert holder.hold("again")
+    for peer in (holder.peer, other):
+        peer.lose()
+    assert len(holder.polling) == 0
+    assert not holder.polling._peers and not holder.polling._queues
 
 
 def test_a_resumption_that_fails_leaves_the_others() -> None:
