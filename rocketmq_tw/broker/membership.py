@@ -206,11 +206,12 @@ class Membership:
             RequestCode.REGISTER_BROKER, header, body, timeout, self._registered, to
         )
 
-    def _tell_again(self) -> None:
-        """A name server passes over a version that it knows, even if it missed what led there."""
+    def _tell_again(self, name_server: str) -> None:
+        """A name server passes over a version that it knows, even if it missed what led there; so
+        one that is back gets everything in a new one. The others have nothing to learn from it."""
         if not self._left:
             self._topics.touch()
-            self._send(self._topics.all())
+            self._send(self._topics.all(), to=[name_server])
 
     def _send_topic(self, topic: TopicConfig) -> Deferred[None]:
         config = self._as_permitted(topic)
@@ -312,7 +313,7 @@ class Membership:
             if address in self._unreachable:
                 self._unreachable.discard(address)
                 log.info("name server {address} is back", address=address)
-                self._tell_again()
+                self._tell_again(address)
 
         def failed(failure: Failure, address: str) -> None:
             if address not in self._unreachable:

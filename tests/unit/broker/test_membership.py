@@ -169,6 +169,7 @@ def test_a_name_server_that_comes_back_gets_everything_in_a_new_version() -> Non
     world.settle(world.membership.register())
     bodies = world.servers[FIRST].registrations()
     assert "T" in names_of(bodies[-1])
+    assert len(world.servers[SECOND].registrations()) == 3, "at first, T, and the one asked for"
     assert bodies[-1].topic_config_serialize_wrapper.data_version.counter > missed.counter
 
 
