@@ -16,9 +16,6 @@ from rocketmq_tw.net.interfaces import IPeer
 CHECK_INTERVAL = 5.0
 #: Reads held at once; a read too many is answered at once, with nothing.
 DEFAULT_LIMIT = 100_000
-#: Reads of one queue that one connection may have held: a client has one for each group. All are
-#: answered with the same message, so more would let a client have any amount sent by one arrival.
-PEER_QUEUE_LIMIT = 64
 
 log = Logger()
 
@@ -44,6 +41,13 @@ class _Held:
         self.peer = peer
         self.resume = resume
 
+    def wake(self) -> None:
+        if self.peer.connected:
+            try:
+                self.resume()
+            except Exception:
+                log.failure("resuming a read of {queue}", queue=self.queue)
+
 
 class LongPolling:
     """Holds reads by queue.
@@ -66,8 +70,7 @@ class LongPolling:
         self._limit = limit
         #: Sets that keep their order.
         self._queues: dict[tuple[str, int], dict[_Held, None]] = {}
-        #: The reads of a peer by queue.
-        self._peers: dict[IPeer, dict[tuple[str, int], set[_Held]]] = {}
+        self._peers: dict[IPeer, set[_Held]] = {}
         self._ready: list[_Held] = []
         self._held = 0
         self._checker = LoopingCall(self._check)
@@ -101,19 +104,18 @@ class LongPolling:
     ) -> bool:
         """Calls `resume` once there is a message from `offset` on that may match, or after
         `timeout_ms`; never where the peer is lost before. False: too many are held already."""
-        queue = (topic, queue_id)
-        of_peer = self._peers.get(peer)
-        same = None if of_peer is None else of_peer.get(queue)
-        if self._held >= self._limit or (same is not None and len(same) >= PEER_QUEUE_LIMIT):
+        if self._held >= self._limit:
             return False
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
+        queue = (topic, queue_id)
         held = _Held(queue, offset, tag_match, self._now_ms() + timeout_ms, peer, resume)
         self._queues.setdefault(queue, {})[held] = None
+        of_peer = self._peers.get(peer)
         if of_peer is None:
-            of_peer = self._peers[peer] = {}
+            of_peer = self._peers[peer] = set()
             peer.when_lost(self._peer_lost)
-        of_peer.setdefault(queue, set()).add(held)
+        of_peer.add(held)
         self._held += 1
         return True
 
@@ -136,16 +138,12 @@ class LongPolling:
                 )
 
     def wake_ready(self) -> None:
-        """Resumes what arrivals woke."""
+        """Resumes what arrivals woke, as fast as each peer takes it: one message may wake any
+        number of reads."""
         while self._ready:
             ready, self._ready = self._ready, []
             for held in ready:
-                if not held.peer.connected:
-                    continue
-                try:
-                    held.resume()
-                except Exception:
-                    log.failure("resuming a read of {queue}", queue=held.queue)
+                held.peer.when_ready(held.wake)
 
     def resume_all(self) -> None:
         """Resumes everything: the broker stops, or its role changed."""
@@ -168,11 +166,7 @@ class LongPolling:
             return
         for held in taken:
             self._forget(queue, held)
-            of_peer = self._peers[held.peer]
-            same = of_peer[queue]
-            same.discard(held)
-            if not same:
-                del of_peer[queue]
+            self._peers[held.peer].discard(held)
         self._ready += taken
 
     def _forget(self, queue: tuple[str, int], held: _Held) -> None:
@@ -183,6 +177,5 @@ class LongPolling:
             del self._queues[queue]
 
     def _peer_lost(self, peer: IPeer) -> None:
-        for queue, same in self._peers.pop(peer, {}).items():
-            for held in same:
-                self._forget(queue, held)
+        for held in self._peers.pop(peer, ()):
+            self._forget(held.queue, held)

@@ -34,6 +34,10 @@ class IPeer(Interface):
     def when_lost(callback: Callable[["IPeer"], None]) -> None:
         """Calls `callback(peer)` once when the connection is lost; at once if it is already."""
 
+    def when_ready(callback: Callable[[], None]) -> None:
+        """Calls `callback` once the other end keeps up with what is written: at once, or when it
+        has taken it; never where the connection is lost before."""
+
     def close(reason: str) -> None:
         """Closes the connection and logs why."""
 

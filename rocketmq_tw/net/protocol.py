@@ -4,6 +4,7 @@ Frames become commands; requests go to a table of handlers, responses to who wai
 protocol itself is the `IPeer` that handlers get.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,7 @@ class RemotingProtocol(Protocol):
         #: So much is written and not taken that no more is carried out, and what waits for that.
         self._full = False
         self._later: list[Frame] = []
+        self._ready: deque[Callable[[], None]] = deque()
         self.last_received = 0.0
         #: Requests that came in and are not answered yet.
         self.unanswered = 0
@@ -120,9 +122,11 @@ class RemotingProtocol(Protocol):
                 return
 
     def _go_on(self) -> None:
-        """Carries out what came while the connection was full."""
+        """Carries out what came while the connection was full, as long as it is not again."""
         self._full = False
-        if self._later and not self._closing:
+        while self._ready and not self._full and not self._closing:
+            self._ready.popleft()()
+        if self._later and not self._full and not self._closing:
             later, self._later = self._later, []
             try:
                 self._carry_out(later)
@@ -136,6 +140,7 @@ class RemotingProtocol(Protocol):
             self._cut.cancel()
             self._cut = None
         self._requests.fail_all(reason.getErrorMessage())
+        self._ready.clear()
         callbacks, self._lost = self._lost, []
         for callback in callbacks:
             try:
@@ -184,6 +189,12 @@ class RemotingProtocol(Protocol):
             self._lost.append(callback)
         else:
             callback(self)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        if self._full:
+            self._ready.append(callback)
+        else:
+            callback()
 
     def close(self, reason: str) -> None:
         if self.connected and not self._closing:

@@ -119,8 +119,7 @@ class ServerProtocol(RemotingProtocol):
         if self._frame_since is not None:
             # It was us who did not read on.
             self._frame_since = self._clock.seconds()
-        if not self._draining:
-            self._go_on()
+        self._go_on()
         if not self._closing and not self._draining and self._stuck_since is None:
             self.transport.resumeProducing()  # type: ignore[union-attr]
 
@@ -132,6 +131,7 @@ class ServerProtocol(RemotingProtocol):
     def drain(self) -> None:
         """Reads nothing any more; replies still leave."""
         self._draining = True
+        self._later.clear()
         self.transport.pauseProducing()  # type: ignore[union-attr]
 
     def check(self, now: float) -> None:

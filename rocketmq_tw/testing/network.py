@@ -35,7 +35,8 @@ class FakePeer:
     """Records what a handler does to its peer.
 
     `replies` and `oneways` are commands, `requests` pairs of a command and the Deferred that
-    the test fires with the response, `closed` the reason given to `close`.
+    the test fires with the response, `closed` the reason given to `close`; with
+    `ready` False the other end does not keep up until `go_on`.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class FakePeer:
         self.oneways: list[RemotingCommand] = []
         self.requests: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
         self.closed: str | None = None
+        self.ready = True
         self._lost: list[Callable[[IPeer], None]] = []
+        self._waiting: list[Callable[[], None]] = []
 
     def request(self, command: RemotingCommand, timeout: float) -> Deferred[RemotingCommand]:
         if not self.connected:
@@ -70,6 +73,19 @@ class FakePeer:
             self._lost.append(callback)
         else:
             callback(self)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        if self.ready:
+            callback()
+        else:
+            self._waiting.append(callback)
+
+    def go_on(self) -> None:
+        """The other end keeps up again."""
+        self.ready = True
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
 
     def close(self, reason: str) -> None:
         self.closed = reason

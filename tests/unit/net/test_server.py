@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +171,40 @@ def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
     slow.transport.write(b"\0\x04")
     server.clock.advance(0)
     assert server.factory.budget.used == 4, "what is known of the next frame"
+
+
+def test_whoever_waits_for_a_slow_peer_goes_on_as_it_reads():
+    server = Server()
+    slow = server.connect()
+    slow.transport.hold()
+    slow.send(HELD)
+    server.clock.advance(0)
+    ((request, answer),) = server.held
+    (peer,) = server.factory.connections
+    written = []
+
+    def write(number):
+        written.append(number)
+        peer.send_oneway(RemotingCommand(ECHO, body=bytes(300_000)))
+
+    for number in range(10):
+        peer.when_ready(partial(write, number))
+    assert written == [0, 1, 2, 3], "enough is unread"
+    slow.send(ECHO)
+    server.clock.advance(0)
+    slow.transport.let_go()
+    for _ in range(10):
+        server.clock.advance(0)
+    assert written == list(range(10))
+    assert server.served == 1, "and the request that came meanwhile"
+    slow.transport.hold()
+    for number in range(10):
+        peer.when_ready(partial(write, number))
+    slow.transport.loseConnection()
+    server.clock.advance(0)
+    assert len(written) == 14
+    answer.callback(request.response())
+    assert server.factory.budget.used == 0
 
 
 def test_a_peer_that_leaves_too_much_unread_for_long_is_closed():
