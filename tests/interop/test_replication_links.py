@@ -10,10 +10,11 @@ from rocketmq_tw.testing.cluster import OURS, Cluster
 from rocketmq_tw.testing.java_client import JavaClients
 from rocketmq_tw.testing.load import Load, read_topic, send_request
 from rocketmq_tw.testing.ports import BrokerPorts
-from rocketmq_tw.testing.processes import NameServerProcess
+from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.proxy import LinkProxy
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest, slaves_in_sync
+from rocketmq_tw.testing.rmqadmin import answer
 from rocketmq_tw.testing.storecheck import check_store
 from rocketmq_tw.testing.wait import wait_until
 
@@ -26,6 +27,16 @@ CUTS_OF_STOCK = 2
 @pytest.fixture
 def name_server(cluster: Cluster) -> NameServerProcess:
     return cluster.name_servers[0]
+
+
+def shows_slaves(master: BrokerProcess, end: int) -> int:
+    """How many slaves rmqadmin haStatus shows that have the log up to `end`."""
+    (shown,) = answer(master.name_servers[0].address, f"haStatus -b {master.address}")["brokers"]
+    assert shown["role"] == "master"
+    return sum(
+        slave["inSync"] and slave["acknowledged"] == end and slave["behind"] == 0
+        for slave in shown["slaves"]
+    )
 
 
 @pytest.mark.parametrize(("master", "slave"), [(OURS, OURS), (STOCK, OURS), (OURS, "4.9.7")])
@@ -70,6 +81,14 @@ def test_a_slave_catches_up_over_bad_links(
         end = pair.wait_equal(pair.slave)
         assert proxy.cuts == cuts
         assert log_digest(pair.slave, 0, end) == log_digest(pair.master, 0, end)
+        wait_until(lambda: shows_slaves(pair.master, end) == 1, "rmqadmin to show the slave")
+        if slave == OURS:
+            (shown,) = answer(name_server.address, f"haStatus -b {pair.slave.address}")["brokers"]
+            assert (shown["role"], shown["logEnd"], shown["master"]) == (
+                "slave",
+                end,
+                proxy.address,
+            )
         wait_until(lambda: has_topic(pair.slave, topic), "the topic at the slave")
         served = {(r.queue, r.offset): r.body for r in read_topic(pair.slave.address, topic)}
         assert {(a.queue, a.offset): a.body for a in acked}.items() <= served.items()
