@@ -118,3 +118,51 @@ def test_stocks_mqadmin_shows_how_replication_is_doing(
         shown = java.mqadmin("haStatus", "-n", name_server.address, "-b", pair.slave.address)
         assert re.search(rf"#CommitLogMaxOffset\s+{end}\n", shown), shown
         assert f"#MasterAddr\t127.0.0.1:{pair.master.ha_port}" in shown
+
+
+@pytest.mark.parametrize("master", [OURS, "4.9.7"])
+def test_a_sync_master_says_what_became_of_a_send(
+    master: str,
+    servers: str,
+    jvms: dict[str, JavaClients],
+    name_server: NameServerProcess,
+    tmp_path: Path,
+    names,
+) -> None:
+    """To stock's producer, and the same as a master of stock says."""
+    topic, java = names.topic, jvms[STOCK]
+    ports = BrokerPorts()
+    with (
+        LinkProxy(ports.ha.address) as proxy,
+        Replicas(
+            names.new("pair"),
+            tmp_path,
+            [name_server],
+            master=servers if master == OURS else master,
+            slaves=[servers],
+            role="SYNC_MASTER",
+            master_ha=proxy.address,
+            ports=ports,
+            settings={"slaveTimeout": "1000", "haSlaveFallbehindMax": "200000"},
+        ) as pair,
+        java.producer(name_server.address, timeoutMs=30_000) as producer,
+    ):
+
+        def status(size: int = 10) -> str:
+            (sent,) = producer.send({"topic": topic, "size": size}, check=False)
+            return str(sent["status"])
+
+        pair.master.start()
+        java.create_topic(name_server.address, pair.master.address, topic, 1)
+        wait_until(lambda: name_server.routes(topic, [pair.master]), "the route")
+        assert status() == "SLAVE_NOT_AVAILABLE", "there is none"
+        pair.slave.start()
+        wait_until(lambda: status() == "SEND_OK", "the link", limit=60)
+        proxy.delay = 5.0
+        assert status() == "FLUSH_SLAVE_TIMEOUT"
+        assert {status(100_000) for _ in range(3)} <= {"FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"}
+        assert status() == "SLAVE_NOT_AVAILABLE", "it is too far behind"
+        proxy.delay = 0.0
+        wait_until(lambda: status() == "SEND_OK", "the slave to catch up", limit=60)
+        end = pair.wait_equal(pair.slave)
+        assert log_digest(pair.slave, 0, end) == log_digest(pair.master, 0, end)
