@@ -88,7 +88,13 @@ class BrokerService(service.Service):
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, ConfigError, StoreError, OSError):
             self.log.failure("while starting", failure=failure)
-        refuse_to_start(self._reactor, failure.value)
+        port = getattr(failure.value, "port", None)
+        replicating = port is not None and port == self.store_config.ha_listen_port
+        refuse_to_start(
+            self._reactor,
+            failure.value,
+            port_key="haListenPort" if replicating else "listenPort",
+        )
 
 
 def makeService(options: Options) -> BrokerService:

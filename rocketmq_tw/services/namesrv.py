@@ -51,6 +51,7 @@ class NamesrvService(service.Service):
 
     def __init__(self, reactor: Any, loaded: Loaded, *, listen_port: int | None = None) -> None:
         self.setName("rmq-namesrv")
+        self._port_key = "listenPort" if listen_port is None else "namesrvListenPort"
         self.local_address = ""
         self._net = loaded[NettyServerConfig]
         if listen_port is not None:
@@ -66,7 +67,7 @@ class NamesrvService(service.Service):
             tls = ServerTls(self._tls)
             port = self._name_server.start(RemotingServer(self._reactor, self._net, tls=tls))
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
-            refuse_to_start(self._reactor, error)
+            refuse_to_start(self._reactor, error, port_key=self._port_key)
             return
         super().startService()
         host = self._net.bind_address

@@ -89,12 +89,16 @@ def test_a_taken_port_is_named_and_what_started_is_stopped(twistd: Start, tmp_pa
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
+        local = "bindAddress=127.0.0.1"
         for command in (
-            ("rmq-namesrv", "-o", "bindAddress=127.0.0.1", "-o", f"listenPort={port}"),
+            ("rmq-namesrv", "-o", local, "-o", f"listenPort={port}"),
             ("rmq-standalone", "-o", "listenPort=0", "-o", f"namesrvListenPort={port}"),
             ("rmq-standalone", "-o", "namesrvListenPort=0", "-o", f"listenPort={port}"),
+            ("rmq-broker", "-o", local, "-o", "listenPort=0", "-o", f"haListenPort={port}"),
         ):
             status, output = twistd(*command).finish()
+            key = command[-1].partition("=")[0]
+            assert f": change {key}\n" in output, output
             assert status == 1, output
             assert f"127.0.0.1:{port} cannot be listened on" in output
             assert "Traceback" not in output
