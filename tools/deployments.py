@@ -102,7 +102,7 @@ def run_set(deployment: str, kind: str) -> str:
             def all_stored() -> bool:
                 bodies = ({"topic": TOPIC, "body": f"m{n}"} for n in range(MESSAGES))
                 sent = producer.send(*bodies, check=False)
-                names = {result["broker"] for result in sent}
+                names = {result.get("broker") for result in sent}
                 return names == masters.keys() and all(r["status"] == "SEND_OK" for r in sent)
 
             # Until its slave is linked, a synchronous master says that there is none.
