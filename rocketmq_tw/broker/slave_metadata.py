@@ -66,6 +66,8 @@ class SlaveMetadata:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._timer = timer
+        #: Topics that the master may have lost or be about to remove: looked at again each time.
+        self._lost: dict[str, TopicConfig] = {}
         self._waiting: _Progress | None = None
         #: What the master said the last time; empty before that.
         self._former = _NOTHING
@@ -83,7 +85,7 @@ class SlaveMetadata:
         """Copies everything from the master at `address`; what fails leaves all as it was."""
         calls, master = self._calls, self._masters
         topics = yield calls.table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-        if topics.data_version != self._topics.data_version:
+        if topics.data_version != self._topics.data_version or self._lost:
             lost = yield self._lost_by_master(address, topics)
             if master == self._masters:
                 self._take_topics(topics, lost)
@@ -137,11 +139,12 @@ class SlaveMetadata:
         return lost
 
     def _take_topics(self, table: TopicConfigTable, lost: dict[str, TopicConfig]) -> None:
-        if lost:
+        if lost.keys() - self._lost.keys():
             self.log.warn(
                 "the master has messages of topics that its table lacks; kept here: {topics}",
                 topics=", ".join(sorted(lost)),
             )
+        self._lost = lost
         gone = self._topics.all().keys() - table.topic_config_table.keys() - lost.keys()
         topics = lost | table.topic_config_table
         self._topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))

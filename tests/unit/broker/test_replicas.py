@@ -650,6 +650,11 @@ def test_a_master_that_lost_its_tables_takes_nothing_from_its_slave() -> None:
         assert slave.plane.topics.get("New") is not None
         plane.add_topic("Newer")
     assert slave.plane.topics.get("Newer") is not None
+    # Or its messages were on their way out: stock's master removes them after the topic.
+    plane.store.remove_topic("Topic")
+    slave.copy()
+    assert slave.plane.topics.get("Topic") is None
+    assert "Topic" not in slave.plane.store.queues()
 
 
 def test_a_group_that_the_master_deletes_goes() -> None:
