@@ -15,6 +15,8 @@ from rocketmq_tw.wire.fastjson import loads
 
 STOCK = "5.3.3"
 COMMITTED = 7
+#: Five seconds: about what the second broker takes to start.
+DELAY_LEVEL = 8
 MEBIBYTE = 1024 * 1024
 
 
@@ -57,6 +59,9 @@ def test_the_second_broker_serves_what_the_first_one_stored(
             writer.start()
             written = _write(java, writer, puller, topic)
             _commit(java, writer, topic, group)
+            later = names.topic
+            with java.producer(name_server.address) as producer:
+                producer.send({"topic": later, "body": "delayed", "delayLevel": DELAY_LEVEL})
             end(writer)
             assert (store / "abort").exists() == (end is BrokerProcess.kill)
 
@@ -64,6 +69,8 @@ def test_the_second_broker_serves_what_the_first_one_stored(
             assert _places(_drain(puller, topic, len(written))) == _places(written)
             assert [m["body"] for m in puller.query(topic, "key-11")] == ["m11"]
             _go_on(java, name_server.address, group, written)
+            # Due by now or soon: what waits in the writer's store is the reader's to deliver.
+            assert {m["body"] for m in _drain(puller, later, 1)} == {"delayed"}
         reader.stop()
         check_store(store)
     finally:
