@@ -141,7 +141,8 @@ class SlaveMetadata:
     def _take_topics(self, table: TopicConfigTable, lost: dict[str, TopicConfig]) -> None:
         if lost.keys() - self._lost.keys():
             self.log.warn(
-                "the master has messages of topics that its table lacks; kept here: {topics}",
+                "the master has messages of topics that its table lacks; kept here, make them"
+                " again there (rmqadmin updateTopic): {topics}",
                 topics=", ".join(sorted(lost)),
             )
         self._lost = lost
