@@ -42,7 +42,12 @@ class Run:
 
     async def all(self, others: Collection[str]) -> dict[str, Any]:
         """What was sent and seen; `others` are bodies that someone else sent."""
-        producer = Producer(self._reactor, [self._name_server], f"{self._group}-producers")
+        producer = Producer(
+            self._reactor,
+            [self._name_server],
+            f"{self._group}-producers",
+            send_timeout=_LIMIT,
+        )
         await producer.start()
         sent = await self._send(producer)
         await self._make_group()

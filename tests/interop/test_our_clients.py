@@ -70,7 +70,7 @@ def test_our_clients_and_stocks_understand_each_other(
         messages = [{"topic": topic, "body": body, "tags": "a"} for body in others]
         producer.send(*messages, {"topic": topic, "body": compressed, "tags": "b"})
 
-    seen = _run(namesrv, topic, group, others)
+    seen = _run(namesrv, topic, group, [*others, compressed])
 
     sent, late = seen["sent"], seen["late"]
     everything = {*sent, *others, compressed}

@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.jars import PROJECT, STOCK_VERSIONS
+from rocketmq_tw.testing.jars import STOCK_VERSIONS
 from rocketmq_tw.testing.java_client import JavaClients
+from rocketmq_tw.testing.rmqadmin import answer, rmqadmin
 from rocketmq_tw.testing.wait import wait_until
-
-
-def rmqadmin(name_server: str, command: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
-    start = "from rocketmq_tw.admin.main import main; main()"
-    path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
-    return subprocess.run(
-        [sys.executable, "-c", start, *command.split()],
-        env=os.environ | {"PYTHONPATH": path, "NAMESRV_ADDR": name_server},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def answer(name_server: str, command: str) -> Any:
-    """The JSON that the command prints."""
-    done = rmqadmin(name_server, f"{command} --output json")
-    assert (done.returncode, done.stderr) == (0, ""), f"{command}: {done.stderr}"
-    return json.loads(done.stdout)
-
 
 # rmqadmin on stock's servers
 
@@ -180,6 +156,14 @@ def mqadmin(java: JavaClients, cluster: Cluster) -> Mqadmin:
     return Mqadmin(java, cluster)
 
 
+def test_mqadmin_exports_the_configuration(
+    mqadmin: Mqadmin, cluster: Cluster, tmp_path: Path
+) -> None:
+    assert mqadmin(f"exportConfigs -c TestCluster -f {tmp_path}")[-1][-1] == "success"
+    exported = json.loads((tmp_path / "configs.json").read_text())["brokerConfigs"]
+    assert exported[cluster.broker.name]["brokerClusterName"] == "TestCluster"
+
+
 def test_mqadmin_shows_the_broker(mqadmin: Mqadmin, cluster: Cluster) -> None:
     address, name = cluster.broker.address, cluster.broker.name
     (line,) = [line for line in mqadmin("clusterList") if name in line]
@@ -206,6 +190,8 @@ def test_mqadmin_leads_a_topic_from_its_making_to_its_end(
     # A process may call sendMessage and consumeMessage once each.
     sent = mqadmin(f"sendMessage -t {topic} -p hello -k key -c tag")[-1]
     assert (sent[0], sent[2]) == (broker.name, "SEND_OK")
+    units = mqadmin(f"queryCq -t {topic} -q {sent[1]} -i 0 -b {broker.address}")
+    assert ["max:", "1,", "min:", "0"] in units, units
     queues = [line for line in mqadmin(f"topicStatus -t {topic}") if line[0] == broker.name]
     assert sorted(line[3] for line in queues) == ["0", "1"]
     read = [line for line in mqadmin(f"consumeMessage -t {topic}") if line[0] == "MSGID:"]
