@@ -4,10 +4,10 @@
     python tools/spark_chaos.py direct   [--servers KIND] [--messages N] [--kills 3]
     python tools/spark_chaos.py receiver [--servers KIND] [--messages N] [--kills 3]
 
-`ingest` runs `rmqspark ingest` into Parquet. The driver is killed (-9, with its JVM) in the middle
-`kills` times, then the broker, and both are started again; each message has to be in Parquet once.
-`direct` and `receiver` do the same to a DStreams program (receiver: its service is killed as
-well); each message has to be in the output at least once.
+`ingest` runs `rmqspark ingest` into Parquet. `kills` times in the middle the driver is killed (-9,
+with its JVM) and started again, then, after a bit of progress, the broker; each message has to be
+in Parquet once. `direct` and `receiver` do the same to a DStreams program (receiver: its service is
+killed as well, at the end); each message has to be in the output at least once.
 """
 
 import argparse
@@ -141,25 +141,30 @@ def stream(
 def _kill_in_the_middle(
     driver: Driver, cluster: Cluster, progress: Callable[[], int], kills: int
 ) -> int:
-    """Kills the driver after each bit of progress, then the broker under a running driver."""
-    driver.start()
-    done = 0
-    for _ in range(kills):
-        before = progress()
-        wait_until(lambda b=before: driver.ended or progress() > b, "progress", limit=LIMIT)
+    """Kills the driver after a bit of progress, then the broker under a running driver; so often.
+    Raises `SystemExit` where the job was done before all that."""
+
+    def goes_on(before: int) -> bool:
         if driver.ended:
-            break
+            if driver.wait() == 0:
+                sys.exit("the job ended before all kills: give it more messages")
+            driver.start()
+        return progress() > before
+
+    def go_on() -> None:
+        before = progress()
+        wait_until(lambda: goes_on(before), "progress", limit=LIMIT)
+
+    driver.start()
+    for _ in range(kills):
+        go_on()
         driver.kill()
-        done += 1
         driver.start()
-    before = progress()
-    wait_until(lambda: driver.ended or progress() > before, "progress", limit=LIMIT)
-    if not driver.ended:
+        go_on()
         cluster.broker.kill()
         time.sleep(1.0)
         cluster.broker.start()
-        done += 1
-    return done
+    return 2 * kills
 
 
 def run_stream(kind: str, chosen: argparse.Namespace) -> None:

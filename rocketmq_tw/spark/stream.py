@@ -154,8 +154,15 @@ class StreamReader(SupportsTriggerAvailableNow):
                 self._overdue.answered(topic)
 
     def _missed(self, what: MessageQueue | str, error: Exception) -> None:
-        """Raises `error` once it is one for too long."""
-        log.warning("%s: %s", what, error)
+        """Raises `error` once it is one for too long. Spark asks a hundred times a second where
+        there is nothing to do, so only the first failure is logged."""
+        if self._overdue.works(what):
+            log.warning(
+                "%s keeps its place for at most %g s: %s",
+                queue_text(what) if isinstance(what, MessageQueue) else what,
+                self._options.broker_down_timeout,
+                error,
+            )
         if self._overdue.is_late(what):
             raise error
 

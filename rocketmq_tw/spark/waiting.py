@@ -17,6 +17,10 @@ class Overdue:
     def answered(self, key: Hashable) -> None:
         self._since.pop(key, None)
 
+    def works(self, key: Hashable) -> bool:
+        """Whether no failure of `key` is noted since it last answered."""
+        return key not in self._since
+
     def is_late(self, key: Hashable) -> bool:
         """Notes one more failure of `key`."""
         now = self._clock()

@@ -21,6 +21,7 @@ SETTINGS = {
     "maxTransferBytesOnMessageInMemory": str(4 * 1024 * 1024),
     "enablePropertyFilter": "true",
 }
+TIMERS = {"timerWheelEnable": "true"}
 
 
 class Topics:
@@ -86,7 +87,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clu
 
 def _cluster(clusters: dict[str, Cluster], kind: str, home: Path) -> Cluster:
     if kind not in clusters:
-        cluster = Cluster.of(home / kind, name_servers=[kind], brokers=[kind], settings=SETTINGS)
+        settings = SETTINGS | TIMERS if kind == STOCK_VERSIONS[-1] else SETTINGS
+        cluster = Cluster.of(home / kind, name_servers=[kind], brokers=[kind], settings=settings)
         cluster.start()
         clusters[kind] = cluster
     return clusters[kind]

@@ -50,8 +50,8 @@ def test_keys_open_a_guarded_broker(guarded: Cluster, spark: Any) -> None:
     assert reader.options(**keys).load().count() == 20
 
 
-def test_tls(ours: Any, spark: Any) -> None:
-    topic = ours.filled(10)
-    assert ours.reader(spark.read, topic, useTls=True).load().count() == 10
+def test_tls(topics: Any, spark: Any) -> None:
+    topic = topics.filled(10)
+    assert topics.reader(spark.read, topic, useTls=True).load().count() == 10
     with pytest.raises(PySparkException, match="cannot connect"):
-        ours.reader(spark.read, topic, useTls=True, tlsVerify=True).load().count()
+        topics.reader(spark.read, topic, useTls=True, tlsVerify=True).load()

@@ -1,6 +1,7 @@
 """Topics as tables: what is read and written in one go."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -162,6 +163,17 @@ def test_a_delayed_message_comes_later(ours: Any, spark: Any) -> None:
     assert (row.storeTimestamp - row.bornTimestamp).total_seconds() >= 0.9
 
 
+@pytest.mark.parametrize("topics", STOCK_VERSIONS[-1:], indirect=True)
+def test_a_timer_keeps_a_message_back(topics: Any, spark: Any) -> None:
+    topic, due = topics.name(), int(time.time() * 1000) + 3000
+    frame = spark.createDataFrame([("soon", due)], "body string, deliverTimestamp bigint")
+    topics.reader(frame.write, topic).mode("append").save()
+    wait_until(lambda: topics.bodies(topic) == ["soon"], "the message with a timer", limit=120)
+    # The timer wheel rounds to seconds.
+    row = topics.reader(spark.read, topic).load().first()
+    assert row.storeTimestamp.timestamp() * 1000 >= due - 1000
+
+
 def test_a_bad_row_fails_its_task_and_says_why(ours: Any, spark: Any) -> None:
     frame = spark.createDataFrame([("good",), (None,)], "body string").coalesce(1)
     with pytest.raises(PySparkException, match="row 1 of the task: body is null"):
@@ -193,6 +205,27 @@ def test_mistakes_are_said_while_planning(
     before = len(tracker.getJobIdsForGroup())
     with pytest.raises(PySparkException, match=said):
         spark.read.format("rocketmq").options(**given).load().collect()
+    assert len(tracker.getJobIdsForGroup()) == before
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        ("'b' as body", {"nameServers": "127.0.0.1:1"}, "check the option nameServers"),
+        ("'b' as text", {}, "there is no column body"),
+        ("'b' as body, 1 as price", {}, "the column price means nothing"),
+        ("'b' as body", {"sendTimeoutMs": "soon"}, "give a whole number"),
+    ],
+)
+def test_mistakes_in_a_write_are_said_while_planning(
+    ours: Any, spark: Any, rows: str, options: dict[str, Any], said: str
+) -> None:
+    given = {"nameServers": ours.name_servers, "topic": ours.name(), **options}
+    frame = spark.range(1).selectExpr(*rows.split(", "))
+    tracker = spark.sparkContext.statusTracker()
+    before = len(tracker.getJobIdsForGroup())
+    with pytest.raises(PySparkException, match=said):
+        frame.write.format("rocketmq").options(**given).mode("append").save()
     assert len(tracker.getJobIdsForGroup()) == before
 
 

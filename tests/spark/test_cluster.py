@@ -11,9 +11,12 @@ import pytest
 from rocketmq_tw.testing.spark import StandaloneCluster, environment
 
 PROGRAM = """
-import json, sys
+import json, sys, time
 from pathlib import Path
-from rocketmq_tw.testing.spark import run_to_end, session
+from pyspark.streaming import StreamingContext
+from pyspark_rocketmq.dstreams import createDirectStream
+from rocketmq_tw.spark.jobs.main import main
+from rocketmq_tw.testing.spark import session
 
 master, name_servers, topic, copy, home = sys.argv[1:]
 small = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.driver.memory": "512m"}
@@ -28,18 +31,29 @@ hosts = frame.rdd.mapPartitions(lambda part: [__import__("os").environ["SPARK_EX
 executors = len(set(hosts.collect()))
 frame.select("body", "tags").write.format("rocketmq").options(
     nameServers=name_servers, topic=copy).mode("append").save()
-stream = spark.readStream.format("rocketmq").options(
-    nameServers=name_servers, topic=copy, startingOffsets="earliest", maxOffsetsPerTrigger=100)
-writer = (stream.load().writeStream.format("parquet").trigger(availableNow=True)
-    .option("checkpointLocation", home + "/checkpoint").option("path", home + "/out"))
-run_to_end(writer.start)
+def job(*arguments):
+    main([*arguments, "-n", name_servers], standalone_mode=False)
+
+job("ingest", copy, home + "/out", "--max-per-batch", "200")
+job("stats", copy, "--html", home + "/page.html", "--window", "1 day")
 bodies = [row[0] for row in spark.read.parquet(home + "/out").selectExpr("string(body)").collect()]
-print(json.dumps({"executors": executors, "bodies": bodies}))
+
+direct = set()
+ssc = StreamingContext(spark.sparkContext, 0.5)
+createDirectStream(ssc, {"nameServers": name_servers, "topic": copy, "group": "direct",
+    "startingOffsets": "earliest"}).map(lambda record: record.body.decode()).foreachRDD(
+    lambda rdd: direct.update(rdd.collect()))
+ssc.start()
+limit = time.monotonic() + 240
+while len(direct) < len(bodies) and time.monotonic() < limit:
+    ssc.awaitTerminationOrTimeout(0.1)
+ssc.stop(stopSparkContext=False)
+print(json.dumps({"executors": executors, "bodies": bodies, "direct": sorted(direct)}))
 """
 
 
 @pytest.mark.timeout(600)
-def test_reads_writes_and_streams_on_two_workers(ours: Any, tmp_path: Path) -> None:
+def test_reads_writes_streams_and_jobs_on_two_workers(ours: Any, tmp_path: Path) -> None:
     topic, copy = ours.filled(300, tags="red"), ours.name()
     with StandaloneCluster(tmp_path / "engine") as engine:
         program = [sys.executable, "-c", PROGRAM, engine.master, ours.name_servers, topic, copy]
@@ -53,4 +67,7 @@ def test_reads_writes_and_streams_on_two_workers(ours: Any, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["executors"] == 2
-    assert sorted(result["bodies"]) == sorted(f"m{number}" for number in range(300))
+    sent = sorted(f"m{number}" for number in range(300))
+    assert sorted(result["bodies"]) == sent
+    assert result["direct"] == sent
+    assert "300" in (tmp_path / "job" / "page.html").read_text()

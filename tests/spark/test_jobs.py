@@ -129,6 +129,20 @@ def test_lag_of_groups_over_time(ours: Any, tmp_path: Path) -> None:
     assert "half of" in page.read_text()
 
 
+def test_lag_keeps_what_it_has_when_it_is_interrupted(
+    ours: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rocketmq_tw.spark.jobs.lag.time.sleep", interrupted)
+    command = ["lag", ours.filled(40), "-g", "none", "-n", ours.name_servers]
+    said = run(*command, "--samples", "60")
+    assert "none of" in said
+    assert "stopped" in said
+    assert "lag at" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

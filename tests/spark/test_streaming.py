@@ -1,5 +1,6 @@
 """Topics as streams: batches of the size asked for, restarts, failures, new queues, progress."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.commands import max_offset_command, read_max_offset
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.spark.offsets import lag
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.spark.offsets import from_json, lag
 from rocketmq_tw.testing.cluster import OURS, Cluster, make_broker, make_name_server
 from rocketmq_tw.testing.jars import STOCK_VERSIONS
 from rocketmq_tw.testing.processes import BrokerProcess
@@ -20,6 +22,10 @@ from rocketmq_tw.testing.replicas import Replicas, has_topic
 from rocketmq_tw.testing.spark import TOO_SLOW, run_to_end
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import PERM_READ, PERM_WRITE
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
 
 
 def bodies(spark: Any, path: Path) -> list[str]:
@@ -69,7 +75,11 @@ class Running:
 def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     topics: Any, spark: Any, tmp_path: Path
 ) -> None:
-    topic = topics.filled(250)
+    topic = topics.filled(1)
+    most, least = topics.client.queues(topic)[:2]
+    for queue, first, last in ((most, 1, 201), (most, 201, 246), (least, 246, 250)):
+        part = [Message(topic, f"m{number}".encode()) for number in range(first, last)]
+        topics.client.send_batch(part, queue=queue)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 100, "group": "counted"}
     frame = topics.reader(spark.readStream, topic, **options).load()
     query = run_to_end(lambda: to_parquet(frame, tmp_path, availableNow=True))
@@ -78,6 +88,9 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     assert lag(query.lastProgress["sources"][0]) == {topic: 0}
     behind = [lag(progress["sources"][0])[topic] for progress in query.recentProgress]
     assert behind[:3] == [150, 50, 0]
+    # The queue with 4 or 5 of 250 messages is part of each batch.
+    ends = [from_json(json.loads(source["endOffset"]))[least] for source in _sources(query)[:3]]
+    assert 0 < ends[0] < ends[1] < ends[2]
 
     topics.fill(topic, ["later"])
     run_to_end(lambda: to_parquet(frame, tmp_path, availableNow=True))
@@ -122,23 +135,39 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
             query.wait_for(200)
             assert query.batch > failing
 
+            more = CreateTopicRequestHeader(
+                topic="t",
+                default_topic=AUTO_CREATE_TOPIC,
+                read_queue_nums=8,
+                write_queue_nums=8,
+                perm=PERM_READ | PERM_WRITE,
+                topic_filter_type="SINGLE_TAG",
+                order=False,
+            )
+            command = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, more)
+            assert ask(cluster.broker.address, command, 10.0).code == ResponseCode.SUCCESS
+            wait_until(lambda: len(_queues_now(client)) == 8, "the new queues")
+            client.send(Message("t", b"new queue"), queue=_queues_now(client)[-1])
+            query.wait_for(201)
+
             second = make_broker("ours", "second", tmp_path / "second", cluster.name_servers)
             with second:
                 cluster.brokers.append(second)
                 queue = client.queues("t")[0]
                 elsewhere = type(queue)(topic="t", broker_name="second", queue_id=0)
                 wait_until(lambda: _arrives(client, elsewhere), "a send to the second broker")
-                query.wait_for(201)
+                query.wait_for(202)
 
                 # The topic moves: the first broker goes for good.
                 cluster.broker.kill()
                 wait_until(lambda: _only_on(client, "second"), "a route without the first broker")
                 _send(client, "t", range(200, 300))
-                query.wait_for(301)
+                query.wait_for(302)
         finally:
             query.stop()
         found = bodies(spark, tmp_path / "out")
-        assert sorted(found) == sorted([f"m{number}" for number in range(300)] + ["elsewhere"])
+        others = ["elsewhere", "new queue"]
+        assert sorted(found) == sorted([f"m{number}" for number in range(300)] + others)
 
 
 @pytest.mark.timeout(600)
@@ -179,6 +208,10 @@ def test_a_stream_with_a_mistake_ends_with_what_to_change(ours: Any, spark: Any)
         frame.writeStream.format("noop").start().awaitTermination(60)
 
 
+def _sources(query: Any) -> list[Any]:
+    return [progress["sources"][0] for progress in query.recentProgress]
+
+
 def _send(client: BlockingClient, topic: str, numbers: range) -> None:
     for number in numbers:
         client.send(Message(topic, f"m{number}".encode()))
@@ -194,9 +227,13 @@ def _arrives(client: BlockingClient, queue: Any) -> bool:
     return True
 
 
-def _only_on(client: BlockingClient, name: str) -> bool:
+def _queues_now(client: BlockingClient) -> list[MessageQueue]:
     client.forget_routes()
-    return {queue.broker_name for queue in client.queues("t")} == {name}
+    return client.queues("t")
+
+
+def _only_on(client: BlockingClient, name: str) -> bool:
+    return {queue.broker_name for queue in _queues_now(client)} == {name}
 
 
 def _max_offset(broker: BrokerProcess, client: BlockingClient) -> int:

@@ -5,8 +5,6 @@ to it, so a batch that was cut off is done again under the same number. Messages
 damaged or not what `--format` says go to a second query's output with the reason.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import rich_click as click
@@ -14,7 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rocketmq_tw.spark.columns import PROBLEM
 from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
-from rocketmq_tw.spark.jobs.running import Job, parse_pairs, reason, source_settings
+from rocketmq_tw.spark.jobs.running import (
+    Job,
+    interruption,
+    parse_pairs,
+    reason,
+    source_settings,
+)
 from rocketmq_tw.spark.offsets import lag
 from rocketmq_tw.spark.options import Damaged
 
@@ -214,29 +218,23 @@ def _watch(queries: list[Ingestion]) -> None:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns) as bar, _until_interrupted(queries):
+    with Progress(*columns) as bar, interruption() as interrupted:
         tasks = {
             query: bar.add_task(query.name, total=None, visible=query.counts_all)
             for query in queries
         }
-        while tasks:
+        while tasks and not interrupted.is_set():
             for query in list(tasks):
                 ended = query.ended(_POLL_SECONDS)
                 total = query.messages + query.behind
                 bar.update(tasks[query], completed=query.messages, total=total or None)
                 if ended:
                     del tasks[query]
+    if tasks:
+        # How a job with --every ends; a batch that this cuts off is done again.
+        for query in tasks:
+            query.stop()
+        click.echo("stopped; start the command again to go on", err=True)
     for query in queries:
         read = f"read {query.messages} messages, " if query.counts_all else ""
         click.echo(f"{query.name}: {read}wrote {query.written} to {query.output}")
-
-
-@contextmanager
-def _until_interrupted(queries: list[Ingestion]) -> Iterator[None]:
-    """Ctrl-C is how a job with --every ends; a batch that it cuts off is done again."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        for query in queries:
-            query.stop()
-        click.echo("stopped; start the command again to go on", err=True)

@@ -1,12 +1,16 @@
 """What all jobs share: a Spark session, and a failure told in one line."""
 
+import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
+from types import FrameType
 from typing import Any
 
 import click
@@ -64,6 +68,8 @@ class Job:
         if there is None:
             click.echo("starting Spark", err=True)
         spark = builder.getOrCreate()
+        if there is None:
+            signal.signal(signal.SIGINT, _give_up)
         spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark
@@ -85,6 +91,24 @@ class Job:
         given = {"topic": topic, **self.options}
         given |= {name: value for name, value in options.items() if value is not None}
         return reader.format("rocketmq").options(**given)
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C in place of PySpark's handler, which asks the JVM to cancel jobs in the middle of
+    another question to it; what those then log says nothing to a user."""
+    logging.disable(logging.CRITICAL)
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def interruption() -> Iterator[Event]:
+    """Set by Ctrl-C, for a job that looks at it and then ends as it likes."""
+    event = Event()
+    before = signal.signal(signal.SIGINT, lambda number, frame: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

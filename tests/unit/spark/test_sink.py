@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.client.message import Message, SendResult, SendStatus
 from rocketmq_tw.spark import sink
 from rocketmq_tw.spark.options import sink_options
 from rocketmq_tw.spark.sink import Sender, WriteError
+from rocketmq_tw.wire.codes import ResponseCode
 
 
 class FakeClient:
@@ -79,6 +81,17 @@ def test_what_was_stored_on_one_broker_only_is_sent_again(monkeypatch: pytest.Mo
     monkeypatch.setattr("rocketmq_tw.spark.waiting.time.sleep", lambda seconds: None)
     assert send(sender(monkeypatch, client), 3) == 3
     assert client.requests == [3, 3, 3]
+
+
+def test_what_a_broker_refuses_names_the_row_and_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refusing(FakeClient):
+        def send_batch(self, messages: list[Message], *, queue: Any) -> SendResult:
+            raise BrokerError("127.0.0.1:1", ResponseCode.NO_PERMISSION, "the topic is sealed")
+
+    with pytest.raises(WriteError, match=r"2 rows up to row 1 of the task.*the topic is sealed"):
+        send(sender(monkeypatch, Refusing()), 2)
 
 
 def test_a_bad_row_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
