@@ -51,11 +51,13 @@ def send_request(
     return request
 
 
-def encode_batch(bodies: list[bytes]) -> bytes:
-    """The body of a batch send: each message without a topic, properties empty."""
+def encode_batch(bodies: list[bytes], properties: bytes = b"") -> bytes:
+    """The body of a batch send: each message without a topic, all with the same properties."""
+    length = len(properties).to_bytes(2, "big")
     parts: list[bytes] = []
     for body in bodies:
-        parts += (_BATCHED.pack(_BATCHED.size + len(body) + 2, 0, 0, 0, len(body)), body, b"\0\0")
+        size = _BATCHED.size + len(body) + 2 + len(properties)
+        parts += (_BATCHED.pack(size, 0, 0, 0, len(body)), body, length, properties)
     return b"".join(parts)
 
 
