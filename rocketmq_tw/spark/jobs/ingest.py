@@ -102,7 +102,7 @@ def ingest(
             rows = _parsed(source.load(), body_format, schema, wanted=name == "good")
             query = Ingestion(rows, name, *places[name], by, every, counts_all=not only_damaged)
             queries.append(query)
-        _watch(queries)
+        _watch(spark, queries)
 
 
 def _parsed(frame: Any, body_format: str, schema: str | None, *, wanted: bool) -> Any:
@@ -210,7 +210,7 @@ class Ingestion:
             return True
 
 
-def _watch(queries: list[Ingestion]) -> None:
+def _watch(spark: Any, queries: list[Ingestion]) -> None:
     """Shows the progress until all queries ended; raises the first failure."""
     columns = (
         TextColumn("{task.description}"),
@@ -231,7 +231,9 @@ def _watch(queries: list[Ingestion]) -> None:
                 if ended:
                     del tasks[query]
     if tasks:
-        # How a job with --every ends; a batch that this cuts off is done again.
+        # How a job with --every ends. A batch that this cuts off is done again, so what Spark
+        # says about it is no error.
+        spark.sparkContext.setLogLevel("OFF")
         for query in tasks:
             query.stop()
         click.echo("stopped; start the command again to go on", err=True)
