@@ -134,7 +134,7 @@ def test_lag_keeps_what_it_has_when_it_is_interrupted(
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rocketmq_tw.spark.jobs.lag.time.sleep", interrupted)
+    monkeypatch.setattr("rocketmq_tw.spark.jobs.lag.sleep", interrupted)
     command = ["lag", ours.filled(40), "-g", "none", "-n", ours.name_servers]
     said = run(*command, "--samples", "60")
     assert "none of" in said

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import NamedTuple
 
 import rich_click as click
@@ -118,7 +119,7 @@ def _samples(
     with told_plainly():
         yield _sample(options, groups)
     for _ in range(count - 1):
-        time.sleep(interval)
+        sleep(interval)
         try:
             yield _sample(options, groups)
         except (SparkSourceError, ClientError) as error:

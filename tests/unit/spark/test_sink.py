@@ -9,6 +9,7 @@ from rocketmq_tw.client.message import Message, SendResult, SendStatus
 from rocketmq_tw.spark import sink
 from rocketmq_tw.spark.options import sink_options
 from rocketmq_tw.spark.sink import Sender, WriteError
+from rocketmq_tw.spark.waiting import Patience
 from rocketmq_tw.wire.codes import ResponseCode
 
 
@@ -46,6 +47,7 @@ class Time:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
     monkeypatch.setattr(sink, "time", made)
+    monkeypatch.setattr(sink, "Patience", lambda limit: Patience(limit, made.monotonic, made.sleep))
     return made
 
 
@@ -78,7 +80,6 @@ def test_a_rate_is_kept_evenly(
 
 def test_what_was_stored_on_one_broker_only_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     client = FakeClient(SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE)
-    monkeypatch.setattr("rocketmq_tw.spark.waiting.time.sleep", lambda seconds: None)
     assert send(sender(monkeypatch, client), 3) == 3
     assert client.requests == [3, 3, 3]
 
