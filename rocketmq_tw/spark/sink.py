@@ -92,7 +92,8 @@ class Sender:
         self._sizes: dict[Lane, int] = {}
         self._rows = 0
         self._sent = 0
-        self._started = time.monotonic()
+        #: With a rate, when the next request may go.
+        self._due = 0.0
 
     def add(self, row: dict[str, Any]) -> None:
         """Takes one row; raises `WriteError` where it or an earlier one cannot be sent."""
@@ -160,14 +161,15 @@ class Sender:
         return queues[java_hash_code(message.sharding_key) % len(queues)]
 
     def _keep_rate(self, count: int) -> None:
-        """Waits until `count` more messages are within the rate."""
+        """Waits until `count` more messages are within the rate; time in which there was nothing
+        to send, or the broker was slow, is not made up for."""
         rate = self._options.max_messages_per_second
         if rate is None:
             return
-        due = self._started + (self._sent + count) / rate
-        delay = due - time.monotonic()
+        delay = self._due - time.monotonic()
         if delay > 0:
             time.sleep(delay)
+        self._due = time.monotonic() + count / rate
 
 
 def check_target(options: SinkOptions) -> None:

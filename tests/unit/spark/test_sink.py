@@ -75,7 +75,14 @@ def test_a_rate_is_kept_evenly(
     client = FakeClient()
     assert send(sender(monkeypatch, client, maxMessagesPerSecond=rate), 640) == 640
     assert max(client.requests) == request_size
-    assert time.now == pytest.approx(640 / rate)
+    assert time.now == pytest.approx((640 - client.requests[-1]) / rate)
+
+
+def test_a_pause_is_not_made_up_for_by_a_burst(monkeypatch: pytest.MonkeyPatch, time: Time) -> None:
+    to = sender(monkeypatch, FakeClient(), maxMessagesPerSecond=5)
+    time.now = 100.0
+    assert send(to, 11) == 11
+    assert time.now == pytest.approx(102.0)
 
 
 def test_what_was_stored_on_one_broker_only_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
