@@ -27,8 +27,9 @@ from rocketmq_tw.spark.options import canonical, source_options
 _OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
 #: Columns of a terminal that no table needs.
 _WIDEST = 10_000
-#: Spark's own lines are for who writes a job, except errors. Spark's configuration of logs may
-#: still be given: in --conf, or in SPARK_CONF_DIR.
+#: Spark's own lines are for who writes a job, except errors. Who has a Spark of his own has
+#: settings for it, which are left alone.
+_OWN_CONFIGURATION = {"SPARK_CONF_DIR", "SPARK_HOME"}
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
 
@@ -58,7 +59,7 @@ class Job:
             "spark.sql.session.timeZone": "UTC",
             "spark.ui.showConsoleProgress": str(self.progress_bar and sys.stderr.isatty()).lower(),
         }
-        if "SPARK_CONF_DIR" not in os.environ:
+        if not _OWN_CONFIGURATION & os.environ.keys():
             chosen["spark.driver.extraJavaOptions"] = (
                 f"-Dlog4j2.configurationFile={_QUIET.as_uri()}"
             )
