@@ -66,6 +66,20 @@ class CommitLog:
             self.end_offset = offset = offset + room
         return offset
 
+    def push_fitting(self, data: Bytes) -> bool:
+        """Buffers a record at the end; False where its file has no room for it, and `reserve` must
+        say where it goes."""
+        offset = self.end_offset
+        size = len(data)
+        if size + BLANK_SIZE > self.file_size - offset % self.file_size:
+            return False
+        if self._runs and offset % self.file_size:
+            self._runs[-1][1].append(data)
+        else:
+            self._runs.append((offset, [data]))
+        self.end_offset = offset + size
+        return True
+
     def push(self, data: Bytes) -> None:
         """Buffers bytes at the end; they must not cross the file's end."""
         offset = self.end_offset

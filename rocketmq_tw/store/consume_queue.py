@@ -60,35 +60,31 @@ class ConsumeQueue:
         #: The log's end as far as this queue knows it; -1 while it is empty.
         self.max_physical = -1
         self._units_per_file = file_size // UNIT_SIZE
-        self._pending: list[bytes] = []
-
-    @property
-    def has_pending(self) -> bool:
-        """Whether units wait for `write_pending`."""
-        return bool(self._pending)
+        #: Units that wait for `write_pending`.
+        self.pending: list[bytes] = []
 
     def put(self, queue_offset: int, position: int, size: int, tags_code: int) -> bool:
         """Buffers a unit; False where the queue has that offset already, or cannot have it."""
-        expected = self.max_offset + len(self._pending)
+        expected = self.max_offset + len(self.pending)
         if queue_offset != expected:
             if not self.may_have(queue_offset, position):
                 return False
-            if expected == self._first_offset() and not self._pending:
+            if expected == self._first_offset() and not self.pending:
                 self._begin(queue_offset)
             elif queue_offset < expected:
                 return False
             else:
                 # Messages were lost. Their fillers keep the positions in ascending order.
                 lost = UNIT.pack(max(self.max_physical, 0), _FILLER_SIZE, 0)
-                self._pending.extend([lost] * (queue_offset - expected))
-        self._pending.append(UNIT.pack(position, size, tags_code))
+                self.pending.extend([lost] * (queue_offset - expected))
+        self.pending.append(UNIT.pack(position, size, tags_code))
         self.max_physical = position + size
         return True
 
     def may_have(self, queue_offset: int, position: int) -> bool:
         """Whether the message at `position` of the log can have that queue offset: the log behind
         the queue's last message has room for all that are missing in front of it."""
-        expected = self.max_offset + len(self._pending)
+        expected = self.max_offset + len(self.pending)
         if queue_offset <= expected or expected == self._first_offset():
             return queue_offset >= 0
         room = position - max(self.max_physical, 0)
@@ -96,7 +92,7 @@ class ConsumeQueue:
 
     def write_pending(self) -> None:
         """Writes the buffered units, which readers see from now on."""
-        units = self._pending
+        units = self.pending
         index = 0
         per_file = self._units_per_file
         while index < len(units):
@@ -111,12 +107,12 @@ class ConsumeQueue:
             self.segments.unsynced.files.add(self.segments.path(start))
             index += count
             self.max_offset = offset + count
-        self._pending = []
+        self.pending = []
         self.next_offset = max(self.next_offset, self.max_offset)
 
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
-        self._pending = []
+        self.pending = []
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` units from `offset`, not past the end of their file."""
@@ -168,7 +164,7 @@ class ConsumeQueue:
         """Zeros what is behind, so that it never counts as written again."""
         self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True)
         self.max_offset = self.next_offset = end
-        self._pending = []
+        self.pending = []
         self.max_physical = -1
         last = self.max_offset - 1
         if self.max_offset > self._first_offset():
@@ -212,4 +208,4 @@ class ConsumeQueue:
         self.segments.clear()
         self.max_offset = first
         self.min_offset = self.next_offset = offset
-        self._pending.extend([FILLER] * (offset - first))
+        self.pending.extend([FILLER] * (offset - first))

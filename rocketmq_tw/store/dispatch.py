@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import KEY_SEPARATOR
@@ -12,7 +12,7 @@ from rocketmq_tw.message.tags import java_hash_code
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Dispatch(NamedTuple):
+class Dispatch(msgspec.Struct, gc=False):
     """One record on its way to its queue and into the index; `keys` are the index's."""
 
     topic: str

@@ -19,6 +19,8 @@ from rocketmq_tw.store.segments import Unsynced
 _NAME_DIGITS = 17
 #: Keys collected before they are written.
 _BATCH = 256
+#: Of the 32 characters of stock's unique ids, so many name host, process and minute.
+_SHARED = 24
 _UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
 _MAX_POWERS = 1024
 _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
@@ -30,16 +32,21 @@ def key_hash(text: str) -> int:
 
 
 def topic_key_hash(topic: str, key: bytes) -> int:
-    """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once."""
-    units = key if key.isascii() else _units(str(key, "utf-8", "replace"))
-    length = len(units)
+    """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once, and so
+    is the start of unique ids, which a producer's share for a minute."""
+    if not key.isascii():
+        return key_hash(f"{topic}#{str(key, 'utf-8', 'replace')}")
+    shared = _SHARED if len(key) > _SHARED else 0
+    length = len(key) - shared
     power = _POWERS[-1 - length] if length < _MAX_POWERS else pow(31, length, 1 << 32)
-    return _magnitude(_hash_of_prefix(topic) * power + _hash_code(units))
+    return _magnitude(
+        _hash_of_prefix(topic, key[:shared]) * power + _hash_code(key[shared:] if shared else key)
+    )
 
 
 @lru_cache(maxsize=4096)
-def _hash_of_prefix(topic: str) -> int:
-    return _hash_code(_units(f"{topic}#"))
+def _hash_of_prefix(topic: str, key_start: bytes) -> int:
+    return _hash_code(_units(f"{topic}#{key_start.decode()}")) & 0xFFFFFFFF
 
 
 def _units(text: str) -> bytes | array[int]:
@@ -153,7 +160,7 @@ class MessageIndex:
         if self._list and physical_offset < self._list[-1].end_offset:
             return
         for key in keys:
-            self._pending.append(Key(topic_key_hash(topic, key), physical_offset, timestamp))
+            self._pending.append((topic_key_hash(topic, key), physical_offset, timestamp))
         if len(self._pending) >= _BATCH:
             self.write_pending()
 
@@ -195,7 +202,7 @@ class MessageIndex:
 
     def cut(self, physical_offset: int) -> None:
         """The log was truncated there: so is the index."""
-        self._pending = [key for key in self._pending if key.physical_offset < physical_offset]
+        self._pending = [key for key in self._pending if key[1] < physical_offset]
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]
             if last.begin_offset < physical_offset:

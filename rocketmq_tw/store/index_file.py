@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.index_slots import SLOT_SIZE, SlotTable
@@ -25,12 +24,8 @@ def file_size(slots: int, capacity: int) -> int:
     return HEADER_SIZE + slots * SLOT_SIZE + capacity * ENTRY_SIZE
 
 
-class Key(NamedTuple):
-    """A key on its way into a file."""
-
-    hash: int
-    physical_offset: int
-    timestamp: int
+#: A key on its way into a file: its hash, its message's log offset and store time.
+Key = tuple[int, int, int]
 
 
 class IndexFile:
@@ -72,8 +67,7 @@ class IndexFile:
             return 0
         first = number = self.count
         if number <= 1:
-            self.begin_offset = taken[0].physical_offset
-            self.begin_timestamp = taken[0].timestamp
+            _, self.begin_offset, self.begin_timestamp = taken[0]
         begin, pack, slot_of, count = (
             self.begin_timestamp,
             ENTRY.pack,
@@ -92,7 +86,8 @@ class IndexFile:
                     previous = 0
                     used += 1
             seconds = (timestamp - begin) // 1000
-            seconds = min(max(seconds, 0), _MAX_INT)
+            if not 0 <= seconds <= _MAX_INT:
+                seconds = 0 if seconds < 0 else _MAX_INT
             entries.append(pack(hashed, physical_offset, seconds, previous))
             slots[slot] = number
             number += 1
@@ -100,8 +95,7 @@ class IndexFile:
         self._slots.update(slots)
         self.count = number
         self.used_slots = used
-        self.end_offset = taken[-1].physical_offset
-        self.end_timestamp = taken[-1].timestamp
+        _, self.end_offset, self.end_timestamp = taken[-1]
         self._write_header()
         return len(taken)
 

@@ -259,58 +259,101 @@ class MessageStore:
             raise NotWritableError(self.refusal)
         if self._dispatched < self._raw_end:
             raise NotWritableError("replicated messages are not dispatched yet: try again")
-        log = self._log
-        in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
+        log, sys_flag = self._log, message.sys_flag
+        in_queue = (sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
-            message.store_timestamp = now = self._store_time()
+            message.store_timestamp = self._store_time()
             message.queue_offset = queue.next_offset if in_queue else 0
-            # Nearly always there is room, and the records need not be made again.
             message.physical_offset = log.end_offset
-            records = self._records(message, batch, in_queue)
-            first = log.reserve(sum(map(len, records)))
-            if first != message.physical_offset:
-                message.physical_offset = first
-                records = self._records(message, batch, in_queue)
+            if batch:
+                ends = self._push_batch(message, batch, in_queue)
+            else:
+                ends = (self._push(message),)
         except RecordError as error:
             raise IllegalMessageError(str(error)) from error
-        topic, queue_id, sys_flag = message.topic, message.queue_id, message.sys_flag
-        properties = [each.properties for each in batch] if batch else (message.properties,)
+        self._last_timestamp = now = message.store_timestamp
+        first, queue_offset = message.physical_offset, message.queue_offset
+        if in_queue:
+            self._moved.append((queue, queue.next_offset))
+            queue.next_offset += len(ends)
+        message.store_size = ends[0] - first
+        prefix = _message_id_prefix(message.store_host)
+        if not batch:
+            return Appended(first, ends[0], queue_offset, now, (f"{prefix}{first:016X}",))
+        ids = tuple([f"{prefix}{offset:016X}" for offset in (first, *ends[:-1])])
+        return Appended(first, ends[-1], queue_offset, now, ids)
+
+    def _push(self, message: StoredMessage) -> int:
+        """Buffers the record; returns the offset behind it."""
+        log = self._log
+        record = encode_record(message, crc_property=self.config.enabled_append_prop_crc)
+        size = len(record)
+        self._check_size(message, len(message.body), size)
+        # Nearly always there is room, and the record need not be made again.
+        if not log.push_fitting(record):
+            message.physical_offset = log.reserve(size)
+            record = encode_record(message, crc_property=self.config.enabled_append_prop_crc)
+            log.push(record)
+        if not self._from_log:
+            self._waiting.append(
+                self._dispatcher.dispatch(
+                    message.topic,
+                    message.queue_id,
+                    message.queue_offset,
+                    message.physical_offset,
+                    size,
+                    message.sys_flag,
+                    message.store_timestamp,
+                    message.properties,
+                )
+            )
+        return log.end_offset
+
+    def _push_batch(
+        self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
+    ) -> tuple[int, ...]:
+        """The same with a batch's records; returns the offset behind each."""
+        log, first = self._log, message.physical_offset
+        records = self._batch_records(message, batch, in_queue)
+        message.physical_offset = log.reserve(sum(map(len, records)))
+        if message.physical_offset != first:
+            records = self._batch_records(message, batch, in_queue)
         dispatch = None if self._from_log else self._dispatcher.dispatch
-        offset, queue_offset = first, message.queue_offset
-        offsets = []
-        for record, text in zip(records, properties, strict=True):
+        offset, queue_offset = message.physical_offset, message.queue_offset
+        ends = []
+        for record, (_, _, properties) in zip(records, batch, strict=True):
             size = len(record)
             log.push(record)
             if dispatch is not None:
                 self._waiting.append(
-                    dispatch(topic, queue_id, queue_offset, offset, size, sys_flag, now, text)
+                    dispatch(
+                        message.topic,
+                        message.queue_id,
+                        queue_offset,
+                        offset,
+                        size,
+                        message.sys_flag,
+                        message.store_timestamp,
+                        properties,
+                    )
                 )
-            offsets.append(offset)
             offset += size
             queue_offset += 1
-        if in_queue:
-            self._moved.append((queue, queue.next_offset))
-            queue.next_offset += len(records)
-        message.store_size = len(records[0])
-        self._last_timestamp = now
-        prefix = _message_id_prefix(message.store_host)
-        ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
-        return Appended(first, offset, message.queue_offset, now, ids)
+            ends.append(offset)
+        return tuple(ends)
 
-    def _records(
+    def _batch_records(
         self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
     ) -> list[bytes]:
-        """The records of an append, none larger than allowed."""
-        crc_property = self.config.enabled_append_prop_crc
-        if batch:
-            records = encode_batch_records(
-                message, batch, in_queue=in_queue, crc_property=crc_property
-            )
-            body_length, size = max([len(each.body) for each in batch]), max(map(len, records))
-        else:
-            records = [encode_record(message, crc_property=crc_property)]
-            body_length, size = len(message.body), len(records[0])
+        """The records of a batch, none larger than allowed."""
+        records = encode_batch_records(
+            message, batch, in_queue=in_queue, crc_property=self.config.enabled_append_prop_crc
+        )
+        self._check_size(message, max([len(each.body) for each in batch]), max(map(len, records)))
+        return records
+
+    def _check_size(self, message: StoredMessage, body_length: int, size: int) -> None:
         # What comes out of the log was accepted once: a limit that was lowered since spares it.
         most = max(self.config.max_message_size, message.store_size)
         if body_length > most or size > most + _RECORD_ROOM:
@@ -318,7 +361,6 @@ class MessageStore:
                 f"the message has {body_length} bytes of body, {size} in all: "
                 f"maxMessageSize allows {most}"
             )
-        return records
 
     def _store_time(self) -> int:
         now = self._clock()
@@ -411,15 +453,17 @@ class MessageStore:
         arrived: list[Dispatch] = []
         try:
             for entry in entries:
-                topic, queue_id, queue_offset, offset, size, tags_code, stored, in_queue, keys = (
-                    entry
-                )
-                if in_queue and queues.put(
-                    queues.find_or_create(topic, queue_id), queue_offset, offset, size, tags_code
+                topic, offset = entry.topic, entry.physical_offset
+                if entry.in_queue and queues.put(
+                    queues.find_or_create(topic, entry.queue_id),
+                    entry.queue_offset,
+                    offset,
+                    entry.size,
+                    entry.tags_code,
                 ):
                     arrived.append(entry)
-                if keys and index is not None:
-                    index.add(topic, keys, offset, stored)
+                if entry.keys and index is not None:
+                    index.add(topic, entry.keys, offset, entry.store_timestamp)
             queues.write_pending()
         except OSError as error:
             # What is not in its queue yet comes from the log again, next time.

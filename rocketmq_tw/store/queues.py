@@ -69,7 +69,7 @@ class QueueTable:
         self, queue: ConsumeQueue, queue_offset: int, position: int, size: int, tags_code: int
     ) -> bool:
         """Buffers a unit until `write_pending`."""
-        if not queue.has_pending:
+        if not queue.pending:
             self._waiting.append(queue)
         return queue.put(queue_offset, position, size, tags_code)
 

@@ -95,6 +95,8 @@ class Segments:
         self.unsynced = unsynced
         self._pool = pool
         self._files = pool.files
+        #: The last file asked for by its path, which is nearly always the one asked for next.
+        self._path = (-1, "")
 
     @property
     def end(self) -> int:
@@ -103,7 +105,9 @@ class Segments:
 
     def path(self, start: int) -> str:
         """The path of the file that starts at an offset."""
-        return f"{self.directory}/{segment_name(start)}"
+        if self._path[0] != start:
+            self._path = start, f"{self.directory}/{segment_name(start)}"
+        return self._path[1]
 
     def load(self, size_key: str, *, repair: bool = False) -> bool:
         """Lists the files; returns whether one had to be repaired.
@@ -160,6 +164,8 @@ class Segments:
 
     def has(self, start: int) -> bool:
         """Whether the file that starts there exists."""
+        if self.starts and self.starts[-1] == start:
+            return True
         index = bisect_right(self.starts, start) - 1
         return index >= 0 and self.starts[index] == start
 
