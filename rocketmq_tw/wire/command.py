@@ -66,10 +66,12 @@ class LanguageCode(IntEnum):
 _LANGUAGES = {language.name: language for language in LanguageCode}
 _LANGUAGE_NAMES = {language: language.name for language in LanguageCode}
 _LANGUAGE_NUMBERS = {language.value: language for language in LanguageCode}
+_OTHER = LanguageCode.OTHER
+_JSON, _ROCKETMQ = SerializeType
 _next_opaque = count(1).__next__
 
 
-class RemotingCommand:
+class RemotingCommand(msgspec.Struct, eq=False, gc=False):
     """A request or a response.
 
     `code` is a request code or a response code, after `is_response`. `ext_fields` are the
@@ -77,40 +79,15 @@ class RemotingCommand:
     response to its request on one connection.
     """
 
-    __slots__ = (
-        "body",
-        "code",
-        "ext_fields",
-        "flag",
-        "language",
-        "opaque",
-        "remark",
-        "serialization",
-        "version",
-    )
-
-    def __init__(
-        self,
-        code: int,
-        *,
-        ext_fields: dict[str, str] | None = None,
-        body: bytes = b"",
-        opaque: int = 0,
-        flag: int = 0,
-        remark: str | None = None,
-        language: LanguageCode = LanguageCode.PYTHON,
-        version: int = VERSION_5_3_3,
-        serialization: SerializeType = SerializeType.JSON,
-    ) -> None:
-        self.code = code
-        self.ext_fields: dict[str, str] = {} if ext_fields is None else ext_fields
-        self.body = body
-        self.opaque = opaque
-        self.flag = flag
-        self.remark = remark
-        self.language = language
-        self.version = version
-        self.serialization = serialization
+    code: int
+    ext_fields: dict[str, str] = {}
+    body: bytes = b""
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    language: LanguageCode = LanguageCode.PYTHON
+    version: int = VERSION_5_3_3
+    serialization: SerializeType = SerializeType.JSON
 
     @classmethod
     def request(
@@ -124,7 +101,7 @@ class RemotingCommand:
         """A request with the next opaque of this process."""
         return cls(
             code,
-            ext_fields=None if header is None else header_to_fields(header),
+            ext_fields={} if header is None else header_to_fields(header),
             body=body,
             opaque=_next_opaque() & 0x7FFFFFFF,
             flag=ONEWAY_FLAG if oneway else 0,
@@ -144,7 +121,7 @@ class RemotingCommand:
         """
         return RemotingCommand(
             code,
-            ext_fields=None if header is None else header_to_fields(header),
+            ext_fields={} if header is None else header_to_fields(header),
             body=body,
             opaque=self.opaque,
             flag=RESPONSE_FLAG | self.flag & ONEWAY_FLAG,
@@ -172,7 +149,7 @@ class RemotingCommand:
         )
 
 
-class _JsonHeader(msgspec.Struct):
+class _JsonHeader(msgspec.Struct, gc=False):
     """The JSON form; its fields stand in stock's order, and unknown keys are passed over."""
 
     code: int = 0
@@ -185,7 +162,7 @@ class _JsonHeader(msgspec.Struct):
     version: int = 0
 
 
-class _WrittenHeader(msgspec.Struct):
+class _WrittenHeader(msgspec.Struct, gc=False):
     """The same for writing: what is UNSET does not appear."""
 
     code: int
@@ -204,16 +181,16 @@ _json_encode = msgspec.json.Encoder().encode
 
 def decode_command(frame: Frame) -> RemotingCommand:
     """The command in `frame`. Raises `WireError` where the header is not what its form says."""
-    if frame.serialization == SerializeType.JSON:
+    if frame.serialization == _JSON:
         return _decode_json(frame)
-    if frame.serialization == SerializeType.ROCKETMQ:
+    if frame.serialization == _ROCKETMQ:
         return _decode_binary(frame)
     raise WireError(f"{frame.serialization} is no serialisation of a header")
 
 
 def encode_command(command: RemotingCommand) -> bytes:
     """The whole frame of `command` in its own serialisation."""
-    if command.serialization is SerializeType.ROCKETMQ:
+    if command.serialization == _ROCKETMQ:
         header = _encode_binary(command)
     else:
         header = _encode_json(command)
@@ -221,20 +198,21 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def _decode_json(frame: Frame) -> RemotingCommand:
-    fastjson.check_values(frame.header, MAX_FIELDS)
+    if len(frame.header) > MAX_FIELDS:
+        fastjson.check_values(frame.header, MAX_FIELDS)
     try:
         header = _json_header.decode(frame.header)
     except fastjson.STRICT_ERRORS:
         header = _tolerant_header(frame.header)
     return RemotingCommand(
         header.code,
-        ext_fields=header.extFields,
-        body=frame.body,
-        opaque=header.opaque,
-        flag=header.flag,
-        remark=header.remark,
-        language=_LANGUAGES.get(header.language, LanguageCode.OTHER),
-        version=header.version,
+        header.extFields or {},
+        frame.body,
+        header.opaque,
+        header.flag,
+        header.remark,
+        _LANGUAGES.get(header.language, _OTHER),
+        header.version,
     )
 
 

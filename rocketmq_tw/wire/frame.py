@@ -5,7 +5,8 @@ serialisation, a 24-bit header length, the header, and the body up to the frame'
 """
 
 from struct import Struct
-from typing import NamedTuple
+
+import msgspec
 
 from rocketmq_tw.wire.errors import WireError
 
@@ -16,7 +17,7 @@ MAX_HEADER_LENGTH = 0xFFFFFF
 _LENGTHS = Struct(">iI")
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One frame: the header's serialisation byte, the header's bytes and the body's bytes."""
 
     serialization: int
