@@ -80,7 +80,7 @@ class Announcements:
     def replying(self, reply: Reply, topic: str) -> Reply:
         """How an answer leaves through `reply`: that of a topic's first messages once name servers
         know it; as a refusal where the topic could not be kept."""
-        announced = self.under_way(topic)
+        announced = self._under_way.get(topic)
         if announced is None:
             return reply
 

@@ -44,12 +44,16 @@ DISPATCH_RETRY = 1.0
 log = Logger()
 
 
+#: Whom to tell of an append, where it went, and whether it waits for disk and replicas.
+_Entry = tuple[Done, Appended, bool]
+
+
 class _Waiting:
     """Appends of one turn that wait together for the disk or for replicas."""
 
     __slots__ = ("end_offset", "entries", "flush_code", "replica_code", "timer")
 
-    def __init__(self, entries: list[tuple[Done, Appended]]) -> None:
+    def __init__(self, entries: list[_Entry]) -> None:
         self.entries = entries
         self.end_offset = entries[-1][1].end_offset
         self.flush_code: ResponseCode | None = ResponseCode.SUCCESS
@@ -79,7 +83,7 @@ class Commit:
         self.replicator = replicator
         self._after_write: list[Callable[[], None]] = []
         self._after_dispatch: list[Callable[[], None]] = []
-        self._appends: list[tuple[Done, Appended, bool]] = []
+        self._appends: list[_Entry] = []
         self._turn_end: IDelayedCall | None = None
         self._retry: IDelayedCall | None = None
         self._soon: IDelayedCall | None = None
@@ -122,7 +126,7 @@ class Commit:
         """
         if self._stopped:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
-        if self._config.is_slave:
+        if self._config.broker_role == "SLAVE":
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "a slave stores nothing: send to its master"
             )
@@ -186,7 +190,7 @@ class Commit:
             self._store.write_pending()
         except Exception:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
-            _answer_all([entry[:2] for entry in appends], ResponseCode.SYSTEM_ERROR)
+            _answer_all(appends, ResponseCode.SYSTEM_ERROR)
             return
         for callback in self._after_write:
             callback()
@@ -195,7 +199,7 @@ class Commit:
         else:
             self._dispatch_soon()
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
-            _answer_all([entry[:2] for entry in appends], ResponseCode.SUCCESS)
+            _answer_all(appends, ResponseCode.SUCCESS)
         else:
             self._answer_or_wait(appends)
 
@@ -223,9 +227,9 @@ class Commit:
         for callback in self._after_dispatch:
             callback()
 
-    def _answer_or_wait(self, appends: list[tuple[Done, Appended, bool]]) -> None:
-        _answer_all([entry[:2] for entry in appends if not entry[2]], ResponseCode.SUCCESS)
-        entries = [entry[:2] for entry in appends if entry[2]]
+    def _answer_or_wait(self, appends: list[_Entry]) -> None:
+        _answer_all([entry for entry in appends if not entry[2]], ResponseCode.SUCCESS)
+        entries = [entry for entry in appends if entry[2]]
         if not entries:
             return
         waiting = _Waiting(entries)
@@ -278,8 +282,8 @@ class Commit:
         _answer_all(entries, flush if flush_counts else replica)
 
 
-def _answer_all(entries: Sequence[tuple[Done, Appended]], code: ResponseCode) -> None:
-    for done, appended in entries:
+def _answer_all(entries: Sequence[_Entry], code: ResponseCode) -> None:
+    for done, appended, _ in entries:
         try:
             done(code, appended)
         except Exception:

@@ -170,7 +170,8 @@ class ServerProtocol(RemotingProtocol):
         super().reply(response)
 
     def _serve(self, command: RemotingCommand) -> None:
-        if self._budget.exhausted:
+        budget = self._budget
+        if budget.used > budget.limit:
             self._refuse_busy(command)
             return
         before = self.unanswered
@@ -179,7 +180,7 @@ class ServerProtocol(RemotingProtocol):
             size = REQUEST_OVERHEAD + len(command.body)
             waiting, opaque = self._open, command.opaque
             waiting[opaque] = waiting[opaque] + size if opaque in waiting else size
-            self._budget.used += size
+            budget.used += size
 
     def _refuse_busy(self, command: RemotingCommand) -> None:
         if not command.is_oneway:

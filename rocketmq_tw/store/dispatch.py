@@ -85,7 +85,10 @@ class Dispatcher:
             if topic == SCHEDULE_TOPIC:
                 tags_code = self._deliver_time(properties, store_timestamp, tags_code)
             if self._index and transaction != TRANSACTION_ROLLBACK:
-                keys = _index_keys(properties)
+                unique = property_value(properties, b"UNIQ_KEY\x01")
+                keys = (unique,) if unique else ()
+                if b"KEYS\x01" in properties:
+                    keys += _words(property_value(properties, b"KEYS\x01"))
         return Dispatch(
             topic,
             queue_id,
@@ -106,10 +109,5 @@ class Dispatcher:
         return store_timestamp + self._delay_levels[level - 1]
 
 
-def _index_keys(properties: bytes) -> tuple[bytes, ...]:
-    unique = property_value(properties, b"UNIQ_KEY\x01")
-    words: tuple[bytes, ...] = ()
-    if b"KEYS\x01" in properties:
-        keys = property_value(properties, b"KEYS\x01")
-        words = tuple([word for word in keys.split(KEY_SEPARATOR.encode()) if word])
-    return (unique, *words) if unique else words
+def _words(keys: bytes) -> tuple[bytes, ...]:
+    return tuple([word for word in keys.split(KEY_SEPARATOR.encode()) if word])

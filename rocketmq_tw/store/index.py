@@ -19,11 +19,13 @@ from rocketmq_tw.store.segments import Unsynced
 _NAME_DIGITS = 17
 #: Keys collected before they are written.
 _BATCH = 256
-#: Of the 32 characters of stock's unique ids, so many name host, process and minute.
-_SHARED = 24
 _UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
 _MAX_POWERS = 1024
 _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
+#: Characters of stock's unique ids, and how many of them name host, process and minute.
+_UNIQUE, _SHARED = 32, 24
+_POWERS_OF_REST = tuple(_POWERS[_SHARED - _UNIQUE :])
+_POWER_OF_REST = pow(31, _UNIQUE - _SHARED)
 
 
 def key_hash(text: str) -> int:
@@ -34,14 +36,15 @@ def key_hash(text: str) -> int:
 def topic_key_hash(topic: str, key: bytes) -> int:
     """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once, and so
     is the start of unique ids, which a producer's share for a minute."""
+    if len(key) == _UNIQUE and key.isascii():
+        start = _hash_of_prefix(topic, key[:_SHARED])
+        value = start * _POWER_OF_REST + sum(map(mul, key[_SHARED:], _POWERS_OF_REST)) & 0xFFFFFFFF
+        return value if value < 0x80000000 else _magnitude(value)
     if not key.isascii():
         return key_hash(f"{topic}#{str(key, 'utf-8', 'replace')}")
-    shared = _SHARED if len(key) > _SHARED else 0
-    length = len(key) - shared
+    length = len(key)
     power = _POWERS[-1 - length] if length < _MAX_POWERS else pow(31, length, 1 << 32)
-    return _magnitude(
-        _hash_of_prefix(topic, key[:shared]) * power + _hash_code(key[shared:] if shared else key)
-    )
+    return _magnitude(_hash_of_prefix(topic, b"") * power + _hash_code(key))
 
 
 @lru_cache(maxsize=4096)

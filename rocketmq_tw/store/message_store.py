@@ -455,7 +455,8 @@ class MessageStore:
             for entry in entries:
                 topic, offset = entry.topic, entry.physical_offset
                 if entry.in_queue and queues.put(
-                    queues.find_or_create(topic, entry.queue_id),
+                    topic,
+                    entry.queue_id,
                     entry.queue_offset,
                     offset,
                     entry.size,

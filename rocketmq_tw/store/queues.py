@@ -66,9 +66,18 @@ class QueueTable:
         return queue
 
     def put(
-        self, queue: ConsumeQueue, queue_offset: int, position: int, size: int, tags_code: int
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        position: int,
+        size: int,
+        tags_code: int,
     ) -> bool:
-        """Buffers a unit until `write_pending`."""
+        """Buffers a unit of a queue until `write_pending`; see `ConsumeQueue.put`."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self.find_or_create(topic, queue_id)
         if not queue.pending:
             self._waiting.append(queue)
         return queue.put(queue_offset, position, size, tags_code)

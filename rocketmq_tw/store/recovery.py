@@ -200,7 +200,12 @@ class Recovery:
                     )
                     continue
                 self._queues.put(
-                    queue, head.queue_offset, head.physical_offset, head.size, entry.tags_code
+                    head.topic,
+                    head.queue_id,
+                    head.queue_offset,
+                    head.physical_offset,
+                    head.size,
+                    entry.tags_code,
                 )
             if self._index and entry.keys:
                 self._index.add(head.topic, entry.keys, head.physical_offset, head.store_timestamp)

@@ -32,7 +32,7 @@ from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import (
     SendMessageRequestHeader,
@@ -172,7 +172,8 @@ class SendRequests:
     ) -> TopicConfig:
         """The topic to send to, made where that is allowed."""
         config = self._config
-        if self._now_ms() < config.start_accept_send_request_time_stamp:
+        accepts_from = config.start_accept_send_request_time_stamp
+        if accepts_from > 0 and self._now_ms() < accepts_from:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet; send again later"
             )
@@ -189,7 +190,8 @@ class SendRequests:
             )
         if topic is None:
             topic = self._create_topic(header, peer)
-        if header.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+        queue_id = header.queue_id
+        if queue_id >= topic.write_queue_nums and queue_id >= topic.read_queue_nums:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
@@ -312,7 +314,7 @@ class SendRequests:
 
         def done(code: ResponseCode, appended: Appended) -> None:
             self.in_flight -= size
-            if not request.is_oneway:
+            if not request.flag & ONEWAY_FLAG:
                 reply(self._response(request, code, appended, queue_id, unique_id))
 
         wait = props.waits_for_store(properties)
@@ -356,8 +358,8 @@ class SendRequests:
         queue_id: int,
         unique_id: str | None,
     ) -> RemotingCommand:
-        response = request.response(code, _REMARKS.get(code))
-        fields = response.ext_fields
+        config = self._config
+        fields: dict[str, str] = {}
         if code in STORED:
             # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
             ids = appended.message_ids
@@ -366,9 +368,16 @@ class SendRequests:
             fields["queueOffset"] = str(appended.queue_offset)
             if unique_id is not None:
                 fields["transactionId"] = unique_id
-        fields[props.MSG_REGION] = self._config.region_id
-        fields[props.TRACE_ON] = "true" if self._config.trace_on else "false"
-        return response
+        fields[props.MSG_REGION] = config.region_id
+        fields[props.TRACE_ON] = "true" if config.trace_on else "false"
+        return RemotingCommand(
+            code,
+            fields,
+            opaque=request.opaque,
+            flag=RESPONSE_FLAG,
+            remark=_REMARKS.get(code),
+            serialization=request.serialization,
+        )
 
 
 @lru_cache(maxsize=16)

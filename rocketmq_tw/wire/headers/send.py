@@ -69,11 +69,11 @@ class ConsumerSendMsgBackRequestHeader(RpcHeader, kw_only=True):
 
 
 _SHORT_NAMES = frozenset(
-    (
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-    )
+    {
+        int(RequestCode.SEND_MESSAGE_V2),
+        int(RequestCode.SEND_BATCH_MESSAGE),
+        int(RequestCode.SEND_REPLY_MESSAGE_V2),
+    }
 )
 
 
