@@ -44,6 +44,10 @@ DISPATCH_RETRY = 1.0
 log = Logger()
 
 
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
 #: Whom to tell of an append, where it went, and whether it waits for disk and replicas.
 _Entry = tuple[Done, Appended, bool]
 
@@ -75,7 +79,11 @@ class Commit:
         clock: IReactorTime,
         flusher: Flusher,
         replicator: IReplicator | None = None,
+        *,
+        gather: Callable[[Callable[[], None]], None] = _at_once,
     ) -> None:
+        """`gather` carries out what writes to many peers (`RemotingServer.gather`)."""
+        self._gather = gather
         self._store = store
         self._config = config
         self._clock = clock
@@ -138,7 +146,7 @@ class Commit:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
         self._appends.append((done, appended, wait))
         if self._turn_end is None:
-            self._turn_end = self._clock.callLater(0, self._end_turn)
+            self._turn_end = self._clock.callLater(0, self._gather, self._end_turn)
 
     def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
         """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
@@ -190,7 +198,7 @@ class Commit:
             self._store.write_pending()
         except Exception:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
-            _answer_all(appends, ResponseCode.SYSTEM_ERROR)
+            self._answer_all(appends, ResponseCode.SYSTEM_ERROR)
             return
         for callback in self._after_write:
             callback()
@@ -199,7 +207,7 @@ class Commit:
         else:
             self._dispatch_soon()
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
-            _answer_all(appends, ResponseCode.SUCCESS)
+            self._answer_all(appends, ResponseCode.SUCCESS)
         else:
             self._answer_or_wait(appends)
 
@@ -228,7 +236,7 @@ class Commit:
             callback()
 
     def _answer_or_wait(self, appends: list[_Entry]) -> None:
-        _answer_all([entry for entry in appends if not entry[2]], ResponseCode.SUCCESS)
+        self._answer_all([entry for entry in appends if not entry[2]], ResponseCode.SUCCESS)
         entries = [entry for entry in appends if entry[2]]
         if not entries:
             return
@@ -279,10 +287,13 @@ class Commit:
             return
         flush_counts = flush is ResponseCode.SYSTEM_ERROR or replica is ResponseCode.SUCCESS
         entries, waiting.entries = waiting.entries, []
-        _answer_all(entries, flush if flush_counts else replica)
+        self._answer_all(entries, flush if flush_counts else replica)
+
+    def _answer_all(self, entries: Sequence[_Entry], code: ResponseCode) -> None:
+        self._gather(lambda: _call_all(entries, code))
 
 
-def _answer_all(entries: Sequence[_Entry], code: ResponseCode) -> None:
+def _call_all(entries: Sequence[_Entry], code: ResponseCode) -> None:
     for done, appended, _ in entries:
         try:
             done(code, appended)

@@ -139,7 +139,10 @@ class Broker:
         self.traffic = Traffic(now_ms)
         self.long_polling = LongPolling(self.store, config, reactor, self._elapsed_ms)
         self._flusher = Flusher(self.store, store_config, reactor, self._in_thread)
-        self.commit = Commit(self.store, store_config, reactor, self._flusher)
+        self.server = RemotingServer(reactor, net_config, tls=tls)
+        self.commit = Commit(
+            self.store, store_config, reactor, self._flusher, gather=self.server.gather
+        )
         self.levels = DelayLevels(store_config.message_delay_level)
         self.delay_offsets = DelayOffsets(self._state_file("delayOffset"), now_ms)
         self.delivery = DelayDelivery(
@@ -155,7 +158,6 @@ class Broker:
         self.timer_progress = TimerProgress(files, self.store.paths.config)
         self._client = client
         self.replicas = self._make_replicas()
-        self.server = RemotingServer(reactor, net_config, tls=tls)
         self._periodic = PeriodicTasks(reactor)
         self._loaded = False
         self.membership: Membership | None = None

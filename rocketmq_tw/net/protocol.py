@@ -42,7 +42,7 @@ class RemotingProtocol(Protocol):
     """One connection.
 
     Every write goes straight to the transport: Twisted gathers what one reactor turn writes and
-    hands it to the kernel (or to TLS) in one piece, so the replies to a burst leave together.
+    hands it to the kernel (or to TLS) in one piece. A server's goes through an `Outbox`.
     """
 
     log = Logger()

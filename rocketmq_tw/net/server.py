@@ -4,7 +4,7 @@ What one peer does never grows our memory: a frame is bounded, what all connecti
 is bounded (`Budget`), and a peer that does not take its replies is not read from either.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -18,6 +18,7 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.outbox import Outbox, Outboxes
 from rocketmq_tw.net.protocol import RemotingProtocol, RequestCheck
 from rocketmq_tw.net.tls import FirstByte, ServerTls
 from rocketmq_tw.wire.codes import ResponseCode
@@ -63,6 +64,7 @@ class ServerProtocol(RemotingProtocol):
         )
         self._owner = factory
         self._budget = budget
+        self._outbox = Outbox(factory.outboxes, None)
         self._held = 0
         self._unread = 0
         #: Opaque -> bytes of a request that is being carried out or held.
@@ -75,12 +77,13 @@ class ServerProtocol(RemotingProtocol):
     # Twisted's side
 
     def connectionMade(self) -> None:
+        self._outbox = Outbox(self._owner.outboxes, self.transport)
         super().connectionMade()
         self.transport.registerProducer(self, True)  # type: ignore[union-attr]
         self._owner.connection_made(self)
 
     def dataReceived(self, data: bytes) -> None:
-        super().dataReceived(data)
+        self._owner.outboxes.gather(super().dataReceived, data)
         grown = self.buffered - self._held
         if not self._decoder.buffered:
             self._frame_since = None
@@ -97,14 +100,20 @@ class ServerProtocol(RemotingProtocol):
         self._held = self._unread = 0
         self._open.clear()
         self._stuck_since = None
+        self._outbox.close()
         super().connectionLost(reason)
         self._owner.connection_lost(self)
 
     def lose_connection(self) -> None:
         if self.connected and not self._closing:
+            self._outbox.flush()
             # A transport waits for its producer before it closes.
             self.transport.unregisterProducer()  # type: ignore[union-attr]
         super().lose_connection()
+
+    def abort(self) -> None:
+        self._outbox.close()
+        super().abort()
 
     # IPushProducer: the transport's buffer is full, empty again, gone
 
@@ -155,7 +164,7 @@ class ServerProtocol(RemotingProtocol):
             self.close(f"it has not sent the rest of a frame within {idle} s")
 
     def _write(self, data: bytes) -> None:
-        self.transport.write(data)  # type: ignore[union-attr]
+        self._outbox.write(data)
         if self._stuck_since is not None:
             self._unread += len(data)
             self._full = self._unread >= ENOUGH_UNREAD
@@ -221,6 +230,7 @@ class RemotingFactory(Factory):
         self.before_request = before_request
         self.connections: set[ServerProtocol] = set()
         self.budget = Budget(config.max_bytes_in_flight)
+        self.outboxes = Outboxes()
         self._tls = tls
         #: Connections that have not sent the byte yet that tells TLS from plaintext.
         self._undecided: set[FirstByte] = set()
@@ -320,6 +330,10 @@ class RemotingServer:
     def register(self, code: int, handler: Handler) -> None:
         """Answers requests with `code` by `handler`."""
         self.handlers[code] = handler
+
+    def gather(self, work: Callable[[], None]) -> None:
+        """Carries out `work`; its answers leave in one piece for each connection."""
+        self.factory.outboxes.gather(work)
 
     def listen(self, port: int | None = None) -> int:
         """Listens on the configured port, or on `port` as well (0: the kernel chooses).

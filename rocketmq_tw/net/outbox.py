@@ -1,0 +1,90 @@
+"""What one stretch of work writes to its connections, handed to the kernel together at its end.
+
+A write through the reactor costs two `epoll_ctl` and an `epoll_wait` beside its `send`, which is
+much where each turn has one answer. So an outbox sends by itself while nothing waits in front of
+it; what the kernel does not take goes through the transport, whose limits hold as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.tcp import Connection
+
+#: So many bytes do not wait for the end, and go through the transport: it must learn of them.
+SIZE_LIMIT = 64 * 1024
+
+
+class Outboxes:
+    """Those of a server; `is_open` while something gathers."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.filled: list[Outbox] = []
+
+    def gather(self, work: Callable[..., Any], *args: Any) -> None:
+        """Carries out `work`; what it writes to a connection leaves in one piece behind it."""
+        if self.is_open:
+            work(*args)
+            return
+        self.is_open = True
+        try:
+            work(*args)
+        finally:
+            self.is_open = False
+            filled, self.filled = self.filled, []
+            for outbox in filled:
+                outbox.flush()
+
+
+class Outbox:
+    """In front of one transport."""
+
+    def __init__(self, owner: Outboxes, transport: Any) -> None:
+        self._owner = owner
+        self._transport = transport
+        # With TLS the transport is a protocol that encrypts, and the socket is not ours to use.
+        self._is_socket = isinstance(transport, Connection)
+        self._is_closed = False
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Sends `data` behind all that was written before, at once or with what is gathered."""
+        if not self._owner.is_open:
+            self._transport.write(data)
+            return
+        if not self._parts:
+            self._owner.filled.append(self)
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= SIZE_LIMIT:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands on what is gathered."""
+        if self._is_closed or not self._parts:
+            return
+        parts, size = self._parts, self._size
+        self._parts, self._size = [], 0
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        transport = self._transport
+        if (
+            self._is_socket
+            and size < SIZE_LIMIT
+            and not transport.dataBuffer
+            and not transport._tempDataLen
+        ):
+            sent = transport.writeSomeData(data)
+            # An error is left to the reactor, which meets it again where it ends connections.
+            if isinstance(sent, int) and sent > 0:
+                if sent == size:
+                    return
+                data = data[sent:]
+        transport.write(data)
+
+    def close(self) -> None:
+        """Drops what is gathered and will be: the connection is cut."""
+        self._is_closed = True
+        self._parts = []
