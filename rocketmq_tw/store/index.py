@@ -6,13 +6,14 @@ Keys are collected and written together: the entries of one go need one system c
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
 from operator import mul
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.store.dispatch import Dispatch
 from rocketmq_tw.store.index_file import IndexFile, Key, file_size
 from rocketmq_tw.store.segments import Unsynced
 
@@ -155,16 +156,18 @@ class MessageIndex:
             if index.count == 1:
                 self._remove(self._list.pop())
 
-    def add(
-        self, topic: str, keys: tuple[bytes, ...], physical_offset: int, timestamp: int
-    ) -> None:
-        """Collects a message's keys (UTF-8); messages in front of the last indexed one are passed
+    def add(self, entries: Iterable[Dispatch]) -> None:
+        """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
-        if self._list and physical_offset < self._list[-1].end_offset:
-            return
-        for key in keys:
-            self._pending.append((topic_key_hash(topic, key), physical_offset, timestamp))
-        if len(self._pending) >= _BATCH:
+        last = self._list[-1].end_offset if self._list else -1
+        pending = self._pending
+        for entry in entries:
+            offset = entry.physical_offset
+            if offset >= last:
+                for key in entry.keys:
+                    hashed = topic_key_hash(entry.topic, key)
+                    pending.append((hashed, offset, entry.store_timestamp))
+        if len(pending) >= _BATCH:
             self.write_pending()
 
     def write_pending(self) -> None:

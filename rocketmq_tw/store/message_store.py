@@ -259,33 +259,30 @@ class MessageStore:
             raise NotWritableError(self.refusal)
         if self._dispatched < self._raw_end:
             raise NotWritableError("replicated messages are not dispatched yet: try again")
-        log, sys_flag = self._log, message.sys_flag
-        in_queue = (sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
+        log = self._log
+        in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
             message.store_timestamp = self._store_time()
             message.queue_offset = queue.next_offset if in_queue else 0
             message.physical_offset = log.end_offset
             if batch:
-                ends = self._push_batch(message, batch, in_queue)
+                offsets = self._push_batch(message, batch, in_queue)
             else:
-                ends = (self._push(message),)
+                offsets = (self._push(message),)
         except RecordError as error:
             raise IllegalMessageError(str(error)) from error
-        self._last_timestamp = now = message.store_timestamp
-        first, queue_offset = message.physical_offset, message.queue_offset
+        now = self._last_timestamp = message.store_timestamp
+        queue_offset = message.queue_offset
         if in_queue:
             self._moved.append((queue, queue.next_offset))
-            queue.next_offset += len(ends)
-        message.store_size = ends[0] - first
+            queue.next_offset += len(offsets)
         prefix = _message_id_prefix(message.store_host)
-        if not batch:
-            return Appended(first, ends[0], queue_offset, now, (f"{prefix}{first:016X}",))
-        ids = tuple([f"{prefix}{offset:016X}" for offset in (first, *ends[:-1])])
-        return Appended(first, ends[-1], queue_offset, now, ids)
+        ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
+        return Appended(offsets[0], log.end_offset, queue_offset, now, ids)
 
     def _push(self, message: StoredMessage) -> int:
-        """Buffers the record; returns the offset behind it."""
+        """Buffers the record; returns its offset."""
         log = self._log
         record = encode_record(message, crc_property=self.config.enabled_append_prop_crc)
         size = len(record)
@@ -308,12 +305,13 @@ class MessageStore:
                     message.properties,
                 )
             )
-        return log.end_offset
+        message.store_size = size
+        return message.physical_offset
 
     def _push_batch(
         self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
     ) -> tuple[int, ...]:
-        """The same with a batch's records; returns the offset behind each."""
+        """The same with a batch's records; returns the offset of each."""
         log, first = self._log, message.physical_offset
         records = self._batch_records(message, batch, in_queue)
         message.physical_offset = log.reserve(sum(map(len, records)))
@@ -321,10 +319,12 @@ class MessageStore:
             records = self._batch_records(message, batch, in_queue)
         dispatch = None if self._from_log else self._dispatcher.dispatch
         offset, queue_offset = message.physical_offset, message.queue_offset
-        ends = []
+        message.store_size = len(records[0])
+        offsets = []
         for record, (_, _, properties) in zip(records, batch, strict=True):
             size = len(record)
             log.push(record)
+            offsets.append(offset)
             if dispatch is not None:
                 self._waiting.append(
                     dispatch(
@@ -340,8 +340,7 @@ class MessageStore:
                 )
             offset += size
             queue_offset += 1
-            ends.append(offset)
-        return tuple(ends)
+        return tuple(offsets)
 
     def _batch_records(
         self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
@@ -449,23 +448,11 @@ class MessageStore:
             entries, reached = self._entries_from_log(limit)
         else:
             entries, reached = self._entries_waiting(limit)
-        queues, index = self._queues, self._index
-        arrived: list[Dispatch] = []
         try:
-            for entry in entries:
-                topic, offset = entry.topic, entry.physical_offset
-                if entry.in_queue and queues.put(
-                    topic,
-                    entry.queue_id,
-                    entry.queue_offset,
-                    offset,
-                    entry.size,
-                    entry.tags_code,
-                ):
-                    arrived.append(entry)
-                if entry.keys and index is not None:
-                    index.add(topic, entry.keys, offset, entry.store_timestamp)
-            queues.write_pending()
+            arrived = self._queues.put(entries)
+            if self._index is not None:
+                self._index.add(entries)
+            self._queues.write_pending()
         except OSError as error:
             # What is not in its queue yet comes from the log again, next time.
             self._from_log = True

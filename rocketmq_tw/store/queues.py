@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.dispatch import Dispatch
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.segments import HandlePool, Unsynced
 
@@ -65,22 +66,23 @@ class QueueTable:
             queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
         return queue
 
-    def put(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        position: int,
-        size: int,
-        tags_code: int,
-    ) -> bool:
-        """Buffers a unit of a queue until `write_pending`; see `ConsumeQueue.put`."""
-        queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            queue = self.find_or_create(topic, queue_id)
-        if not queue.pending:
-            self._waiting.append(queue)
-        return queue.put(queue_offset, position, size, tags_code)
+    def put(self, entries: Iterable[Dispatch]) -> list[Dispatch]:
+        """Buffers the units of messages until `write_pending`; returns those that their queues
+        did not have yet and could take (see `ConsumeQueue.put`)."""
+        queues, arrived = self._queues, []
+        for entry in entries:
+            if not entry.in_queue:
+                continue
+            queue = queues.get((entry.topic, entry.queue_id))
+            if queue is None:
+                queue = self.find_or_create(entry.topic, entry.queue_id)
+            if not queue.pending:
+                self._waiting.append(queue)
+            if queue.put(
+                entry.queue_offset, entry.physical_offset, entry.size, entry.tags_code
+            ):
+                arrived.append(entry)
+        return arrived
 
     def write_pending(self) -> None:
         """Writes the buffered units, one write for each queue; where one fails, what is not

@@ -199,16 +199,9 @@ class Recovery:
                         f" offset in {head.topic}/{head.queue_id}: left out"
                     )
                     continue
-                self._queues.put(
-                    head.topic,
-                    head.queue_id,
-                    head.queue_offset,
-                    head.physical_offset,
-                    head.size,
-                    entry.tags_code,
-                )
-            if self._index and entry.keys:
-                self._index.add(head.topic, entry.keys, head.physical_offset, head.store_timestamp)
+                self._queues.put((entry,))
+            if self._index:
+                self._index.add((entry,))
             if report.records % _BATCH == 0:
                 self._queues.write_pending()
         if scan.damaged:

@@ -9,7 +9,7 @@ from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from rocketmq_tw.store.dispatch import parse_delay_levels, property_value
+from rocketmq_tw.store.dispatch import Dispatch, parse_delay_levels, property_value
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.index import MessageIndex, index_name, key_hash, topic_key_hash
 from rocketmq_tw.store.index_file import ENTRY, HEADER
@@ -112,11 +112,14 @@ def new_index(files: MemoryFiles, slots: int = 4, capacity: int = 10) -> Message
     return index
 
 
+def indexed(keys: tuple[bytes, ...], physical_offset: int, timestamp: int) -> Dispatch:
+    return Dispatch("T", 0, 0, physical_offset, 100, 0, timestamp, True, keys)
+
+
 def test_index_bytes_are_stocks() -> None:
     files = MemoryFiles()
     index = new_index(files)
-    index.add("T", (b"a", b"b"), 100, 5_000)
-    index.add("T", (b"a",), 200, 8_500)
+    index.add([indexed((b"a", b"b"), 100, 5_000), indexed((b"a",), 200, 8_500)])
     index.write_back()
     (name,) = files.list("/index")
     data = files.read(f"/index/{name}")
@@ -135,7 +138,7 @@ def test_index_rolls_and_collects() -> None:
     files = MemoryFiles()
     index = new_index(files)
     for number in range(40):
-        index.add("T", (b"k%d" % number,), number * 10, 1_000 * number)
+        index.add([indexed((b"k%d" % number,), number * 10, 1_000 * number)])
     assert index.query("T", "k39", 9, 0, 1 << 62)[0] == [390]
     assert len(files.list("/index")) == 5
     for number in range(40):
@@ -152,7 +155,7 @@ def test_index_slots_that_a_crash_left_behind_come_back_from_the_entries() -> No
     files = MemoryFiles()
     index = new_index(files, slots=3000, capacity=4000)
     for number in range(1_000):
-        index.add("T", (b"k%d" % number,), number * 10, 1_000)
+        index.add([indexed((b"k%d" % number,), number * 10, 1_000)])
         if number == 499:
             index.write_back()
             mark = index.synced_mark
