@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 install -q
 STAMP := $(VENV)/.stamp
 
-.PHONY: help run test lint types imports unit crash interop spark bench compiled compiled-test clean
+.PHONY: help run test lint types imports unit crash interop spark bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -63,19 +63,6 @@ spark: $(STAMP)-test
 #: make bench    ours beside stock 5.3.3, 40 minutes; BENCH="--quick" 3 minutes, "--case NAME" one
 bench: $(STAMP)-test
 	$(BIN)/python -m tools.bench $(BENCH)
-
-#: make compiled the hot modules built with mypyc below build/compiled; for BENCH="--compiled"
-compiled: $(STAMP)-test
-	@rm -rf build/compiled && mkdir -p build/compiled
-	@cp -r rocketmq_tw twisted tests tools setup.py setup.cfg pyproject.toml README.md build/compiled
-	cd build/compiled && ROCKETMQ_TW_COMPILED=1 ../../$(BIN)/python setup.py -q build_ext --inplace
-	cd build/compiled && ../../$(BIN)/python -c "import rocketmq_tw.store.message_store as s; \
-	    assert s.__file__.endswith('.so'), 'mypyc built nothing'"
-
-#: make compiled-test  the unit tests of the compiled rooms, and power loss, on that build
-compiled-test: compiled
-	cd build/compiled && ../../$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit/wire \
-	    tests/unit/message tests/unit/store tests/unit/broker tests/crash/test_store_power_loss.py
 
 clean:
 	rm -rf $(VENV) build

@@ -26,7 +26,7 @@ from tools.bench.cases import CASES, Bench, Case
 from tools.bench.client import LoadClient, LoadFailed
 from tools.bench.report import page, text_table
 from tools.bench.statistics import Run, summarise
-from tools.bench.subjects import CEILING, COMPILED, OURS, STOCK, STOCK_VERSION, Subject
+from tools.bench.subjects import CEILING, OURS, STOCK, STOCK_VERSION, Subject
 
 OUTPUT = Path(__file__).resolve().parents[2] / "bench"
 #: What is no case but a property of the subject stands under this name.
@@ -82,13 +82,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--scale", type=float, help="share of the counted cases' messages (1)")
     parser.add_argument("--only", choices=(STOCK, OURS, CEILING), help="one subject, to profile it")
-    parser.add_argument(
-        "--compiled", action="store_true", help="ours as `make compiled` built it, not as it stands"
-    )
     parser.add_argument("--directory", default=None, help="where the stores are kept while it runs")
     options = parser.parse_args()
-    if options.compiled and not list(COMPILED.glob("*.so")):
-        parser.error("nothing is compiled: run `make compiled` first")
     defaults = {"pairs": 3, "seconds": 10, "warm": 40, "scale": 1.0}
     if options.quick:
         defaults = {"pairs": 1, "seconds": 4, "warm": 20, "scale": 0.2}
@@ -124,8 +119,7 @@ def _run_group(
 ) -> list[Run]:
     runs = []
     plain = not cases[0].settings
-    settings = dict(cases[0].settings)
-    with Subject(kind, directory, settings, compiled=options.compiled) as subject:
+    with Subject(kind, directory, dict(cases[0].settings)) as subject:
         bench = Bench(subject, client, options.seconds, options.scale)
         start_seconds = subject.start_seconds
         # What follows with other settings meets a client that is warm already.
@@ -169,7 +163,6 @@ def _write(runs: Sequence[Run], options: argparse.Namespace) -> None:
     about = {
         "time": f"{now:%Y-%m-%d %H:%M %Z}",
         "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total >> 30} GiB",
-        "ours": "compiled" if options.compiled else "as it stands",
         "python": platform.python_version(),
         "stock": STOCK_VERSION,
         "pairs": str(options.pairs),

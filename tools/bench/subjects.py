@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketmq_tw.testing.jars import BUILD, stock_jars
+from rocketmq_tw.testing.jars import stock_jars
 from rocketmq_tw.testing.load import send_request
 from rocketmq_tw.testing.ports import ReservedPort
 from rocketmq_tw.testing.processes import NameServerProcess, ServerProcess
@@ -22,8 +21,6 @@ STOCK_VERSION = "5.3.3"
 __all__ = ("CEILING", "OURS", "STOCK", "STOCK_VERSION", "Subject")
 
 START_LIMIT = 120.0
-#: Where `make compiled` leaves its build.
-COMPILED = BUILD / "compiled"
 #: Seconds between two attempts at a broker that does not take messages yet.
 _FIRST_SEND_INTERVAL = 0.01
 
@@ -65,15 +62,6 @@ class WarmStockBroker(StockBroker):
         return _as_in_production(super().command(), 2048)
 
 
-class CompiledBroker(OurBroker):
-    """Our broker as `make compiled` built it."""
-
-    def environment(self) -> dict[str, str]:
-        environment = super().environment()
-        path = os.pathsep.join((str(COMPILED), environment["PYTHONPATH"]))
-        return environment | {"PYTHONPATH": path}
-
-
 class Responder(NameServerProcess):
     """A server that parses, discards and answers (`responder.py`), name server and broker at once:
     no broker can be faster with these clients on this machine."""
@@ -102,14 +90,7 @@ class Subject:
     """A name server and a broker under `home`; `start_seconds` is filled by `start`: from the
     launch of the broker until a first message was stored."""
 
-    def __init__(
-        self,
-        kind: str,
-        home: Path,
-        settings: dict[str, str] | None = None,
-        *,
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, kind: str, home: Path, settings: dict[str, str] | None = None) -> None:
         self.kind = kind
         self.start_seconds = 0.0
         self._settings = SETTINGS | (settings or {})
@@ -127,8 +108,7 @@ class Subject:
             )
         else:
             self.name_server = OurNameServer(name_server)
-            ours = CompiledBroker if compiled else OurBroker
-            self.broker = ours("bench", broker, [self.name_server], settings=self._settings)
+            self.broker = OurBroker("bench", broker, [self.name_server], settings=self._settings)
 
     def start(self) -> None:
         if self.name_server is not self.broker:
