@@ -5,7 +5,7 @@ import msgspec
 from rocketmq_tw.message import properties
 
 
-class StoredMessage(msgspec.Struct, kw_only=True):
+class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
     """One record of a commit log, or one on its way there (docs/formats/commitlog.md).
 
     `properties` is the wire's text, name 0x01 value 0x02 after each other, kept as bytes so that

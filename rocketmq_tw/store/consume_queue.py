@@ -99,12 +99,9 @@ class ConsumeQueue:
             offset = self.max_offset
             count = min(per_file - offset % per_file, len(units) - index)
             start = (offset - offset % per_file) * UNIT_SIZE
-            if not self.segments.has(start):
-                self.segments.add(start, durable=False)
             part = units[index : index + count]
             data = part[0] if count == 1 else b"".join(part)
-            self.segments.file(start).pwrite(data, offset * UNIT_SIZE - start)
-            self.segments.unsynced.files.add(self.segments.path(start))
+            self.segments.write(data, start, offset * UNIT_SIZE - start)
             index += count
             self.max_offset = offset + count
         self.pending = []

@@ -263,7 +263,8 @@ class MessageStore:
         in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
-            message.store_timestamp = self._store_time()
+            now, last = self._clock(), self._last_timestamp
+            message.store_timestamp = last if 0 < last - now < _CLOCK_SLACK_MS else now
             message.queue_offset = queue.next_offset if in_queue else 0
             message.physical_offset = log.end_offset
             if batch:
@@ -272,14 +273,15 @@ class MessageStore:
                 offsets = (self._push(message),)
         except RecordError as error:
             raise IllegalMessageError(str(error)) from error
-        now = self._last_timestamp = message.store_timestamp
-        queue_offset = message.queue_offset
+        self._last_timestamp = message.store_timestamp
         if in_queue:
             self._moved.append((queue, queue.next_offset))
             queue.next_offset += len(offsets)
         prefix = _message_id_prefix(message.store_host)
         ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
-        return Appended(offsets[0], log.end_offset, queue_offset, now, ids)
+        return Appended(
+            offsets[0], log.end_offset, message.queue_offset, message.store_timestamp, ids
+        )
 
     def _push(self, message: StoredMessage) -> int:
         """Buffers the record; returns its offset."""
@@ -360,12 +362,6 @@ class MessageStore:
                 f"the message has {body_length} bytes of body, {size} in all: "
                 f"maxMessageSize allows {most}"
             )
-
-    def _store_time(self) -> int:
-        now = self._clock()
-        if 0 < self._last_timestamp - now < _CLOCK_SLACK_MS:
-            return self._last_timestamp
-        return now
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See `IMessageStore`. An empty log begins where its first bytes belong, if a file can

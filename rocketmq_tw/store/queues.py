@@ -78,9 +78,7 @@ class QueueTable:
                 queue = self.find_or_create(entry.topic, entry.queue_id)
             if not queue.pending:
                 self._waiting.append(queue)
-            if queue.put(
-                entry.queue_offset, entry.physical_offset, entry.size, entry.tags_code
-            ):
+            if queue.put(entry.queue_offset, entry.physical_offset, entry.size, entry.tags_code):
                 arrived.append(entry)
         return arrived
 

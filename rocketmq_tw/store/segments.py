@@ -189,6 +189,15 @@ class Segments:
         self.starts.append(start)
         return file
 
+    def write(self, data: bytes, start: int, position: int) -> None:
+        """Writes at `position` of the file that starts at `start`, which is made if it is the next;
+        the file is unsynced from now on."""
+        if not self.has(start):
+            self.add(start, durable=False)
+        path = self.path(start)
+        self._pool.get(path).pwrite(data, position)
+        self.unsynced.files.add(path)
+
     def remove_first(self) -> None:
         """Removes the oldest file."""
         self._remove(self.starts[0])

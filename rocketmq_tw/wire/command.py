@@ -191,10 +191,20 @@ def decode_command(frame: Frame) -> RemotingCommand:
 def encode_command(command: RemotingCommand) -> bytes:
     """The whole frame of `command` in its own serialisation."""
     if command.serialization == _ROCKETMQ:
-        header = _encode_binary(command)
-    else:
-        header = _encode_json(command)
-    return encode_frame(command.serialization, header, command.body)
+        return encode_frame(_ROCKETMQ, _encode_binary(command), command.body)
+    header = _json_encode(
+        _WrittenHeader(
+            command.code,
+            command.ext_fields or msgspec.UNSET,
+            command.flag,
+            _LANGUAGE_NAMES[command.language],
+            command.opaque,
+            msgspec.UNSET if command.remark is None else command.remark,
+            "JSON",
+            command.version,
+        )
+    )
+    return encode_frame(_JSON, header, command.body)
 
 
 def _decode_json(frame: Frame) -> RemotingCommand:
@@ -238,21 +248,6 @@ def _tolerant_header(data: bytes) -> _JsonHeader:
         return msgspec.convert(members, _JsonHeader, strict=False, str_keys=True)
     except msgspec.ValidationError as error:
         raise WireError(f"a JSON header that cannot be read: {error}") from error
-
-
-def _encode_json(command: RemotingCommand) -> bytes:
-    return _json_encode(
-        _WrittenHeader(
-            command.code,
-            command.ext_fields or msgspec.UNSET,
-            command.flag,
-            _LANGUAGE_NAMES[command.language],
-            command.opaque,
-            msgspec.UNSET if command.remark is None else command.remark,
-            "JSON",
-            command.version,
-        )
-    )
 
 
 _FIXED = Struct(">hBhiii")

@@ -15,6 +15,7 @@ DEFAULT_FRAME_LIMIT = 16 * 1024 * 1024
 MAX_HEADER_LENGTH = 0xFFFFFF
 
 _LENGTHS = Struct(">iI")
+_pack_lengths = _LENGTHS.pack
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -27,12 +28,11 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 def encode_frame(serialization: int, header: bytes, body: bytes = b"") -> bytes:
     """The frame's bytes. Raises `WireError` where the header does not fit 24 bits."""
-    if len(header) > MAX_HEADER_LENGTH:
-        raise WireError(f"a header of {len(header)} bytes does not fit the 24-bit length")
-    lengths = _LENGTHS.pack(4 + len(header) + len(body), serialization << 24 | len(header))
-    if not body:
-        return lengths + header
-    return b"".join((lengths, header, body))
+    length = len(header)
+    if length > MAX_HEADER_LENGTH:
+        raise WireError(f"a header of {length} bytes does not fit the 24-bit length")
+    lengths = _pack_lengths(4 + length + len(body), serialization << 24 | length)
+    return b"".join((lengths, header, body)) if body else lengths + header
 
 
 class FrameDecoder:

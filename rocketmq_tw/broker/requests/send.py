@@ -155,7 +155,10 @@ class SendRequests:
         reply = self._announcements.replying(peer.reply, message.topic)
         unique_id = properties.get(props.UNIQ_KEY)
         if unique_id is not None and _NOT_AS_THEY_ARE.isdisjoint(properties):
-            message.properties = rejoin_properties(text, properties) + self._own_properties()
+            config = self._config
+            message.properties = rejoin_properties(text, properties) + _own_properties(
+                config.region_id, config.trace_on, config.broker_cluster_name
+            )
         else:
             properties.pop(props.POP_CK, None)
             if unique_id is None:
@@ -244,11 +247,6 @@ class SendRequests:
         properties[props.MSG_REGION] = config.region_id
         properties[props.TRACE_ON] = "true" if config.trace_on else "false"
         properties[props.CLUSTER] = config.broker_cluster_name
-
-    def _own_properties(self) -> bytes:
-        """The same as they stand behind a message's."""
-        config = self._config
-        return _own_properties(config.region_id, config.trace_on, config.broker_cluster_name)
 
     def _route_retry(
         self,
@@ -382,6 +380,7 @@ class SendRequests:
 
 @lru_cache(maxsize=16)
 def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
+    """The broker's own as they stand behind a message's."""
     return join_properties(
         {
             props.MSG_REGION: region,
