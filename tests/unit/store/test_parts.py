@@ -225,6 +225,11 @@ def test_a_hash_that_goes_on_from_its_topics_is_the_keys(topic: str, key: str) -
     assert topic_key_hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
 
 
+@given(st.text(max_size=20), st.text(st.characters(max_codepoint=127), min_size=32, max_size=32))
+def test_a_key_as_long_as_a_unique_id_hashes_the_same(topic: str, key: str) -> None:
+    assert topic_key_hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
+
+
 @pytest.mark.parametrize("length", [1022, 1023, 1024, 1025, 3000])
 def test_long_keys_hash_the_same_either_way(length: int) -> None:
     assert topic_key_hash("Topic", b"k" * length) == key_hash("Topic#" + "k" * length)
