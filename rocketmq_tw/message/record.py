@@ -215,7 +215,8 @@ def encode_batch_records(
     fixed = 90 + len(topic)
     records: list[bytes] = []
     try:
-        for flag, body, properties in batch:
+        for each in batch:
+            body, properties = each.body, each.properties
             body_length, properties_length = len(body), len(properties)
             if properties_length > MAX_PROPERTIES_LENGTH:
                 raise _too_long(properties_length)
@@ -225,7 +226,7 @@ def encode_batch_records(
                 magic,
                 crc(body) & 0x7FFFFFFF,
                 queue_id,
-                flag,
+                each.flag,
                 queue_offset,
                 offset,
                 sys_flag,
@@ -250,8 +251,8 @@ def _encode_any_batch(
 ) -> list[bytes]:
     each = msgspec.structs.replace(message)
     records = []
-    for flag, body, properties in batch:
-        each.flag, each.body, each.properties = flag, body, properties
+    for part in batch:
+        each.flag, each.body, each.properties = part.flag, part.body, part.properties
         records.append(encode_record(each, crc_property=crc_property))
         each.physical_offset += len(records[-1])
         each.queue_offset += in_queue

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+import msgspec
 from zope.interface import Attribute, Interface
 
 from rocketmq_tw.message.batch import BatchedMessage
 from rocketmq_tw.message.model import StoredMessage
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """Where messages went; `end_offset` is the log's end behind the last of them."""
 
     physical_offset: int

@@ -278,10 +278,12 @@ class MessageStore:
             self._moved.append((queue, queue.next_offset))
             queue.next_offset += len(offsets)
         prefix = _message_id_prefix(message.store_host)
-        ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
-        return Appended(
-            offsets[0], log.end_offset, message.queue_offset, message.store_timestamp, ids
-        )
+        first = offsets[0]
+        if batch:
+            ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
+        else:
+            ids = (f"{prefix}{first:016X}",)
+        return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
 
     def _push(self, message: StoredMessage) -> int:
         """Buffers the record; returns its offset."""
@@ -323,7 +325,7 @@ class MessageStore:
         offset, queue_offset = message.physical_offset, message.queue_offset
         message.store_size = len(records[0])
         offsets = []
-        for record, (_, _, properties) in zip(records, batch, strict=True):
+        for record, each in zip(records, batch, strict=True):
             size = len(record)
             log.push(record)
             offsets.append(offset)
@@ -337,7 +339,7 @@ class MessageStore:
                         size,
                         message.sys_flag,
                         message.store_timestamp,
-                        properties,
+                        each.properties,
                     )
                 )
             offset += size

@@ -155,7 +155,7 @@ class MemoryBroker:
         properties = (header.properties or "").encode()
         parts = [(header.flag, request.body, properties)]
         if request.code == RequestCode.SEND_BATCH_MESSAGE:
-            parts = [tuple(message) for message in decode_batch(request.body)]  # type: ignore[misc]
+            parts = [(each.flag, each.body, each.properties) for each in decode_batch(request.body)]
         first = len(self.queues[header.topic, header.queue_id])
         for flag, body, text in parts:
             self.put(

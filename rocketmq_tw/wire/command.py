@@ -181,11 +181,26 @@ _json_encode = msgspec.json.Encoder().encode
 
 def decode_command(frame: Frame) -> RemotingCommand:
     """The command in `frame`. Raises `WireError` where the header is not what its form says."""
-    if frame.serialization == _JSON:
-        return _decode_json(frame)
     if frame.serialization == _ROCKETMQ:
         return _decode_binary(frame)
-    raise WireError(f"{frame.serialization} is no serialisation of a header")
+    if frame.serialization != _JSON:
+        raise WireError(f"{frame.serialization} is no serialisation of a header")
+    if len(frame.header) > MAX_FIELDS:
+        fastjson.check_values(frame.header, MAX_FIELDS)
+    try:
+        header = _json_header.decode(frame.header)
+    except fastjson.STRICT_ERRORS:
+        header = _tolerant_header(frame.header)
+    return RemotingCommand(
+        header.code,
+        header.extFields or {},
+        frame.body,
+        header.opaque,
+        header.flag,
+        header.remark,
+        _LANGUAGES.get(header.language, _OTHER),
+        header.version,
+    )
 
 
 def encode_command(command: RemotingCommand) -> bytes:
@@ -205,25 +220,6 @@ def encode_command(command: RemotingCommand) -> bytes:
         )
     )
     return encode_frame(_JSON, header, command.body)
-
-
-def _decode_json(frame: Frame) -> RemotingCommand:
-    if len(frame.header) > MAX_FIELDS:
-        fastjson.check_values(frame.header, MAX_FIELDS)
-    try:
-        header = _json_header.decode(frame.header)
-    except fastjson.STRICT_ERRORS:
-        header = _tolerant_header(frame.header)
-    return RemotingCommand(
-        header.code,
-        header.extFields or {},
-        frame.body,
-        header.opaque,
-        header.flag,
-        header.remark,
-        _LANGUAGES.get(header.language, _OTHER),
-        header.version,
-    )
 
 
 def _tolerant_header(data: bytes) -> _JsonHeader:

@@ -199,7 +199,14 @@ class SendRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
             )
-        self._check_size(header, request)
+        size = len(request.body)
+        text = header.properties
+        if (
+            not 0 < size <= self._store_config.max_message_size
+            or (text is not None and len(text) > props.MAX_PROPERTIES_LENGTH)
+            or self.in_flight + size > self._in_flight_limit
+        ):
+            raise self._refused_size(size, text or "")
         return topic
 
     def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
@@ -221,24 +228,22 @@ class SendRequests:
             )
         return topic
 
-    def _check_size(self, header: SendMessageRequestHeader, request: RemotingCommand) -> None:
-        size = len(request.body)
+    def _refused_size(self, size: int, properties: str) -> RequestError:
         most = self._store_config.max_message_size
-        if not size or size > most:
-            raise RequestError(
+        if not 0 < size <= most:
+            return RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: send 1 to {most} of them"
             )
-        if header.properties is not None and len(header.properties) > props.MAX_PROPERTIES_LENGTH:
-            raise RequestError(
+        if len(properties) > props.MAX_PROPERTIES_LENGTH:
+            return RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"properties of {len(header.properties)} characters:"
+                f"properties of {len(properties)} characters:"
                 f" send at most {props.MAX_PROPERTIES_LENGTH}",
             )
-        if self.in_flight + size > self._in_flight_limit:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"{self.in_flight} bytes wait to be stored: send again a little later",
-            )
+        return RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"{self.in_flight} bytes wait to be stored: send again a little later",
+        )
 
     # What becomes of the message
 
@@ -338,14 +343,15 @@ class SendRequests:
                 "a batch may neither be part of a transaction nor be delayed: send single messages",
             )
         try:
-            batched = decode_batch(request.body)
+            batch = decode_batch(request.body)
         except ValueError as error:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
         # The batch's own id must not hide those that its messages have.
         properties.pop(props.UNIQ_KEY, None)
         self._add_own_properties(properties)
         common = join_properties(properties)
-        batch = [BatchedMessage(flag, body, _joined(own, common)) for flag, body, own in batched]
+        for each in batch:
+            each.properties = _joined(each.properties, common)
         self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
 
     def _response(

@@ -96,7 +96,7 @@ def test_a_batch_in_one_pass_is_what_its_messages_are_one_by_one(
     batch = [BatchedMessage(*part) for part in parts]
     records = encode_batch_records(message, batch, in_queue=in_queue, crc_property=crc_property)
     each = msgspec.structs.replace(message)
-    for record, (flag, body, properties) in zip(records, batch, strict=True):
+    for record, (flag, body, properties) in zip(records, parts, strict=True):
         each.flag, each.body, each.properties = flag, body, properties
         assert record == encode_record(each, crc_property=crc_property)
         each.physical_offset += len(record)
