@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import randrange
 from typing import Protocol
 
@@ -313,16 +313,13 @@ class SendRequests:
         properties: dict[str, str],
         batch: Sequence[BatchedMessage] = (),
     ) -> None:
-        size = len(request.body)
-
-        def done(code: ResponseCode, appended: Appended) -> None:
-            self.in_flight -= size
-            if not request.flag & ONEWAY_FLAG:
-                reply(self._response(request, code, appended, queue_id, unique_id))
-
-        wait = props.waits_for_store(properties)
-        self._commit.append(message, done, batch=batch, wait=wait)
-        self.in_flight += size
+        self._commit.append(
+            message,
+            partial(self._answer, request, reply, queue_id, unique_id),
+            batch=batch,
+            wait=props.waits_for_store(properties),
+        )
+        self.in_flight += len(request.body)
 
     def _append_batch(
         self,
@@ -354,14 +351,19 @@ class SendRequests:
             each.properties = _joined(each.properties, common)
         self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
 
-    def _response(
+    def _answer(
         self,
         request: RemotingCommand,
-        code: ResponseCode,
-        appended: Appended,
+        reply: Reply,
         queue_id: int,
         unique_id: str | None,
-    ) -> RemotingCommand:
+        code: ResponseCode,
+        appended: Appended,
+    ) -> None:
+        """Tells the sender how its append ended; the commit calls it."""
+        self.in_flight -= len(request.body)
+        if request.flag & ONEWAY_FLAG:
+            return
         config = self._config
         fields: dict[str, str] = {}
         if code in STORED:
@@ -374,13 +376,15 @@ class SendRequests:
                 fields["transactionId"] = unique_id
         fields[props.MSG_REGION] = config.region_id
         fields[props.TRACE_ON] = "true" if config.trace_on else "false"
-        return RemotingCommand(
-            code,
-            fields,
-            opaque=request.opaque,
-            flag=RESPONSE_FLAG,
-            remark=_REMARKS.get(code),
-            serialization=request.serialization,
+        reply(
+            RemotingCommand(
+                code,
+                fields,
+                opaque=request.opaque,
+                flag=RESPONSE_FLAG,
+                remark=_REMARKS.get(code),
+                serialization=request.serialization,
+            )
         )
 
 
