@@ -41,6 +41,8 @@ class Outboxes:
 class Outbox:
     """In front of one transport."""
 
+    __slots__ = ("_is_closed", "_is_socket", "_owner", "_parts", "_size", "_transport")
+
     def __init__(self, owner: Outboxes, transport: Any) -> None:
         self._owner = owner
         self._transport = transport

@@ -321,13 +321,13 @@ class MessageStore:
         message.physical_offset = log.reserve(sum(map(len, records)))
         if message.physical_offset != first:
             records = self._batch_records(message, batch, in_queue)
+        log.push(b"".join(records))
         dispatch = None if self._from_log else self._dispatcher.dispatch
         offset, queue_offset = message.physical_offset, message.queue_offset
         message.store_size = len(records[0])
         offsets = []
         for record, each in zip(records, batch, strict=True):
             size = len(record)
-            log.push(record)
             offsets.append(offset)
             if dispatch is not None:
                 self._waiting.append(
