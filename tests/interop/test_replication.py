@@ -123,10 +123,11 @@ def check(pair: Pair) -> None:
             producer.send({"topic": topic, "body": f"m{number}", "tags": "t", "keys": "k"})
         end = replicas.wait_equal(slave)
         assert log_digest(slave, 0, end) == log_digest(replicas.master, 0, end)
+        # Who lags is sent to the slave, and the puller starts with the oldest message.
+        wait_until(lambda: has_topic(slave, topic), "the topic at the slave", limit=90)
         expected = puller.drain(topic)
         assert len(expected) == sent + 20
         puller.stop()
-    wait_until(lambda: has_topic(slave, topic), "the topic at the slave", limit=90)
     wait_until(
         lambda: offsets_of(slave, topic, group) == dict.fromkeys(range(QUEUES), COMMITTED),
         "the group's offsets at the slave",
