@@ -1,7 +1,7 @@
-"""What one stretch of work writes to its connections, handed to the kernel together at its end.
+"""Writes that go to the kernel at once; what one stretch of work writes, together at its end.
 
 A write through the reactor costs two `epoll_ctl` and an `epoll_wait` beside its `send`, which is
-much where each turn has one answer. So an outbox sends by itself while nothing waits in front of
+much where each turn has one answer. So `send_now` sends by itself while nothing waits in front of
 it; what the kernel does not take goes through the transport, whose limits hold as ever.
 """
 
@@ -14,6 +14,29 @@ from twisted.internet.tcp import Connection
 
 #: So many bytes do not wait for the end, and go through the transport: it must learn of them.
 SIZE_LIMIT = 64 * 1024
+
+
+def send_now(transport: Any, data: bytes) -> None:
+    """Writes `data` behind all that was written to `transport`, without the reactor where that can
+    be.
+
+    With TLS the transport is a protocol that encrypts, and the socket is not ours to use.
+    """
+    if (
+        isinstance(transport, Connection)
+        and len(data) < SIZE_LIMIT
+        and not transport.dataBuffer
+        and not transport._tempDataLen
+        and transport.connected
+        and not transport.disconnecting
+    ):
+        sent = transport.writeSomeData(data)
+        # An error is left to the reactor, which meets it again where it ends connections.
+        if isinstance(sent, int) and sent > 0:
+            if sent == len(data):
+                return
+            data = data[sent:]
+    transport.write(data)
 
 
 class Outboxes:
@@ -41,13 +64,11 @@ class Outboxes:
 class Outbox:
     """In front of one transport."""
 
-    __slots__ = ("_is_closed", "_is_socket", "_owner", "_parts", "_size", "_transport")
+    __slots__ = ("_is_closed", "_owner", "_parts", "_size", "_transport")
 
     def __init__(self, owner: Outboxes, transport: Any) -> None:
         self._owner = owner
         self._transport = transport
-        # With TLS the transport is a protocol that encrypts, and the socket is not ours to use.
-        self._is_socket = isinstance(transport, Connection)
         self._is_closed = False
         self._parts: list[bytes] = []
         self._size = 0
@@ -68,23 +89,9 @@ class Outbox:
         """Hands on what is gathered."""
         if self._is_closed or not self._parts:
             return
-        parts, size = self._parts, self._size
+        parts = self._parts
         self._parts, self._size = [], 0
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        transport = self._transport
-        if (
-            self._is_socket
-            and size < SIZE_LIMIT
-            and not transport.dataBuffer
-            and not transport._tempDataLen
-        ):
-            sent = transport.writeSomeData(data)
-            # An error is left to the reactor, which meets it again where it ends connections.
-            if isinstance(sent, int) and sent > 0:
-                if sent == size:
-                    return
-                data = data[sent:]
-        transport.write(data)
+        send_now(self._transport, parts[0] if len(parts) == 1 else b"".join(parts))
 
     def close(self) -> None:
         """Drops what is gathered and will be: the connection is cut."""

@@ -12,6 +12,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.net.outbox import send_now
 from rocketmq_tw.replication.frames import LinkError, Transfer
 from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.service import HASettings
@@ -109,7 +110,7 @@ class MasterConnection(Protocol):
             return
         report = self.link.appended(log_end, self._client.now_ms())
         if report is not None:
-            self.transport.write(report)
+            send_now(self.transport, report)
         if self._paused:
             self._paused = False
             self.transport.resumeProducing()

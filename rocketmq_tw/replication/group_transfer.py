@@ -4,7 +4,7 @@ A send needs `replicas` copies with the master's own. Offsets and deadlines only
 number of replicas has one queue, answered from its front.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
@@ -15,14 +15,14 @@ class GroupTransfer(Generic[T]):
     """Who waits for what. `T` is whatever the caller wants back, a Deferred for one."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, deque[tuple[int, int, T]]] = {}
+        self._waiting: dict[int, deque[tuple[int, int, T]]] = defaultdict(deque)
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
     def wait(self, end_offset: int, replicas: int, deadline_ms: int, waiter: T) -> None:
         """`waiter` wants the log up to `end_offset` on `replicas` replicas by `deadline_ms`."""
-        self._waiting.setdefault(replicas, deque()).append((end_offset, deadline_ms, waiter))
+        self._waiting[replicas].append((end_offset, deadline_ms, waiter))
 
     def acknowledged(self, slave_offsets: Iterable[int]) -> list[T]:
         """Takes and returns the waiters that `slave_offsets` (one a slave) satisfy, in order."""

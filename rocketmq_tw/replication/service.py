@@ -4,6 +4,7 @@ One `MasterLink` holds what there is to know of each slave; this module moves it
 timers and answers the sends that wait in the `GroupTransfer`.
 """
 
+from functools import partial
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.net.outbox import send_now
 from rocketmq_tw.replication.frames import LinkError
 from rocketmq_tw.replication.group_transfer import GroupTransfer
 from rocketmq_tw.replication.in_sync import in_sync, required
@@ -77,7 +79,9 @@ class SlaveConnection(Protocol):
         self.pump()
 
     def pump(self) -> None:
-        """Sends what the log has for this slave."""
+        """Sends what the log has for this slave: a frame at once, and a slave that is behind the
+        others through the transport, which knows when it has had enough."""
+        write = partial(send_now, self.transport)
         while self._writable:
             try:
                 frame = self._service.next_frame(self.link)
@@ -86,7 +90,8 @@ class SlaveConnection(Protocol):
                 return
             if frame is None:
                 return
-            self.transport.write(frame)
+            write(frame)
+            write = self.transport.write
 
     def tick(self, now_ms: int) -> None:
         """Heartbeats, and closes a link whose slave is silent."""
@@ -274,11 +279,15 @@ class HAService(Factory):
         return link.receive(data, log.start_offset, log.end_offset, self._now_ms())
 
     def next_frame(self, link: MasterLink) -> bytes | None:
-        """Raises `LinkError` where retention has overtaken the slave."""
+        """None where the slave was sent all there is; raises `LinkError` where retention has
+        overtaken it."""
+        end = self._log.end_offset
+        if link.next_offset == end:
+            return None
         start = self._log.start_offset
         if 0 <= link.next_offset < start:
             raise LinkError(f"it is at {link.next_offset}, the log starts at {start} by now")
-        return link.next_transfer(self._log.end_offset, self._now_ms())
+        return link.next_transfer(end, self._now_ms())
 
     def acknowledged(self) -> None:
         """Answers the sends that the slaves' offsets satisfy."""

@@ -7,7 +7,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Connection
 from twisted.internet.testing import MemoryReactor, StringTransport
 
-from rocketmq_tw.net.outbox import SIZE_LIMIT, Outbox, Outboxes
+from rocketmq_tw.net.outbox import SIZE_LIMIT, Outbox, Outboxes, send_now
 
 
 class CountingConnection(Connection):
@@ -155,3 +155,22 @@ def test_the_reactor_learns_that_the_other_end_is_gone(pair):
     boxes.gather(Outbox(boxes, pair.transport).write, b"lost")
     assert pair.waits_to_write
     assert pair.transport.doWrite() == main.CONNECTION_LOST
+
+
+def test_what_is_sent_now_has_left_when_the_call_returns(pair):
+    send_now(pair.transport, b"one")
+    assert pair.read() == b"one" and not pair.waits_to_write
+    pair.transport.write(b" two")
+    send_now(pair.transport, b" three")
+    assert pair.read() == b"", "nothing overtakes what waits"
+    pair.transport.doWrite()
+    assert pair.read() == b" two three"
+
+
+def test_a_transport_that_closes_is_not_sent_to(pair):
+    pair.transport.disconnecting = True
+    send_now(pair.transport, b"the transport knows what to do")
+    assert pair.transport.sends == 0 and pair.waits_to_write
+    pair.transport.connected = 0
+    send_now(pair.transport, b"nobody gets this")
+    assert pair.transport.sends == 0
