@@ -40,6 +40,8 @@ STORED = frozenset(
 
 #: Seconds until queues that could not be filled are tried again, if nothing is sent before.
 DISPATCH_RETRY = 1.0
+#: Seconds by which a slave fills its queues later than its log: many small appends share the work.
+SLAVE_DISPATCH = 0.01
 
 log = Logger()
 
@@ -94,7 +96,7 @@ class Commit:
         self._appends: list[_Entry] = []
         self._turn_end: IDelayedCall | None = None
         self._retry: IDelayedCall | None = None
-        self._soon: IDelayedCall | None = None
+        self._later: IDelayedCall | None = None
         self._stopped = False
         # With SYNC_FLUSH the store shows messages only once they are durable.
         flusher.on_round(self._dispatch)
@@ -105,8 +107,7 @@ class Commit:
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         self._write_now()
-        if self._soon is not None:
-            self._dispatch()
+        self.dispatch_now()
         self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
         return self._flusher.stop()
 
@@ -158,8 +159,14 @@ class Commit:
             self._store.write_pending()
         except StoreError as error:
             return fail(error)
-        self._dispatch_soon()
+        if self._later is None:
+            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
         return self.settled()
+
+    def dispatch_now(self) -> None:
+        """Fills a slave's queues with what waits for `SLAVE_DISPATCH`."""
+        if self._later is not None:
+            self._dispatch()
 
     def settled(self) -> Deferred[int]:
         """Fires with the log's end, as written now, once all before it is as safe as flushDiskType
@@ -202,27 +209,16 @@ class Commit:
             return
         for callback in self._after_write:
             callback()
-        if self.replicator is None:
-            self._dispatch()
-        else:
-            self._dispatch_soon()
+        self._dispatch()
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             self._answer_all(appends, ResponseCode.SUCCESS)
         else:
             self._answer_or_wait(appends)
 
-    def _dispatch_soon(self) -> None:
-        """First lets the bytes leave on which another replica waits. No answer overtakes it: one
-        needs a turn of the reactor at least."""
-        if self._stopped:
-            self._dispatch()
-        elif self._soon is None:
-            self._soon = self._clock.callLater(0, self._dispatch)
-
     def _dispatch(self) -> None:
-        if self._soon is not None and self._soon.active():
-            self._soon.cancel()
-        self._soon = None
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        self._later = None
         try:
             if not self._store.dispatch():
                 return

@@ -65,10 +65,11 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.ids import UniqueIds, pack_ip
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.interfaces import Handler, IRemotingClient
+from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.wire.command import RemotingCommand
 
 T = TypeVar("T")
 
@@ -139,7 +140,12 @@ class Broker:
         self.traffic = Traffic(now_ms)
         self.long_polling = LongPolling(self.store, config, reactor, self._elapsed_ms)
         self._flusher = Flusher(self.store, store_config, reactor, self._in_thread)
-        self.server = RemotingServer(reactor, net_config, tls=tls)
+        self.server = RemotingServer(
+            reactor,
+            net_config,
+            before_request=[self._catch_up] if store_config.is_slave else [],
+            tls=tls,
+        )
         self.commit = Commit(
             self.store, store_config, reactor, self._flusher, gather=self.server.gather
         )
@@ -196,6 +202,10 @@ class Broker:
             metadata,
             self._now_ms,
         )
+
+    def _catch_up(self, request: RemotingCommand, peer: IPeer) -> None:
+        """Whoever asks a slave sees all that it has acknowledged."""
+        self.commit.dispatch_now()
 
     @property
     def address(self) -> str:

@@ -176,6 +176,7 @@ class SlavePart:
         self._endpoint_for = endpoint_for or self._tcp
         self._reactor = reactor
         self._config = store_config
+        self._commit = commit
         self._store = store
         self._calls = calls
         self._metadata = metadata
@@ -262,6 +263,8 @@ class SlavePart:
                 " this one's is not checked, and topics, groups and offsets are not copied"
             )
             return succeed(None)
+        # The newest message is what is compared.
+        self._commit.dispatch_now()
         return check_kinship(
             self._calls,
             self._master.address,

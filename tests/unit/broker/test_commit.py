@@ -59,6 +59,18 @@ def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
     assert told == [3]
 
 
+def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
+    plane, order = DataPlane(), Answers()
+    plane.commit.replicator = Replicas()
+    plane.commit.on_written(lambda: order.to("written")(ResponseCode.SUCCESS, None))
+    plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
+    plane.commit.append(make_message(), order.to("answered"))
+    plane.clock.advance(0)
+    assert [name for name, _ in order] == ["written", "dispatched"]
+    plane.commit.replicator.waits[0][2].callback(int(ResponseCode.SUCCESS))
+    assert [name for name, _ in order] == ["written", "dispatched", "answered"]
+
+
 def test_a_batch_is_one_append() -> None:
     plane, done = DataPlane(), []
     batch = [BatchedMessage(0, b"%d" % n, b"") for n in range(3)]

@@ -12,9 +12,10 @@ from rocketmq_tw.broker.core import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.testing.data_plane import Threads
 from rocketmq_tw.testing.network import MemoryNetwork
-from rocketmq_tw.testing.stores import START_MS, small_config
+from rocketmq_tw.testing.stores import START_MS, make_message, small_config
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
@@ -23,7 +24,11 @@ from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
-from rocketmq_tw.wire.headers.offsets import UpdateConsumerOffsetRequestHeader
+from rocketmq_tw.wire.headers.offsets import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
 from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 
@@ -266,6 +271,22 @@ def test_a_slave_keeps_how_far_its_master_has_delivered() -> None:
     world.reactor.pump([1.0] * 10)
     kept = world.files.read(f"{world.broker.store.paths.config}/delayOffset.json")
     assert decode_body(DelayOffsetTable, kept).offset_table == {3: 7}
+
+
+def test_whoever_asks_a_slave_sees_what_it_has_acknowledged() -> None:
+    world = World(broker_role="SLAVE")
+    message = make_message(topic="Orders")
+    message.store_timestamp = START_MS
+    appended = world.broker.commit.append_raw(0, encode_record(message))
+    assert appended.called and world.broker.store.max_queue_offset("Orders", 0) == 0
+    header = GetMaxOffsetRequestHeader(topic="Orders", queue_id=0)
+    request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
+    answers: list[RemotingCommand] = []
+    world.client.request(BROKER, request, 5).addBoth(answers.append)
+    for _ in range(10):
+        world.reactor.advance(0)
+    (answer,) = answers
+    assert answer.header(GetMaxOffsetResponseHeader).offset == 1
 
 
 def test_a_held_read_is_answered_when_a_message_comes_and_when_the_broker_stops(

@@ -10,6 +10,7 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
+from rocketmq_tw.broker.commit import SLAVE_DISPATCH
 from rocketmq_tw.broker.live_config import LiveConfig
 from rocketmq_tw.broker.master_calls import MasterCalls
 from rocketmq_tw.broker.membership import Master
@@ -738,6 +739,46 @@ def test_a_slave_stores_and_changes_nothing() -> None:
         assert raised.value.code == expected
     handlers[RequestCode.PULL_MESSAGE](RemotingCommand.request(11), FakePeer())
     assert asked == [RequestCode.PULL_MESSAGE]
+
+
+def test_many_appends_of_a_slave_share_the_work_of_its_queues() -> None:
+    group = Group()
+    slave = group.add_slave()
+    store = slave.plane.store
+    for number in range(1, 4):
+        group.send(b"message")
+        for _ in range(5):
+            group.clock.advance(0)
+        (link,) = group.part.service.slaves
+        assert link.link.acknowledged == group.master.plane.store.written_offset
+        assert store.max_queue_offset("Topic", 0) == 0, f"{number} acknowledged, none in its queue"
+    group.clock.advance(SLAVE_DISPATCH)
+    assert store.max_queue_offset("Topic", 0) == 3
+
+
+def test_whoever_asks_need_not_wait_for_it() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    for _ in range(5):
+        group.clock.advance(0)
+    slave.plane.commit.dispatch_now()
+    assert slave.plane.store.max_queue_offset("Topic", 0) == 1
+    slave.plane.commit.dispatch_now()
+    group.settle()
+    assert slave.plane.store.max_queue_offset("Topic", 0) == 1
+
+
+def test_the_newest_message_is_compared_before_a_link_though_it_came_just_now() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    for _ in range(5):
+        group.clock.advance(0)
+    store = slave.plane.store
+    assert store.last_record_offset < 0
+    slave.part.client.opening()
+    assert store.last_record_offset == 0
 
 
 def test_not_even_by_itself() -> None:
