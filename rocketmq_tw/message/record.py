@@ -49,6 +49,17 @@ _FIXED = {
     STORE_HOST_V6: _fixed(4, 16),
     _V6_FLAGS: _fixed(16, 16),
 }
+#: What `parse_head` wants of it: size, magic, CRC, queue id, queue offset, physical offset, store
+#: time, body length.
+_HEAD = {
+    flags: struct.Struct(f">iiii4xqq12x{born}x4xq{store}x16xi")
+    for flags, born, store in (
+        (0, 4, 4),
+        (BORN_HOST_V6, 16, 4),
+        (STORE_HOST_V6, 4, 16),
+        (_V6_FLAGS, 16, 16),
+    )
+}
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_AT = 36
 #: What `is_sound` compares: size, magic, CRC, physical offset, flags.
@@ -321,12 +332,12 @@ def parse_head(
     if available < MIN_RECORD_SIZE:
         return None
     (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_AT)
-    layout = _FIXED[sys_flag & _V6_FLAGS]
+    layout = _HEAD[sys_flag & _V6_FLAGS]
     if available < layout.size:
         return None
-    fields = layout.unpack_from(data, position)
-    size, magic, crc, queue_id, _flag, queue_offset, physical_offset = fields[:7]
-    body_length = fields[16]
+    size, magic, crc, queue_id, queue_offset, physical_offset, store_timestamp, body_length = (
+        layout.unpack_from(data, position)
+    )
     if size > available or body_length < 0 or (magic != MAGIC_V1 and magic != MAGIC_V2):
         return None
     at = position + layout.size + body_length
@@ -358,7 +369,7 @@ def parse_head(
         return None
     properties = bytes(data[properties_at + 2 : end])
     return RecordHead(
-        size, topic, queue_id, queue_offset, physical_offset, sys_flag, fields[11], properties
+        size, topic, queue_id, queue_offset, physical_offset, sys_flag, store_timestamp, properties
     )
 
 

@@ -75,9 +75,7 @@ class LogScan:
             at = self._load(position, size)
             head = None
             if at >= 0:
-                head = parse_head(
-                    memoryview(self._window)[at : at + size], check_body=self._check_body
-                )
+                head = parse_head(self._window, at, check_body=self._check_body)
             if head is None or head.physical_offset != position or head.size != size:
                 self.damaged = True
                 return
