@@ -105,12 +105,13 @@ class _Transport:
     getHost = getPeer
 
 
-def _at_once(function: Callable[[], Any]) -> Deferred[Any]:
+def at_once(function: Callable[[], Any]) -> Deferred[Any]:
+    """In place of a thread."""
     return execute(function)
 
 
-def _request(number: int, case: Case) -> bytes:
-    """As stock's Java client writes it."""
+def request(number: int, case: Case) -> bytes:
+    """A send as stock's Java client writes it."""
     body = b"x" * case.size
     properties = f"UNIQ_KEY\x017F0000010A2B0B1C2D3E{number:012X}\x02"
     if case.batch > 1:
@@ -122,11 +123,11 @@ def _request(number: int, case: Case) -> bytes:
             )
             for index in range(case.batch)
         )
-    request = send_request("bench-load", number % _QUEUES, body, batch=case.batch > 1)
-    request.ext_fields |= {"i": properties + "WAIT\x01true\x02", "n": "bench"}
-    request.language = LanguageCode.JAVA
-    request.opaque = number
-    return encode_command(request)
+    command = send_request("bench-load", number % _QUEUES, body, batch=case.batch > 1)
+    command.ext_fields |= {"i": properties + "WAIT\x01true\x02", "n": "bench"}
+    command.language = LanguageCode.JAVA
+    command.opaque = number
+    return encode_command(command)
 
 
 class InProcess:
@@ -141,7 +142,7 @@ class InProcess:
             NettyServerConfig(listen_port=_PORT),
             PosixFiles(),
             RemotingClient(self._reactor, NettyClientConfig()),
-            in_thread=_at_once,
+            in_thread=at_once,
         )
         failures: list[Any] = []
         self.broker.start().addErrback(failures.append)
@@ -180,9 +181,7 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
             for _ in range(turns):
                 pieces = []
                 for _ in range(case.connections):
-                    pieces.append(
-                        b"".join(_request(number + n, case) for n in range(case.requests))
-                    )
+                    pieces.append(b"".join(request(number + n, case) for n in range(case.requests)))
                     number += case.requests
                 work.append(pieces)
             if profile is not None and round_number:
