@@ -163,16 +163,24 @@ def read_pull(
     queue: MessageQueue,
     expression: str | None = None,
     expression_type: str = TAG_TYPE,
+    *,
+    keep_damaged: bool = False,
 ) -> PullResult:
     """What was pulled, less the messages whose tag only had the hash code of one asked for.
 
-    Raises `BrokerError` for any other answer, `BodyError` for a damaged record.
+    Raises `BrokerError` for any other answer, `BodyError` for a damaged record; with
+    `keep_damaged` a damaged body is left as it is, and is among the result's `problems`.
     """
     pulled = read_pull_bytes(address, response)
-    messages = decode_messages(pulled.records, queue)
+    damaged: dict[int, str] = {}
+    messages = decode_messages(pulled.records, queue, damaged if keep_damaged else None)
+    problems = {messages[index].queue_offset: problem for index, problem in damaged.items()}
     if messages and expression_type == TAG_TYPE and expression not in (None, "", "*"):
         wanted = parse_tag_expression(expression)
         messages = [message for message in messages if wanted.matches(message.tags)]
+    if problems:
+        kept = {message.queue_offset for message in messages}
+        problems = {offset: problem for offset, problem in problems.items() if offset in kept}
     return PullResult(
         pulled.status,
         messages,
@@ -180,6 +188,7 @@ def read_pull(
         pulled.min_offset,
         pulled.max_offset,
         pulled.suggested_broker_id,
+        problems,
     )
 
 

@@ -1,7 +1,8 @@
 """Messages as an application sends and receives them, and the results of both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -129,7 +130,10 @@ class PulledBytes(NamedTuple):
 
 
 class PullResult(NamedTuple):
-    """What a pull brought; go on at `next_offset` in all cases."""
+    """What a pull brought; go on at `next_offset` in all cases.
+
+    Where damaged bodies were asked for, `problems` says by queue offset what is wrong with them.
+    """
 
     status: PullStatus
     messages: list[ReceivedMessage]
@@ -137,3 +141,4 @@ class PullResult(NamedTuple):
     min_offset: int
     max_offset: int
     suggested_broker_id: int = 0
+    problems: Mapping[int, str] = MappingProxyType({})

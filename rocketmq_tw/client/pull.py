@@ -44,6 +44,7 @@ class QueueReader:
         sub_version: int = 0,
         commit_offset: int | None = None,
         timeout: float | None = None,
+        keep_damaged: bool = False,
     ) -> PullResult:
         broker_id = self._read_from.get(queue, MASTER_ID)
         address = self.session.broker_address(queue.broker_name, broker_id)
@@ -61,7 +62,9 @@ class QueueReader:
         )
         limit = timeout or REQUEST_TIMEOUT + (suspend_seconds and suspend_seconds + _HOLD_MARGIN)
         response = await self.session.remoting.request(address, command, limit)
-        result = commands.read_pull(address, response, queue, expression, expression_type)
+        result = commands.read_pull(
+            address, response, queue, expression, expression_type, keep_damaged=keep_damaged
+        )
         self._read_from[queue] = result.suggested_broker_id
         return result
 

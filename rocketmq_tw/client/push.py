@@ -28,7 +28,13 @@ from rocketmq_tw.client.queue_worker import (
 )
 from rocketmq_tw.client.routes import any_address
 from rocketmq_tw.client.session import Session, logged
-from rocketmq_tw.message.names import RETRY_PREFIX, check_group, check_topic, retry_topic
+from rocketmq_tw.message.names import (
+    RETRY_PREFIX,
+    check_group,
+    check_topic,
+    dlq_topic,
+    retry_topic,
+)
 from rocketmq_tw.message.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.errors import RemotingError
@@ -45,6 +51,9 @@ from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 REBALANCE_SECONDS = 20.0
 PERSIST_SECONDS = 5.0
 SEND_BACK_TIMEOUT = 5.0
+#: The levels with which a message is given back: the broker chooses when it comes again; never.
+_LATER = 0
+_NEVER = -1
 #: How long `stop` waits for messages that the listener has.
 STOP_SECONDS = 10.0
 
@@ -66,6 +75,10 @@ class PushConsumer(GroupMember):
     the dead-letter queue. A message may come more than once. Up to `concurrency` messages are
     with the listener at a time; with `orderly` one of each queue, in order. With `broadcast` each
     consumer gets all messages, failed ones are dropped, and offsets are in `offset_file`.
+
+    A message whose body its CRC belies, or that cannot be unpacked, does not reach the listener:
+    it goes to the dead-letter queue at once (in a broadcast: nowhere), and an error in the log
+    says which it was.
     """
 
     log = Logger()
@@ -356,6 +369,7 @@ class PushConsumer(GroupMember):
             offset,
             self._consume,
             self._send_back,
+            self._put_aside,
         )
         options: dict[str, Any] = {
             "batch_size": self._batch_size,
@@ -389,12 +403,26 @@ class PushConsumer(GroupMember):
         if self._broadcast:
             self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
             return
+        await self._give_back(message, _LATER)
+
+    async def _put_aside(self, message: ReceivedMessage) -> str:
+        """Gives a damaged message to the dead-letter queue: no later try could read it, and the
+        copy in a retry topic would get a CRC that fits the damaged body."""
+        dead_letters = dlq_topic(self.group)
+        if self._broadcast:
+            return "it is left out: broadcast messages come once"
+        if message.queue.topic == dead_letters:
+            return "it is left out, and stays there"
+        await self._give_back(message, _NEVER)
+        return f"it is in {dead_letters} now"
+
+    async def _give_back(self, message: ReceivedMessage, delay_level: int) -> None:
         address = self.session.broker_address(message.queue.broker_name)
         properties = message.properties
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,
             group=self.group,
-            delay_level=0,
+            delay_level=delay_level,
             origin_msg_id=properties.get(ORIGIN_MESSAGE_ID, message.message_id),
             origin_topic=properties.get(RETRY_TOPIC, message.topic),
             max_reconsume_times=16 if self._max_reconsume_times < 0 else self._max_reconsume_times,

@@ -25,12 +25,16 @@ from rocketmq_tw.wire.errors import BodyError
 Listener = Callable[[ReceivedMessage], Any]
 #: Gives a message back to the broker for a later try; raises where that failed.
 SendBack = Callable[[ReceivedMessage], Awaitable[None]]
+#: Puts a message with a damaged body aside: says what became of it; raises where that failed.
+PutAside = Callable[[ReceivedMessage], Awaitable[str]]
 
 HOLD_SECONDS = 15.0
 RETRY_PULL_SECONDS = 3.0
 #: Between two tries of an ordered message, and before a message that could not be given back.
 SUSPEND_SECONDS = 1.0
 LOCAL_RETRY_SECONDS = 5.0
+#: So often a broker may refuse to keep a damaged message before the queue goes on without it.
+MAX_REFUSALS = 10
 _FULL_SECONDS = 0.05
 
 
@@ -47,6 +51,7 @@ class QueueWorker:
         offset: int,
         listener: Listener,
         send_back: SendBack,
+        put_aside: PutAside,
         *,
         batch_size: int = 32,
         commit_while_pulling: bool = True,
@@ -59,6 +64,11 @@ class QueueWorker:
         self._subscription = subscription
         self._listener = listener
         self._send_back = send_back
+        self._put_aside = put_aside
+        #: What is wrong with the bodies of open messages, by queue offset; and how often the
+        #: broker refused them.
+        self._problems: dict[int, str] = {}
+        self._refusals: dict[int, int] = {}
         self._batch_size = batch_size
         self._commit = commit_while_pulling
         self._pause: Deferred[Any] | None = None
@@ -110,6 +120,7 @@ class QueueWorker:
                 max_messages=self._batch_size,
                 suspend_seconds=HOLD_SECONDS,
                 commit_offset=commit if commit > 0 else None,
+                keep_damaged=True,
             )
         )
         try:
@@ -125,6 +136,7 @@ class QueueWorker:
                 offset=self.messages.next_offset,
                 next=result.next_offset,
             )
+        self._problems.update(result.problems)
         self.messages.add(result.messages, result.next_offset)
         if result.messages:
             self.took(result.messages)
@@ -144,6 +156,41 @@ class QueueWorker:
                 queue=self.queue,
             )
             return False
+        return True
+
+    def is_damaged(self, message: ReceivedMessage) -> bool:
+        """Whether the message's body is not what its producer sent; no listener gets it."""
+        return message.queue_offset in self._problems
+
+    async def put_aside(self, message: ReceivedMessage) -> bool:
+        """Puts a damaged message aside; whether it is done with. One that the broker keeps
+        refusing is passed over, so that it holds up nobody."""
+        if self.stopped:
+            return False
+        offset = message.queue_offset
+        try:
+            outcome = await self._put_aside(message)
+        except (RemotingError, ClientError) as error:
+            if isinstance(error, BrokerError):
+                self._refusals[offset] = self._refusals.get(offset, 0) + 1
+            if self._refusals.get(offset, 0) < MAX_REFUSALS:
+                self.log.warn(
+                    "putting the damaged message {id} aside: {error}",
+                    id=message.message_id,
+                    error=error,
+                )
+                return False
+            outcome = f"it is passed over, since the broker does not keep it: {error}"
+        self.log.error(
+            "the message {id} at offset {offset} of {queue.topic}, queue {queue.queue_id} of"
+            " {queue.broker_name}, is damaged: {problem}; {outcome}",
+            id=message.message_id,
+            offset=offset,
+            queue=message.queue,
+            problem=self._problems.pop(offset),
+            outcome=outcome,
+        )
+        self._refusals.pop(offset, None)
         return True
 
     async def give_back(self, message: ReceivedMessage) -> bool:
@@ -200,7 +247,11 @@ class ConcurrentWorker(QueueWorker):
     async def _consume(self, message: ReceivedMessage) -> None:
         while not self.stopped:
             with self.busy():
-                if await self.listen(message) or await self.give_back(message):
+                if self.is_damaged(message):
+                    done = await self.put_aside(message)
+                else:
+                    done = await self.listen(message) or await self.give_back(message)
+                if done:
                     self.messages.done(message)
                     return
                 message.reconsume_times += 1
@@ -239,8 +290,9 @@ class OrderlyWorker(QueueWorker):
         if self._reactor.seconds() >= self.locked_until:
             return False
         with self.busy():
-            done = await self.listen(message)
-            if not done:
+            damaged = self.is_damaged(message)
+            done = await (self.put_aside(message) if damaged else self.listen(message))
+            if not done and not damaged:
                 message.reconsume_times += 1
                 last = 0 <= self._max_reconsume_times < message.reconsume_times
                 done = last and await self.give_back(message)

@@ -14,7 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from rocketmq_tw.message.batch import decode_batch
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.names import retry_topic
+from rocketmq_tw.message.names import dlq_topic, retry_topic
 from rocketmq_tw.message.properties import (
     RETRY_TOPIC,
     TAGS,
@@ -182,9 +182,10 @@ class MemoryBroker:
         original = self._log[header.offset]
         properties = parse_properties(original.properties)
         properties.setdefault(RETRY_TOPIC, original.topic)
+        dead = header.delay_level < 0
         self.put(
             StoredMessage(
-                topic=retry_topic(header.group),
+                topic=dlq_topic(header.group) if dead else retry_topic(header.group),
                 queue_id=0,
                 body=original.body,
                 properties=join_properties(properties),

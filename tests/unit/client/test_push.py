@@ -1,10 +1,13 @@
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.logger import capturedLogs
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import by_key
+from rocketmq_tw.client.pull import QueueReader
 from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.message.compression import CompressionType, compression_flag
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.consumers import ConsumerRunningInfo
 from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue, ResetOffsetBody
@@ -367,6 +370,165 @@ class TestBroadcast:
         start(0)
         assert sorted(got[0]) == [b"1", b"2", b"3"]
         assert world.broker.offsets == {}
+
+
+class TestDamagedBodies:
+    """Offset 1 of queue 0 is damaged; 0 and 2 are not."""
+
+    DEAD = "%DLQ%workers"
+
+    def fill(self, world, damage="packed", topic="T"):
+        flag = compression_flag(CompressionType.ZLIB) if damage == "packed" else 0
+        for body, sys_flag in ((b"1", 0), (b"torn", flag), (b"3", 0)):
+            world.broker.put(
+                StoredMessage(
+                    topic=topic,
+                    queue_id=0,
+                    body=body,
+                    properties=b"UNIQ_KEY\x01ID-" + body + b"\x02",
+                    sys_flag=sys_flag,
+                )
+            )
+        if damage == "crc":
+            pull = world.broker.handlers()[RequestCode.PULL_MESSAGE]
+
+            def damaged(request, peer):
+                response = pull(request, peer)
+                if isinstance(response, RemotingCommand):
+                    response.body = response.body.replace(b"torn\x01T", b"tORN\x01T")
+                return response
+
+            world.serve({RequestCode.PULL_MESSAGE: damaged})
+
+    def consumer(self, world, got, **options):
+        options = {"start_from": StartFrom.FIRST} | options
+        return world.push_consumer(lambda message: got.append(message.body), **options)
+
+    def errors(self, events):
+        return [formatEvent(event) for event in events if event["log_level"] is LogLevel.error]
+
+    def dead(self, world):
+        return [message.body for message in world.broker.messages(self.DEAD)]
+
+    @pytest.mark.parametrize("orderly", [False, True])
+    @pytest.mark.parametrize(
+        ("damage", "reason"), [("packed", "ZLIB body that cannot be read"), ("crc", "CRC")]
+    )
+    def test_the_queue_goes_on_and_the_broker_keeps_it(self, world, damage, reason, orderly):
+        self.fill(world, damage)
+        got = []
+        consumer = self.consumer(world, got, orderly=orderly)
+        with capturedLogs() as events:
+            world.run(consumer.start())
+            send(world, b"4", queue_id=0)
+            world.wait(30)
+        assert got == [b"1", b"3", b"4"]
+        assert consumer.offset(queue(0)) == 4
+        assert self.dead(world) == [b"torn"]
+        assert [header.delay_level for header in world.broker.sent_back] == [-1]
+        (said,) = self.errors(events)
+        for part in ("ID-torn", "offset 1 of T, queue 0 of broker-a", reason, self.DEAD):
+            assert part in said
+
+    def test_a_broadcast_leaves_it_out_and_says_so(self, world):
+        self.fill(world)
+        got = []
+        consumer = self.consumer(world, got, broadcast=True)
+        with capturedLogs() as events:
+            world.run(consumer.start())
+            world.wait(1)
+        assert got == [b"1", b"3"]
+        assert consumer.offset(queue(0)) == 3
+        assert world.broker.sent_back == []
+        (said,) = self.errors(events)
+        assert "ID-torn" in said and "left out" in said
+
+    def test_in_the_dead_letter_queue_itself_it_stays(self, world):
+        world.names.add(self.DEAD, world.address, "broker-a", 1)
+        self.fill(world, topic=self.DEAD)
+        got = []
+        consumer = self.consumer(world, got)
+        consumer.subscribe(self.DEAD)
+        with capturedLogs() as events:
+            world.run(consumer.start())
+            world.wait(1)
+        assert got == [b"1", b"3"]
+        assert world.broker.sent_back == []
+        (said,) = self.errors(events)
+        assert "left out" in said
+
+    def test_a_broker_that_does_not_answer_gets_it_later(self, world):
+        handlers = world.broker.handlers()
+        world.serve({RequestCode.CONSUMER_SEND_MSG_BACK: lambda request, peer: Deferred()})
+        self.fill(world)
+        got = []
+        consumer = self.consumer(world, got)
+        with capturedLogs() as events:
+            world.run(consumer.start())
+            world.wait(300)
+            assert (got, consumer.offset(queue(0))) == ([b"1", b"3"], 1)
+            assert self.errors(events) == []
+            world.serve(handlers)
+            world.wait(11)
+        assert self.dead(world) == [b"torn"]
+        assert consumer.offset(queue(0)) == 3
+        assert len(self.errors(events)) == 1
+
+    @pytest.mark.parametrize("orderly", [False, True])
+    def test_what_the_broker_keeps_refusing_is_passed_over(self, world, orderly):
+        def refuse(request, peer):
+            refused.append(request)
+            return request.response(1, "no such message")
+
+        refused = []
+        world.serve({RequestCode.CONSUMER_SEND_MSG_BACK: refuse})
+        self.fill(world)
+        got = []
+        consumer = self.consumer(world, got, orderly=orderly)
+        with capturedLogs() as events:
+            world.run(consumer.start())
+            world.wait(2)
+            assert consumer.offset(queue(0)) == 1
+            world.wait(60)
+        assert got == [b"1", b"3"]
+        assert consumer.offset(queue(0)) == 3
+        assert len(refused) == 10
+        (said,) = self.errors(events)
+        for part in ("ID-torn", "ZLIB", "no such message", "passed over"):
+            assert part in said
+
+    def test_one_whose_tag_nobody_asked_for_is_left_to_others(self, world):
+        # "Aa" and "BB" have one hash code in Java, so a broker may send both.
+        flag = compression_flag(CompressionType.ZLIB)
+        for tag in (b"Aa", b"BB"):
+            world.broker.put(
+                StoredMessage(
+                    topic="T",
+                    queue_id=0,
+                    body=b"torn " + tag,
+                    properties=b"TAGS\x01" + tag + b"\x02",
+                    sys_flag=flag,
+                )
+            )
+        answer = world.broker.handlers()[RequestCode.PULL_MESSAGE]
+
+        def without_filter(request, peer):
+            request.ext_fields["subscription"] = "*"
+            return answer(request, peer)
+
+        world.serve({RequestCode.PULL_MESSAGE: without_filter})
+        consumer = self.consumer(world, [])
+        consumer.subscribe("T", "BB")
+        with capturedLogs() as events:
+            world.run(consumer.start())
+            world.wait(1)
+        assert self.dead(world) == [b"torn BB"]
+        assert len(self.errors(events)) == 1
+        reader = QueueReader(consumer.session, "readers")
+        pull = reader.pull(queue(0), 0, expression="BB", keep_damaged=True)
+        pulled = world.run(Deferred.fromCoroutine(pull))
+        assert [message.body for message in pulled.messages] == [b"torn BB"]
+        assert list(pulled.problems) == [1]
 
 
 class TestWhatBrokersAsk:
