@@ -232,8 +232,10 @@ class Commit:
             callback()
 
     def _answer_or_wait(self, appends: list[_Entry]) -> None:
-        self._answer_all([entry for entry in appends if not entry[2]], ResponseCode.SUCCESS)
         entries = [entry for entry in appends if entry[2]]
+        if len(entries) < len(appends):
+            at_once = [entry for entry in appends if not entry[2]]
+            self._answer_all(at_once, ResponseCode.SUCCESS)
         if not entries:
             return
         waiting = _Waiting(entries)

@@ -22,7 +22,7 @@ class Requirement(NamedTuple):
 
 def in_sync(slave_offsets: Iterable[int], log_end: int, max_gap: int) -> int:
     """Replicas, with the master, that are less than `max_gap` bytes behind `log_end`."""
-    return 1 + sum(1 for offset in slave_offsets if offset >= 0 and log_end - offset < max_gap)
+    return 1 + len([at for at in slave_offsets if at >= 0 and log_end - at < max_gap])
 
 
 def required(

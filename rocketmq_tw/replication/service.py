@@ -170,9 +170,10 @@ class HAService(Factory):
         return stopped
 
     def _finish_stop(self) -> None:
-        stopped, end = self._stopping, self._log.end_offset
+        stopped = self._stopping
         if stopped is None:
             return
+        end = self._log.end_offset
         behind = any(0 <= slave.link.acknowledged < end for slave in self.slaves)
         if behind and self._ticker.running and self._now_ms() < self._stop_at:
             return
@@ -201,7 +202,8 @@ class HAService(Factory):
         if not sync:
             return succeed(int(ResponseCode.SUCCESS))
         settings = self._settings
-        available = self.in_sync_replicas()
+        offsets = self._acknowledged()
+        available = in_sync(offsets, self._log.end_offset, settings.max_gap)
         requirement = required(
             available,
             in_sync_replicas=settings.in_sync_replicas,
@@ -212,10 +214,11 @@ class HAService(Factory):
             return succeed(int(ResponseCode.SUCCESS))
         if not requirement.met:
             return succeed(int(ResponseCode.SLAVE_NOT_AVAILABLE))
+        if len([offset for offset in offsets if offset >= end_offset]) >= requirement.replicas - 1:
+            return succeed(int(ResponseCode.SUCCESS))
         waiter: Deferred[int] = Deferred()
         deadline = self._now_ms() + settings.slave_timeout_ms
         self._waiting.wait(end_offset, requirement.replicas, deadline, waiter)
-        self.acknowledged()
         return waiter
 
     def log_grew(self) -> None:
@@ -245,13 +248,8 @@ class HAService(Factory):
             ha_connection_info=slaves,
         )
 
-    def in_sync_replicas(self) -> int:
-        """Replicas, with this one, that are near enough to the log's end."""
-        return in_sync(
-            (slave.link.acknowledged for slave in self.slaves),
-            self._log.end_offset,
-            self._settings.max_gap,
-        )
+    def _acknowledged(self) -> list[int]:
+        return [slave.link.acknowledged for slave in self.slaves]
 
     # What the links ask
 
@@ -292,8 +290,8 @@ class HAService(Factory):
     def acknowledged(self) -> None:
         """Answers the sends that the slaves' offsets satisfy."""
         if len(self._waiting):
-            offsets = [slave.link.acknowledged for slave in self.slaves]
-            self._answer(self._waiting.acknowledged(offsets), ResponseCode.SUCCESS)
+            answered = self._waiting.acknowledged(self._acknowledged())
+            self._answer(answered, ResponseCode.SUCCESS)
         self._finish_stop()
 
     def _tick(self) -> None:

@@ -15,6 +15,7 @@ from rocketmq_tw.replication.client import HAClient
 from rocketmq_tw.replication.frames import REPORT, TRANSFER_HEADER, TransferReader
 from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.service import HAService, HASettings
+from rocketmq_tw.wire.codes import ResponseCode
 
 SETTINGS = HASettings(file_size=1 << 20, batch_size=1000)
 
@@ -97,6 +98,17 @@ def test_new_bytes_have_left_when_the_log_was_written() -> None:
         service.log_grew()
         assert link.read() == TRANSFER_HEADER.pack(100, 3) + b"new"
         assert not link.waits_to_write
+
+
+def test_who_waits_for_what_a_slave_has_is_answered_at_once() -> None:
+    service = HAService(Log(bytes(100)), SETTINGS, Clock())
+    with linked(service) as link:
+        link.protocol.dataReceived(REPORT.pack(100))
+        codes: list[int] = []
+        service.wait(100, sync=True).addCallback(codes.append)
+        assert codes == [ResponseCode.SUCCESS]
+        service.wait(101, sync=True).addCallback(codes.append)
+        assert len(codes) == 1
 
 
 def test_a_slave_that_is_behind_gets_no_more_than_its_transport_takes() -> None:
