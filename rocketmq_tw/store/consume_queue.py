@@ -7,6 +7,7 @@ Format: docs/formats/consumequeue.md.
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,9 +39,47 @@ class Unit(NamedTuple):
         return self.position >= 0 and self.size > 0
 
 
+#: Units of all queues together that are kept in memory.
+UNWRITTEN_LIMIT = 1024
+
+
+class Unwritten:
+    """The queues whose last units are in memory only, the first that has some first. A crash loses
+    them, so recovery has to build what is behind a checkpoint from the log, as it does anyway."""
+
+    def __init__(self, limit: int = UNWRITTEN_LIMIT) -> None:
+        self._limit = limit
+        self._queues: OrderedDict[ConsumeQueue, None] = OrderedDict()
+        self._units = 0
+
+    def add(self, queue: ConsumeQueue, units: int) -> None:
+        """The queue has so many more."""
+        self._queues[queue] = None
+        self._units += units
+
+    def discard(self, queue: ConsumeQueue, units: int) -> None:
+        """The queue has them no more."""
+        del self._queues[queue]
+        self._units -= units
+
+    def write_most(self) -> None:
+        """Writes those that have waited longest until the others are few enough."""
+        while self._units > self._limit:
+            next(iter(self._queues)).write_out()
+
+    def write_all(self) -> None:
+        """Writes all; where that raises `OSError`, the rest stays in memory."""
+        for queue in list(self._queues):
+            queue.write_out()
+
+
 class ConsumeQueue:
     """Offsets count units. `max_offset` is what readers see, `next_offset` what the next message
-    gets: messages between them are in the log but not dispatched yet."""
+    gets: messages between them are in the log but not dispatched yet.
+
+    Of what readers see, the last units may be in memory only; they belong into the last file, and a
+    cut has them written first.
+    """
 
     def __init__(
         self,
@@ -50,6 +89,7 @@ class ConsumeQueue:
         queue_id: int,
         file_size: int,
         unsynced: Unsynced,
+        unwritten: Unwritten,
     ) -> None:
         self.topic = topic
         self.queue_id = queue_id
@@ -62,6 +102,9 @@ class ConsumeQueue:
         self._units_per_file = file_size // UNIT_SIZE
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
+        self._unwritten = unwritten
+        #: The last units in front of `max_offset` that the file has not, see `Unwritten`.
+        self._tail: list[bytes] = []
 
     def put(self, queue_offset: int, position: int, size: int, tags_code: int) -> bool:
         """Buffers a unit; False where the queue has that offset already, or cannot have it."""
@@ -91,8 +134,36 @@ class ConsumeQueue:
         return (queue_offset - expected) * MIN_RECORD_SIZE <= room
 
     def write_pending(self) -> None:
-        """Writes the buffered units, which readers see from now on."""
+        """Readers see the buffered units from now on. They are written, or stay in memory where
+        they fit in the file that the queue has."""
         units = self.pending
+        end = self.max_offset + len(units)
+        if self.segments.starts and end * UNIT_SIZE <= self.segments.end:
+            self._tail += units
+            self._unwritten.add(self, len(units))
+            self.max_offset = end
+        else:
+            self.write_out()
+            self._write(units)
+        self.pending = []
+        self.next_offset = max(self.next_offset, self.max_offset)
+
+    def write_out(self) -> None:
+        """Writes the units that are in memory only; where that raises `OSError` they stay there."""
+        tail = self._tail
+        if tail:
+            offset = self.max_offset - len(tail)
+            start = self.segments.start_of(offset * UNIT_SIZE)
+            self.segments.write(b"".join(tail), start, offset * UNIT_SIZE - start)
+            self.forget_unwritten()
+
+    def forget_unwritten(self) -> None:
+        """They are in the file now, or the queue is removed."""
+        if self._tail:
+            self._unwritten.discard(self, len(self._tail))
+            self._tail = []
+
+    def _write(self, units: list[bytes]) -> None:
         index = 0
         per_file = self._units_per_file
         while index < len(units):
@@ -104,8 +175,6 @@ class ConsumeQueue:
             self.segments.write(data, start, offset * UNIT_SIZE - start)
             index += count
             self.max_offset = offset + count
-        self.pending = []
-        self.next_offset = max(self.next_offset, self.max_offset)
 
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
@@ -116,7 +185,15 @@ class ConsumeQueue:
         count = min(count, self.max_offset - offset)
         if count <= 0 or offset < 0:
             return b""
-        return self.segments.pread(count * UNIT_SIZE, offset * UNIT_SIZE)
+        in_file = self.max_offset - len(self._tail) - offset
+        if count <= in_file:
+            return self.segments.pread(count * UNIT_SIZE, offset * UNIT_SIZE)
+        if in_file <= 0:
+            return b"".join(self._tail[-in_file : count - in_file])
+        data = self.segments.pread(in_file * UNIT_SIZE, offset * UNIT_SIZE)
+        if len(data) == in_file * UNIT_SIZE:
+            data += b"".join(self._tail[: count - in_file])
+        return data
 
     def unit(self, offset: int) -> Unit | None:
         """The unit at `offset`; None where none is readable."""
@@ -136,6 +213,7 @@ class ConsumeQueue:
 
         Where it is not, the queue may end too late, but never too early.
         """
+        self.write_out()
         first = self._first_offset()
         end = self.segments.end // UNIT_SIZE
         self.max_offset = end
@@ -159,6 +237,7 @@ class ConsumeQueue:
 
     def _end_at(self, end: int) -> None:
         """Zeros what is behind, so that it never counts as written again."""
+        self.write_out()
         self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True)
         self.max_offset = self.next_offset = end
         self.pending = []

@@ -621,6 +621,7 @@ class MessageStore:
         if self._queue_sync_failed or self._log.failure:
             return None
         queues, index = self._queues, self._index
+        queues.write_out()
         checkpoint = Checkpoint(
             physic_msg_timestamp=self._last_dispatched_timestamp,
             logics_msg_timestamp=self._last_dispatched_timestamp,

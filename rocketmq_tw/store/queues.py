@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
-from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
 from rocketmq_tw.store.dispatch import Dispatch
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.segments import HandlePool, Unsynced
@@ -26,6 +26,7 @@ class QueueTable:
         self._pool = HandlePool(files, _HANDLES)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._waiting: list[ConsumeQueue] = []
+        self._unwritten = Unwritten()
         self.unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -83,10 +84,11 @@ class QueueTable:
         return arrived
 
     def write_pending(self) -> None:
-        """Writes the buffered units, one write for each queue; where one fails, what is not
-        written is forgotten and raises `OSError`."""
+        """Shows the buffered units to readers. Some may stay in memory until `write_out`; where a
+        write fails, what is not shown by then is forgotten and raises `OSError`."""
         waiting, self._waiting = self._waiting, []
         try:
+            self._unwritten.write_most()
             for queue in waiting:
                 if not queue.segments.starts:
                     self._make_directory(queue)
@@ -96,12 +98,16 @@ class QueueTable:
                 queue.drop_pending()
             raise
 
+    def write_out(self) -> None:
+        """Writes all units that are in memory only; those that raise `OSError` stay there."""
+        self._unwritten.write_all()
+
     def remove_topic(self, topic: str) -> None:
         """Removes the topic's queues and their files."""
         if not is_legal(topic):
             return
         for key in [key for key in self._queues if key[0] == topic]:
-            del self._queues[key]
+            self._queues.pop(key).forget_unwritten()
         directory = f"{self._directory}/{topic}"
         self._pool.forget_below(directory)
         self._files.remove_tree(directory)
@@ -135,7 +141,9 @@ class QueueTable:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
-        return ConsumeQueue(self._pool, directory, topic, queue_id, self._file_size, self.unsynced)
+        return ConsumeQueue(
+            self._pool, directory, topic, queue_id, self._file_size, self.unsynced, self._unwritten
+        )
 
     def _make_directory(self, queue: ConsumeQueue) -> None:
         # A lost directory is built again from the log, so its name need not be durable at once.

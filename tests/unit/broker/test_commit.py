@@ -199,7 +199,7 @@ class TestWriteFails:
     def test_queues_that_cannot_be_filled_are_filled_later(self) -> None:
         files = FaultyFiles(MemoryFiles())
         plane, answers = DataPlane(files), Answers()
-        fault = Fault("pwrite", "consumequeue", errno.ENOSPC)
+        fault = Fault("create", "consumequeue", errno.ENOSPC)
         files.faults.append(fault)
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
