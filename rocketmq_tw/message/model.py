@@ -12,7 +12,8 @@ class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
     what only passes through is never parsed; `properties.parse_properties` reads it. Hosts are
     `(ip text, port)`; IPv6 sets the flag of `sys_flag`. Times are milliseconds since 1970.
     `physical_offset`, `queue_offset`, `store_timestamp`, `store_size` and `body_crc` are the
-    store's to fill.
+    store's to fill. `parsed` spares reading tags, keys and unique id again: what
+    `parse_properties` gives for `properties`, all ASCII; whoever changes these must drop it.
     """
 
     topic: str
@@ -31,6 +32,7 @@ class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
     physical_offset: int = 0
     store_size: int = 0
     body_crc: int = 0
+    parsed: dict[str, str] | None = None
 
 
 class Message(msgspec.Struct, kw_only=True):

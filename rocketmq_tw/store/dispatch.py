@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
-from rocketmq_tw.message.properties import KEY_SEPARATOR
+from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.tags import java_hash_code
 
@@ -74,12 +76,23 @@ class Dispatcher:
         sys_flag: int,
         store_timestamp: int,
         properties: bytes,
+        parsed: dict[str, str] | None = None,
     ) -> Dispatch:
-        """Half and rolled-back messages of a transaction are in no queue, as in stock."""
+        """Half and rolled-back messages of a transaction are in no queue, as in stock. `parsed`
+        tells what it can instead of `properties`, see `StoredMessage`."""
         transaction = sys_flag & TRANSACTION_ROLLBACK
         tags_code = 0
         keys: tuple[bytes, ...] = ()
-        if properties:
+        if parsed is not None and topic != SCHEDULE_TOPIC:
+            if (tags_text := parsed.get(TAGS)) is not None:
+                tags_code = java_hash_code(tags_text)
+            if self._index and transaction != TRANSACTION_ROLLBACK:
+                unique_id, keys_text = parsed.get(UNIQ_KEY), parsed.get(KEYS)
+                if unique_id is not None:
+                    keys = (unique_id.encode(),)
+                if keys_text is not None:
+                    keys += _words(keys_text.encode())
+        elif properties:
             if b"TAGS\x01" in properties and (tags := property_value(properties, b"TAGS\x01")):
                 tags_code = java_hash_code(str(tags, "utf-8", "replace"))
             if topic == SCHEDULE_TOPIC:
@@ -100,6 +113,46 @@ class Dispatcher:
             transaction != TRANSACTION_PREPARED and transaction != TRANSACTION_ROLLBACK,
             keys,
         )
+
+    def dispatch_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        physical_offset: int,
+        records: Sequence[bytes],
+        data: bytes,
+        sys_flag: int,
+        store_timestamp: int,
+        properties: Iterable[bytes],
+    ) -> list[Dispatch]:
+        """The same for records that stand one after the other: `data` is all of them, `properties`
+        are those of each."""
+        offset = physical_offset
+        entries = []
+        is_plain = (
+            self._index
+            and topic != SCHEDULE_TOPIC
+            and not sys_flag & TRANSACTION_ROLLBACK
+            and b"TAGS\x01" not in data
+            and b"KEYS\x01" not in data
+        )
+        for record, each in zip(records, properties, strict=True):
+            size = len(record)
+            if is_plain:
+                unique = property_value(each, b"UNIQ_KEY\x01")
+                keys = (unique,) if unique else ()
+                entry = Dispatch(
+                    topic, queue_id, queue_offset, offset, size, 0, store_timestamp, True, keys
+                )
+            else:
+                entry = self.dispatch(
+                    topic, queue_id, queue_offset, offset, size, sys_flag, store_timestamp, each
+                )
+            entries.append(entry)
+            offset += size
+            queue_offset += 1
+        return entries
 
     def _deliver_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
         delay = property_value(properties, b"DELAY\x01")

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from zope.interface import implementer
 
@@ -307,6 +307,7 @@ class MessageStore:
                     message.sys_flag,
                     message.store_timestamp,
                     message.properties,
+                    message.parsed,
                 )
             )
         message.store_size = size
@@ -321,30 +322,22 @@ class MessageStore:
         message.physical_offset = log.reserve(sum(map(len, records)))
         if message.physical_offset != first:
             records = self._batch_records(message, batch, in_queue)
-        log.push(b"".join(records))
-        dispatch = None if self._from_log else self._dispatcher.dispatch
-        offset, queue_offset = message.physical_offset, message.queue_offset
+        data = b"".join(records)
+        log.push(data)
+        if not self._from_log:
+            self._waiting += self._dispatcher.dispatch_batch(
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+                message.physical_offset,
+                records,
+                data,
+                message.sys_flag,
+                message.store_timestamp,
+                [each.properties for each in batch],
+            )
         message.store_size = len(records[0])
-        offsets = []
-        for record, each in zip(records, batch, strict=True):
-            size = len(record)
-            offsets.append(offset)
-            if dispatch is not None:
-                self._waiting.append(
-                    dispatch(
-                        message.topic,
-                        message.queue_id,
-                        queue_offset,
-                        offset,
-                        size,
-                        message.sys_flag,
-                        message.store_timestamp,
-                        each.properties,
-                    )
-                )
-            offset += size
-            queue_offset += 1
-        return tuple(offsets)
+        return tuple(accumulate(map(len, records[:-1]), initial=message.physical_offset))
 
     def _batch_records(
         self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool

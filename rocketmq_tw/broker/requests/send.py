@@ -39,6 +39,7 @@ from rocketmq_tw.wire.headers.send import (
     read_send_header,
 )
 
+_SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
 DLQ_QUEUES = 1
@@ -144,7 +145,7 @@ class SendRequests:
         )
         text = header.properties or ""
         properties = parse_properties(text)
-        if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+        if header.batch or request.code == _SEND_BATCH:
             properties.pop(props.POP_CK, None)
             unique_id = properties.get(props.UNIQ_KEY)
             reply = self._announcements.replying(peer.reply, header.topic)
@@ -159,6 +160,9 @@ class SendRequests:
             message.properties = rejoin_properties(text, properties) + _own_properties(
                 config.region_id, config.trace_on, config.broker_cluster_name
             )
+            if text.isascii():
+                # Then what is parsed says the same as what is stored.
+                message.parsed = properties
         else:
             properties.pop(props.POP_CK, None)
             if unique_id is None:
