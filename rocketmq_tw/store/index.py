@@ -25,8 +25,7 @@ _MAX_POWERS = 1024
 _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
 #: Characters of stock's unique ids, and how many of them name host, process and minute.
 _UNIQUE, _SHARED = 32, 24
-_POWERS_OF_REST = tuple(_POWERS[_SHARED - _UNIQUE :])
-_POWER_OF_REST = pow(31, _UNIQUE - _SHARED)
+_POWER_OF_MIDDLE = pow(31, _UNIQUE - 2 - _SHARED)
 
 
 def key_hash(text: str) -> int:
@@ -35,17 +34,35 @@ def key_hash(text: str) -> int:
 
 
 def topic_key_hash(topic: str, key: bytes) -> int:
-    """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once, and so
-    is the start of unique ids, which a producer's share for a minute."""
-    if len(key) == _UNIQUE and key.isascii():
-        start = _hash_of_prefix(topic, key[:_SHARED])
-        value = start * _POWER_OF_REST + sum(map(mul, key[_SHARED:], _POWERS_OF_REST)) & 0xFFFFFFFF
-        return value if value < 0x80000000 else _magnitude(value)
+    """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once."""
     if not key.isascii():
         return key_hash(f"{topic}#{str(key, 'utf-8', 'replace')}")
     length = len(key)
     power = _POWERS[-1 - length] if length < _MAX_POWERS else pow(31, length, 1 << 32)
     return _magnitude(_hash_of_prefix(topic, b"") * power + _hash_code(key))
+
+
+class NeighbourHashes:
+    """`topic_key_hash` for keys that come one after the other. Unique ids of one producer share
+    their start for a minute, and mostly all but two characters within a millisecond, so it goes on
+    from there."""
+
+    def __init__(self) -> None:
+        self._topic = ""
+        self._others = b""
+        self._start = 0
+
+    def hash(self, topic: str, key: bytes) -> int:
+        """See `topic_key_hash`."""
+        if len(key) != _UNIQUE or not key.isascii():
+            return topic_key_hash(topic, key)
+        others = key[:-2]
+        if others != self._others or topic != self._topic:
+            start = _hash_of_prefix(topic, key[:_SHARED]) * _POWER_OF_MIDDLE
+            self._start = start + _hash_code(key[_SHARED:-2]) & 0xFFFFFFFF
+            self._others, self._topic = others, topic
+        value = (self._start * 31 + key[-2]) * 31 + key[-1] & 0xFFFFFFFF
+        return value if value < 0x80000000 else _magnitude(value)
 
 
 @lru_cache(maxsize=4096)
@@ -104,6 +121,7 @@ class MessageIndex:
         self._clock = clock
         self._list: list[IndexFile] = []
         self._pending: list[Key] = []
+        self._hash = NeighbourHashes().hash
         self.unsynced = Unsynced()
 
     @property
@@ -160,13 +178,12 @@ class MessageIndex:
         """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
         last = self._list[-1].end_offset if self._list else -1
-        pending = self._pending
+        pending, hash_of = self._pending, self._hash
         for entry in entries:
             offset = entry.physical_offset
             if offset >= last:
                 for key in entry.keys:
-                    hashed = topic_key_hash(entry.topic, key)
-                    pending.append((hashed, offset, entry.store_timestamp))
+                    pending.append((hash_of(entry.topic, key), offset, entry.store_timestamp))
         if len(pending) >= _BATCH:
             self.write_pending()
 

@@ -11,7 +11,13 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from rocketmq_tw.store.dispatch import Dispatch, parse_delay_levels, property_value
 from rocketmq_tw.store.errors import DamagedStoreError
-from rocketmq_tw.store.index import MessageIndex, index_name, key_hash, topic_key_hash
+from rocketmq_tw.store.index import (
+    MessageIndex,
+    NeighbourHashes,
+    index_name,
+    key_hash,
+    topic_key_hash,
+)
 from rocketmq_tw.store.index_file import ENTRY, HEADER
 from rocketmq_tw.store.index_slots import SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
@@ -225,9 +231,23 @@ def test_a_hash_that_goes_on_from_its_topics_is_the_keys(topic: str, key: str) -
     assert topic_key_hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
 
 
-@given(st.text(max_size=20), st.text(st.characters(max_codepoint=127), min_size=32, max_size=32))
-def test_a_key_as_long_as_a_unique_id_hashes_the_same(topic: str, key: str) -> None:
-    assert topic_key_hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
+_UNIQUE_IDS = st.tuples(
+    st.sampled_from(["T", "Topic"]),
+    st.sampled_from(["7F0000010A2B0B1C2D3E0000", "~" * 24]),
+    st.sampled_from(["0001A2", "0001A3", "zzzzzz"]),
+    st.text(st.characters(max_codepoint=127), min_size=2, max_size=2),
+)
+_ANY_KEYS = st.tuples(st.just("T"), st.text(max_size=32), st.just(""), st.just("é"))
+
+
+@given(st.lists(_UNIQUE_IDS | _ANY_KEYS, max_size=8))
+def test_a_hash_that_goes_on_from_the_key_before_is_the_keys(
+    keys: list[tuple[str, str, str, str]],
+) -> None:
+    hashes = NeighbourHashes()
+    for topic, *parts in keys:
+        key = "".join(parts)
+        assert hashes.hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
 
 
 @pytest.mark.parametrize("length", [1022, 1023, 1024, 1025, 3000])
