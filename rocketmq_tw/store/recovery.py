@@ -207,6 +207,7 @@ class Recovery:
         if scan.damaged:
             self._refuse_to_lose(scan.position)
         self._queues.write_pending()
+        self._queues.write_out()
         if self._index:
             self._index.write_pending()
         report.start_offset = start

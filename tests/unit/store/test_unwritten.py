@@ -167,7 +167,7 @@ def test_a_store_has_them_after_every_end(ends: str) -> None:
     assert [message.body for message in read_all(again)] == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("how", ["checkpoint", "close"])
+@pytest.mark.parametrize("how", ["checkpoint", "close", "restart"])
 def test_the_file_has_them_after(how: str) -> None:
     files = MemoryFiles()
     store = open_store(files, ManualClock())
@@ -175,7 +175,11 @@ def test_the_file_has_them_after(how: str) -> None:
     offsets = put(store, make_message(), make_message())
     path = f"{store.paths.consume_queue}/Topic/0/{0:020d}"
     assert not any(files.read(path)[UNIT_SIZE:])
-    getattr(store, how)()
+    if how == "restart":
+        files = files.kill()
+        open_store(files, ManualClock())
+    else:
+        getattr(store, how)()
     units = list(UNIT.iter_unpack(files.read(path)))
     assert [position for position, _, _ in units[1:3]] == offsets
     assert not any(units[3])
