@@ -68,6 +68,8 @@ def test_a_slave_catches_up_over_bad_links(
         pair.master.start()
         ask(pair.master.address, send_request(topic, 0, b"first"))
         pair.slave.start()
+        # An empty slave begins with the master's last file; the load fills more than one.
+        pair.wait_equal(pair.slave)
         load = Load(pair.master.address, topic, "m", threads=2)
         cuts = CUTS if slave == OURS else CUTS_OF_STOCK
         for _ in range(cuts):
