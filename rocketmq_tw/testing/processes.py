@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from rocketmq_tw.testing.ports import BrokerPorts, ReservedPort
 from rocketmq_tw.testing.remoting import ask
+from rocketmq_tw.testing.running import Running
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -26,7 +26,7 @@ class ServerFailed(Exception):
     """A server did not start or stop as asked; the message ends with the tails of its logs."""
 
 
-class ServerProcess(ABC):
+class ServerProcess(Running):
     """One server under `home`, where its configuration, data and logs live.
 
     `start` waits until the server is `ready`; `kill` is kill -9; `stop` asks and waits. A server
@@ -148,18 +148,6 @@ class ServerProcess(ABC):
                 tail = path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
                 parts.append(f"--- {self.name}: the end of {path.name}\n{tail}")
         return "\n".join(parts)
-
-    def __enter__(self) -> ServerProcess:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class NameServerProcess(ServerProcess):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
 
 from rocketmq_tw.testing.ports import LOOPBACK
+from rocketmq_tw.testing.running import Closing
 
 _PIECE = 16384
 
 
-class LinkProxy:
+class LinkProxy(Closing):
     """Passes connections to `target` ("host:port") on.
 
     `delay` holds every piece back for so many seconds, `bytes_per_second` lets no more through;
@@ -50,17 +50,6 @@ class LinkProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
-
-    def __enter__(self) -> LinkProxy:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _accept(self) -> None:
         while not self._closed.is_set():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 
+from rocketmq_tw.testing.running import Closing
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import Frame, FrameDecoder
 
 DEFAULT_TIMEOUT = 10.0
 
 
-class Connection:
+class Connection(Closing):
     """One connection to `host:port`; requests may be pipelined with `send` and `receive`."""
 
     def __init__(self, address: str, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -54,17 +54,6 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def ask(

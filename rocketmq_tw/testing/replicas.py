@@ -6,13 +6,13 @@ import hashlib
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from rocketmq_tw.testing.cluster import make_broker
 from rocketmq_tw.testing.load import encode_batch, send_request
 from rocketmq_tw.testing.ports import BrokerPorts
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import Connection, ask
+from rocketmq_tw.testing.running import Closing
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -27,7 +27,7 @@ _WINDOW = 8
 _BATCH = 1 << 20
 
 
-class Replicas:
+class Replicas(Closing):
     """One broker name: a master, and slaves with ids from 1 on; nothing is started yet.
 
     `ports` are the master's; `master_ha` replaces the HA address that slaves connect to (a
@@ -91,17 +91,6 @@ class Replicas:
     def close(self) -> None:
         for broker in (*self.slaves, self.master):
             broker.close()
-
-    def __enter__(self) -> Replicas:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def log_end(broker: BrokerProcess) -> int:

@@ -1,4 +1,4 @@
-"""What several processes of a test have in common: `with` starts all of them and ends them."""
+"""What the helpers of tests that hold something have in common: `with` starts and ends them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from types import TracebackType
 from typing import Self
 
 
-class Running(ABC):
-    """Something that a `with` block starts; also closed where its start failed half-way."""
-
-    @abstractmethod
-    def start(self) -> None: ...
+class Closing(ABC):
+    """Something that a `with` block closes."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
         return self
 
     def __exit__(
@@ -31,3 +23,18 @@ class Running(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Running(Closing):
+    """Something that a `with` block starts as well; also closed where its start failed half-way."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self

@@ -12,6 +12,7 @@ from rocketmq_tw.testing.load import send_request
 from rocketmq_tw.testing.ports import ReservedPort
 from rocketmq_tw.testing.processes import NameServerProcess, ServerProcess
 from rocketmq_tw.testing.remoting import Connection
+from rocketmq_tw.testing.running import Running
 from rocketmq_tw.testing.servers import OurBroker, OurNameServer
 from rocketmq_tw.testing.stock import StockBroker, StockNameServer
 from rocketmq_tw.wire.codes import ResponseCode
@@ -86,7 +87,7 @@ class Responder(NameServerProcess):
         self._listen.release()
 
 
-class Subject:
+class Subject(Running):
     """A name server and a broker under `home`; `start_seconds` is filled by `start`: from the
     launch of the broker until a first message was stored."""
 
@@ -136,17 +137,6 @@ class Subject:
         self.broker.close()
         if self.name_server is not self.broker:
             self.name_server.close()
-
-    def __enter__(self) -> Subject:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def until(condition: Callable[[], bool], what: str, limit: float) -> None:
