@@ -2,7 +2,10 @@
 
 import random
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +32,34 @@ def name_server(cluster: Cluster) -> NameServerProcess:
     return cluster.name_servers[0]
 
 
+@contextmanager
+def pair_over_proxy(
+    name: str,
+    home: Path,
+    name_server: NameServerProcess,
+    *,
+    master: str,
+    slave: str,
+    **options: Any,
+) -> Iterator[tuple[LinkProxy, Replicas]]:
+    """A master and a slave, and what stands in the link between them; nothing is started."""
+    ports = BrokerPorts()
+    with (
+        LinkProxy(ports.ha.address) as proxy,
+        Replicas(
+            name,
+            home,
+            [name_server],
+            master=master,
+            slaves=[slave],
+            master_ha=proxy.address,
+            ports=ports,
+            **options,
+        ) as pair,
+    ):
+        yield proxy, pair
+
+
 def shows_slaves(master: BrokerProcess, end: int) -> int:
     """How many slaves rmqadmin haStatus shows that have the log up to `end`."""
     (shown,) = answer(master.name_servers[0].address, f"haStatus -b {master.address}")["brokers"]
@@ -52,19 +83,13 @@ def test_a_slave_catches_up_over_bad_links(
     print(f"seed {seed}")
     dice = random.Random(seed)
     topic = names.topic
-    ports = BrokerPorts()
-    with (
-        LinkProxy(ports.ha.address) as proxy,
-        Replicas(
-            names.new("pair"),
-            tmp_path,
-            [name_server],
-            master=servers if master == OURS else master,
-            slaves=[servers if slave == OURS else slave],
-            master_ha=proxy.address,
-            ports=ports,
-        ) as pair,
-    ):
+    with pair_over_proxy(
+        names.new("pair"),
+        tmp_path,
+        name_server,
+        master=servers if master == OURS else master,
+        slave=servers if slave == OURS else slave,
+    ) as (proxy, pair):
         pair.master.start()
         ask(pair.master.address, send_request(topic, 0, b"first"))
         pair.slave.start()
@@ -133,20 +158,16 @@ def test_a_sync_master_says_what_became_of_a_send(
 ) -> None:
     """To stock's producer, and the same as a master of stock says."""
     topic, java = names.topic, jvms[STOCK]
-    ports = BrokerPorts()
     with (
-        LinkProxy(ports.ha.address) as proxy,
-        Replicas(
+        pair_over_proxy(
             names.new("pair"),
             tmp_path,
-            [name_server],
+            name_server,
             master=servers if master == OURS else master,
-            slaves=[servers],
+            slave=servers,
             role="SYNC_MASTER",
-            master_ha=proxy.address,
-            ports=ports,
             settings={"slaveTimeout": "1000", "haSlaveFallbehindMax": "200000"},
-        ) as pair,
+        ) as (proxy, pair),
         java.producer(name_server.address, timeoutMs=30_000) as producer,
     ):
 
