@@ -8,7 +8,6 @@ from rocketmq_tw.testing.cluster import Cluster
 from rocketmq_tw.testing.java_client import JavaClients
 from rocketmq_tw.testing.processes import BrokerProcess
 from rocketmq_tw.testing.wait import wait_until
-from rocketmq_tw.wire.fastjson import loads
 
 
 @pytest.fixture(scope="module")
@@ -17,15 +16,6 @@ def restarted(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     home = tmp_path_factory.mktemp("restarted")
     with Cluster.of(home, name_servers=[servers], brokers=[servers]) as started:
         yield started
-
-
-def _written_offsets(broker: BrokerProcess, topic: str, group: str) -> dict[str, int]:
-    """The group's offsets by queue id as they are on disk."""
-    path = broker.store / "config" / "consumerOffset.json"
-    if not path.exists():
-        return {}
-    table = loads(path.read_bytes())["offsetTable"]
-    return {str(queue): offset for queue, offset in table.get(f"{topic}@{group}", {}).items()}
 
 
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
@@ -42,9 +32,7 @@ def test_messages_and_offsets_survive_the_broker(
         consumer.received(30)
         consumer.stop()
         # A consumer that stays away keeps its place: a kill may lose only what is not written yet.
-        wait_until(
-            lambda: sum(_written_offsets(broker, topic, group).values()) == 30, "the offsets"
-        )
+        wait_until(lambda: sum(broker.stored_offsets(topic, group).values()) == 30, "the offsets")
         before = [(m["queue"], m["offset"], m["body"]) for m in puller.drain(topic)]
         assert len(before) == 30
 

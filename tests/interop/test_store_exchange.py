@@ -11,7 +11,6 @@ from rocketmq_tw.testing.ports import BrokerPorts
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.storecheck import check_store
 from rocketmq_tw.testing.wait import wait_until
-from rocketmq_tw.wire.fastjson import loads
 
 STOCK = "5.3.3"
 COMMITTED = 7
@@ -109,15 +108,10 @@ def _commit(java: JavaClients, broker: BrokerProcess, topic: str, group: str) ->
             # The pull makes the group, as stock's brokers have it.
             assert len(puller.pull(queue, 0, COMMITTED)["messages"]) == COMMITTED
             puller.commit(queue, COMMITTED)
-        path = broker.store / "config" / "consumerOffset.json"
-
-        def written() -> bool:
-            if not path.exists():
-                return False
-            offsets = loads(path.read_bytes())["offsetTable"].get(f"{topic}@{group}", {})
-            return list(offsets.values()) == [COMMITTED] * 2
-
-        wait_until(written, "the offsets on disk")
+        wait_until(
+            lambda: list(broker.stored_offsets(topic, group).values()) == [COMMITTED] * 2,
+            "the offsets on disk",
+        )
         # A group's pull client has a share of its queues as long as it is there.
         puller.stop()
 
