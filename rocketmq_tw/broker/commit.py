@@ -1,7 +1,8 @@
 """When appended messages are written, and when their senders are answered.
 
-All appends of one reactor turn are written with one call at its end; then they are dispatched, and
-their answers leave together. What the configuration promises holds when `done` is called:
+All appends of one reactor turn are written with one call at its end; then their answers leave
+together, and they are dispatched, before anyone is read from again: who has its answer finds its
+message. What the configuration promises holds when `done` is called:
 ASYNC_FLUSH: the system has the bytes; SYNC_FLUSH: they are on stable storage; and a replicator has
 said its word on top.
 """
@@ -147,7 +148,7 @@ class Commit:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
         self._appends.append((done, appended, wait))
         if self._turn_end is None:
-            self._turn_end = self._clock.callLater(0, self._gather, self._end_turn)
+            self._turn_end = self._clock.callLater(0, self._end_turn)
 
     def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
         """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
@@ -209,11 +210,12 @@ class Commit:
             return
         for callback in self._after_write:
             callback()
-        self._dispatch()
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             self._answer_all(appends, ResponseCode.SUCCESS)
         else:
             self._answer_or_wait(appends)
+        # Senders go on meanwhile.
+        self._gather(self._dispatch)
 
     def _dispatch(self) -> None:
         if self._later is not None and self._later.active():

@@ -71,6 +71,15 @@ def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
     assert [name for name, _ in order] == ["written", "dispatched", "answered"]
 
 
+def test_senders_are_answered_before_the_work_of_the_queues() -> None:
+    plane, order = DataPlane(), Answers()
+    plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
+    plane.commit.append(make_message(b"a"), order.to("a"))
+    plane.commit.append(make_message(b"b"), order.to("b"))
+    plane.clock.advance(0)
+    assert [name for name, _ in order] == ["a", "b", "dispatched"]
+
+
 def test_a_batch_is_one_append() -> None:
     plane, done = DataPlane(), []
     batch = [BatchedMessage(0, b"%d" % n, b"") for n in range(3)]
