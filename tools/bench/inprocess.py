@@ -1,4 +1,5 @@
-"""What a send costs a broker without sockets: bytes received to bytes answered, real files.
+"""What a send or a pull costs a broker without sockets: bytes received to bytes answered, real
+files.
 
 `python -m tools.bench.inprocess [--case NAME] [--messages N] [--profile]` prints CPU time (user
 and system) a message, best of several rounds. It says what the code costs, whatever else the
@@ -27,11 +28,19 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.services.memory import spare_what_stays
 from rocketmq_tw.testing.load import send_request
-from rocketmq_tw.wire.command import LanguageCode, decode_command, encode_command
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import (
+    LanguageCode,
+    RemotingCommand,
+    decode_command,
+    encode_command,
+)
 from rocketmq_tw.wire.frame import FrameDecoder
+from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
 
 _PORT = 10911
 _QUEUES = 4
@@ -40,16 +49,19 @@ _ROUNDS = 10
 
 
 class Case(NamedTuple):
-    """`connections` with `requests` in one read each, every turn of the reactor."""
+    """`connections` with `requests` in one read each, every turn of the reactor: sends, alone or in
+    batches, or pulls of what was sent that way."""
 
     connections: int
     requests: int
     batch: int = 1
     size: int = 128
+    #: Messages that one request pulls, one queue after the other from its first on; 0: it sends.
+    pulled: int = 0
 
     @property
     def messages(self) -> int:
-        return self.connections * self.requests * self.batch
+        return self.connections * self.requests * (self.pulled or self.batch)
 
 
 CASES = {
@@ -58,7 +70,12 @@ CASES = {
     "16-connections": Case(16, 1),
     "16-1024": Case(1, 16, size=1024),
     "batch": Case(1, 1, _BATCH),
+    "pull": Case(1, 1, size=1024, pulled=32),
+    "pull-batches": Case(1, 1, _BATCH, size=1024, pulled=32),
+    "pull-128": Case(1, 1, _BATCH, pulled=32),
 }
+#: Messages that are stored for pulls, spread over the queues.
+_STORED = 40_960
 
 
 class _Turns(ReactorBase):
@@ -130,6 +147,32 @@ def request(number: int, case: Case) -> bytes:
     return encode_command(command)
 
 
+def pull_request(number: int, case: Case) -> bytes:
+    """The pull of that number as stock's Java client writes it; after the last message it starts
+    over."""
+    in_queue = _STORED // _QUEUES
+    queue, offset = divmod(number * case.pulled % _STORED, in_queue)
+    header = PullMessageRequestHeader(
+        consumer_group="bench-readers",
+        topic="bench-load",
+        queue_id=queue,
+        queue_offset=offset,
+        max_msg_nums=case.pulled,
+        sys_flag=PULL_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=20_000,
+        sub_version=0,
+        subscription="*",
+        expression_type="TAG",
+        max_msg_bytes=0x7FFFFFFF,
+        bname="bench",
+    )
+    command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+    command.language = LanguageCode.JAVA
+    command.opaque = number
+    return encode_command(command)
+
+
 class InProcess:
     """A broker whose files are below `home`, and its connections."""
 
@@ -171,7 +214,11 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
     """CPU time of a message, the best of `_ROUNDS`."""
     home = tempfile.mkdtemp(prefix="rmq-inprocess-")
     running = InProcess(home, case.connections)
+    make = request
     try:
+        if case.pulled:
+            _fill(running, case)
+            make = pull_request
         turns = max(messages // case.messages // _ROUNDS, 1)
         best = float("inf")
         number = 0
@@ -181,7 +228,7 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
             for _ in range(turns):
                 pieces = []
                 for _ in range(case.connections):
-                    pieces.append(b"".join(request(number + n, case) for n in range(case.requests)))
+                    pieces.append(b"".join(make(number + n, case) for n in range(case.requests)))
                     number += case.requests
                 work.append(pieces)
             if profile is not None and round_number:
@@ -194,20 +241,29 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
                 profile.disable()
             if round_number:
                 best = min(best, taken / (turns * case.messages))
-            _check(running.transports, turns * case.requests)
+            _check(running.transports, turns * case.requests, case.pulled * case.size)
         return best * 1e6
     finally:
         running.close()
         shutil.rmtree(home)
 
 
-def _check(transports: list[_Transport], expected: int) -> None:
-    """Every request was answered with success."""
+def _fill(running: InProcess, case: Case) -> None:
+    """Stores what is going to be pulled."""
+    for number in range(_STORED // case.batch):
+        running.turn([request(number, case)] + [b""] * (case.connections - 1))
+    running.transports[0].written.clear()
+
+
+def _check(transports: list[_Transport], expected: int, body: int) -> None:
+    """Every request was answered with success, and with more than so many bytes where it pulls."""
     for transport in transports:
         answers = FrameDecoder().feed(b"".join(transport.written))
         transport.written.clear()
         if len(answers) != expected or any(decode_command(answer).code for answer in answers):
-            raise AssertionError(f"{len(answers)} answers to {expected} sends, or refusals")
+            raise AssertionError(f"{len(answers)} answers to {expected} requests, or refusals")
+        if body and any(len(answer.body) <= body for answer in answers):
+            raise AssertionError(f"a pull brought no more than {body} bytes")
 
 
 def main() -> int:
