@@ -4,10 +4,19 @@ VENV := .venv
 # Two at a time, the tests of a file together: most of them wait for servers to start.
 SHARED := -n 2 --dist loadfile
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 install -q
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 5 --timeout 60 install -q \
+    --config-settings editable_mode=compat
 STAMP := $(VENV)/.stamp
+WITH_TESTS := .[test,spark]
 
-.PHONY: help run test lint types imports unit crash interop spark bench clean
+# A registry that refused or broke off is asked again; what was downloaded is kept by pip.
+define install
+for pause in 5 15 45; do \
+    $(PIP) -e '$(1)' && exit 0; echo "pip failed; again in $$pause s" >&2; sleep $$pause; \
+done; $(PIP) -e '$(1)'
+endef
+
+.PHONY: help run test lint types imports unit crash jars interop spark bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -15,13 +24,13 @@ help:
 $(STAMP)-run: setup.cfg pyproject.toml
 	@$(PYTHON) tools/check_machine.py run
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e . --config-settings editable_mode=compat
+	@$(call install,.)
 	@touch $@
 
 $(STAMP)-test: setup.cfg pyproject.toml
 	@$(PYTHON) tools/check_machine.py test
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[test,spark]' --config-settings editable_mode=compat
+	@$(call install,$(WITH_TESTS))
 	@touch $@ $(STAMP)-run
 
 #: make run      install into .venv and start a name server and broker on 127.0.0.1
@@ -52,12 +61,15 @@ unit: $(STAMP)-test
 crash: $(STAMP)-test
 	$(BIN)/python -m pytest $(SHARED) tests/crash
 
+jars: $(STAMP)-test
+	$(BIN)/python -m rocketmq_tw.testing.jars
+
 #: make interop  the stock jars against ours, both ways
-interop: $(STAMP)-test
+interop: jars
 	$(BIN)/python -m pytest $(SHARED) tests/interop
 
 #: make spark    real Spark on real brokers
-spark: $(STAMP)-test
+spark: jars
 	$(BIN)/python -m pytest $(SHARED) tests/spark
 
 #: make bench    ours beside stock 5.3.3, 40 minutes; BENCH="--quick" 3 minutes, "--case NAME" one

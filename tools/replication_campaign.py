@@ -27,7 +27,6 @@ from rocketmq_tw.testing.load import send_request
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
-    PATIENT,
     Replicas,
     has_topic,
     log_digest,
@@ -46,7 +45,6 @@ SETTINGS = {
     "mappedFileSizeCommitLog": str(1 << 30),
     "mappedFileSizeConsumeQueue": "6000000",
     "messageIndexEnable": "false",
-    **PATIENT,
 }
 TOPIC = "campaign"
 THREADS = 16

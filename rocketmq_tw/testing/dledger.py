@@ -17,15 +17,16 @@ from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.messages import MetadataRequest, MetadataResponse, RequestCode
 from rocketmq_tw.raft.store.recovery import scan
 from rocketmq_tw.raft.store.segments import SegmentedFile
-from rocketmq_tw.testing.jars import BUILD, PROJECT, JarsMissing, java_command, stock_jars
+from rocketmq_tw.testing.jars import PROJECT, compiled, java_command, stock_jars
 from rocketmq_tw.testing.ports import ReservedPort
-from rocketmq_tw.testing.processes import ServerProcess
+from rocketmq_tw.testing.processes import ServerFailed, ServerProcess
 from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.testing.wait import PeerFailed, wait_until
 from rocketmq_tw.wire.command import RemotingCommand
 
 STOCK_VERSION = "5.3.3"
 GROUP = "g"
+_PROBE_TIMEOUT = 5.0
 SOURCES = PROJECT / "tests" / "interop" / "java-dledger"
 DATA_FILE_SIZE = 1024 * 1024
 INDEX_FILE_SIZE = 32 * 16 * 1024
@@ -58,15 +59,7 @@ class Timing(NamedTuple):
 def dledger_classpath() -> str:
     """The class path of the two small programs in tests/interop/java-dledger."""
     jars = stock_jars(STOCK_VERSION)
-    classes = BUILD / "driver" / "dledger"
-    done = classes / "complete"
-    sources = sorted(SOURCES.glob("*.java"))
-    if not done.exists() or done.stat().st_mtime < max(one.stat().st_mtime for one in sources):
-        command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)]
-        compiled = subprocess.run(command, capture_output=True, text=True)
-        if compiled.returncode:
-            raise JarsMissing(f"the DLedger programs do not compile:\n{compiled.stderr}")
-        done.touch()
+    classes = compiled("dledger", SOURCES, jars)
     needed = [str(jar) for jar in sorted(jars.glob("*.jar")) if jar.name.startswith(_NEEDED_JARS)]
     return ":".join([str(classes), *needed])
 
@@ -92,7 +85,9 @@ class Member(ServerProcess):
         """What the node says of its group."""
         body = msgspec.json.encode(MetadataRequest(group=GROUP, remote_id=self.name))
         command = RemotingCommand.request(RequestCode.METADATA, body=body)
-        answer = ask(self.address, command, 2.0)
+        answer = ask(self.address, command, _PROBE_TIMEOUT)
+        if not answer.body:
+            raise PeerFailed(f"{self.name} says nothing of its group: {answer.remark}")
         return msgspec.json.decode(answer.body, type=MetadataResponse)
 
     def ready(self) -> bool:
@@ -177,7 +172,7 @@ class DLedgerGroup:
         for member in running:
             try:
                 leader = member.metadata().leader_id
-            except OSError:
+            except (OSError, PeerFailed):
                 continue
             if leader is not None:
                 said.append(leader)
@@ -187,8 +182,8 @@ class DLedgerGroup:
                 return self.members[name]
         return None
 
-    def wait_leader(self, limit: float = 30.0) -> Member:
-        found = wait_until(self.leader, "a leader that a majority follows", limit=limit)
+    def wait_leader(self) -> Member:
+        found = wait_until(self.leader, "a leader that a majority follows")
         assert found is not None
         return found
 
@@ -212,7 +207,8 @@ class StockDLedgerClient:
 
     def __init__(self, peers: str, home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        with (home / "driver.log").open("ab") as log:
+        self._log = home / "driver.log"
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*java_command(128), "-cp", dledger_classpath(), "DLedgerDriver", GROUP, peers],
                 cwd=home,
@@ -227,7 +223,10 @@ class StockDLedgerClient:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        return self._process.stdout.readline().rstrip("\n")
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ServerFailed(f"the JVM ended; see {self._log}")
+        return answer.rstrip("\n")
 
     def append(self, text: str) -> Appended:
         code, index, term, pos, leader = self.call(f"append {text}").split(" ")

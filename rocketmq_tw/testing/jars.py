@@ -1,7 +1,11 @@
-"""The stock jars of both versions, downloaded by Maven once and kept under `build/`."""
+"""The stock jars of both versions, downloaded by Maven once and kept under `build/`.
+
+`python -m rocketmq_tw.testing.jars` does that for all tests at once.
+"""
 
 import fcntl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +48,8 @@ def java_command(heap_mb: int) -> list[str]:
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
         "-Xshare:auto",
+        # What the JVM itself has to say must not mix with a program's answers.
+        "-XX:+DisplayVMOutputToStderr",
         "-Djava.net.preferIPv4Stack=true",
     ]
     for package in _OPEN_PACKAGES:
@@ -69,20 +75,23 @@ def stock_jars(version: str, profile: str | None = None) -> Path:
 def driver_classpath(version: str) -> str:
     """The class path of the tests' Java driver, compiled against the clients of `version`."""
     jars = stock_jars(version)
-    home = BUILD / "driver" / version
+    return f"{compiled(version, DRIVER_SOURCES, jars)}:{jars}/*"
+
+
+def compiled(name: str, sources: Path, jars: Path) -> Path:
+    """The directory with the classes of the .java files in `sources`; made where one is newer."""
+    home = BUILD / "driver" / name
     classes = home / "classes"
     with _only_one(home):
         done = home / "complete"
-        sources = sorted(DRIVER_SOURCES.glob("*.java"))
-        newest = max(path.stat().st_mtime for path in sources)
-        if not done.exists() or done.stat().st_mtime < newest:
+        files = sorted(sources.glob("*.java"))
+        if not done.exists() or done.stat().st_mtime < max(each.stat().st_mtime for each in files):
             command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes)]
-            command += map(str, sources)
-            compiled = subprocess.run(command, capture_output=True, text=True)
-            if compiled.returncode:
-                raise JarsMissing(f"the Java driver does not compile:\n{compiled.stderr}")
+            made = subprocess.run([*command, *map(str, files)], capture_output=True, text=True)
+            if made.returncode:
+                raise JarsMissing(f"{sources.name} does not compile:\n{made.stderr}")
             done.touch()
-    return f"{classes}:{jars}/*"
+    return classes
 
 
 def _download(version: str, profile: str | None, jars: Path) -> None:
@@ -90,18 +99,25 @@ def _download(version: str, profile: str | None, jars: Path) -> None:
     if profile is not None:
         command += ["-P", profile]
     command += [_COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"]
-    output = ""
-    for attempt in range(_ATTEMPTS):
-        if attempt:
-            # A registry that refused a moment ago wants a pause, and there is no event to await.
-            time.sleep(2**attempt)
-        result = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_LIMIT)
-        if result.returncode == 0:
+    for attempt in range(1, _ATTEMPTS + 1):
+        output = _maven(command)
+        if output is None:
             return
-        output = result.stdout + result.stderr
-    raise JarsMissing(
-        f"Maven did not bring the jars of RocketMQ {version} in {_ATTEMPTS} attempts:\n{output}"
-    )
+        failed = f"Maven did not bring the jars of RocketMQ {version}, attempt {attempt}"
+        print(f"{failed} of {_ATTEMPTS}:\n{output}", file=sys.stderr)
+        if attempt < _ATTEMPTS:
+            # A registry that refused a moment ago wants a pause, and there is no event to await.
+            time.sleep(5 * 2**attempt)
+    raise JarsMissing(f"{failed}, the last one:\n{output}")
+
+
+def _maven(command: list[str]) -> str | None:
+    """What Maven says of its failure; None where all went well."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"it took more than {_MAVEN_LIMIT} s"
+    return done.stdout + done.stderr if done.returncode else None
 
 
 @contextmanager
@@ -111,3 +127,8 @@ def _only_one(home: Path) -> Iterator[None]:
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    for each in STOCK_VERSIONS:
+        stock_jars(each)

@@ -13,15 +13,16 @@ from types import TracebackType
 from typing import Any
 
 from rocketmq_tw.testing.jars import driver_classpath, java_command
-from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.testing.wait import LIMIT, PeerFailed, wait_until
 
 Json = dict[str, Any]
 
-_CALL_LIMIT = 60.0
+#: Longer than the stock client waits for any answer.
+_CALL_LIMIT = 180.0
 _HEAP_MB = 512
 
 
-class JavaError(Exception):
+class JavaError(PeerFailed):
     """The stock client raised; the message is Java's, the trace follows."""
 
 
@@ -226,7 +227,7 @@ class PushConsumer(_Client):
     def __enter__(self) -> PushConsumer:
         return self
 
-    def received(self, count: int = 0, *, start: int = 0, limit: float = 30) -> list[Json]:
+    def received(self, count: int = 0, *, start: int = 0, limit: float = LIMIT) -> list[Json]:
         """What came after the first `start` messages; waits for `count` of them and raises
         `TimeoutError` where fewer came within `limit` seconds."""
         messages: list[Json] = self._call(
@@ -240,10 +241,10 @@ class PushConsumer(_Client):
             raise TimeoutError(f"{len(messages)} of {count} messages came within {limit:g} s")
         return messages
 
-    def bodies(self, count: int = 0, *, limit: float = 30) -> list[str]:
+    def bodies(self, count: int = 0, *, limit: float = LIMIT) -> list[str]:
         return [message["body"] for message in self.received(count, limit=limit)]
 
-    def wait_bodies(self, expected: set[str], limit: float = 30) -> list[Json]:
+    def wait_bodies(self, expected: set[str], limit: float = LIMIT) -> list[Json]:
         """Waits until each of the bodies came at least once; returns all that came."""
 
         def missing_none() -> list[Json]:

@@ -8,7 +8,8 @@ from rocketmq_tw.testing.running import Closing
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import Frame, FrameDecoder
 
-DEFAULT_TIMEOUT = 10.0
+#: Of a server that answers at all; one that is gone is noticed at once.
+DEFAULT_TIMEOUT = 60.0
 
 
 class Connection(Closing):

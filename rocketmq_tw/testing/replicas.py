@@ -13,14 +13,10 @@ from rocketmq_tw.testing.ports import BrokerPorts
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import Connection, ask
 from rocketmq_tw.testing.running import Closing
-from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.testing.wait import LIMIT, wait_until
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
-
-#: With these stock's brokers take a volume on a slow machine as well, where they would answer that
-#: they are busy.
-PATIENT = {"waitTimeMillsInSendQueue": "60000", "osPageCacheBusyTimeOutMills": "60000"}
 
 _PIECE = 1 << 20
 _WINDOW = 8
@@ -79,25 +75,28 @@ class Replicas(Closing):
     def slave(self) -> BrokerProcess:
         return self.slaves[0]
 
-    def wait_equal(self, slave: BrokerProcess, limit: float = 60) -> int:
+    def wait_equal(self, slave: BrokerProcess, limit: float = LIMIT) -> int:
         """Waits until a slave's log ends where the master's does, and returns where."""
-
-        def equal() -> int:
-            end = log_end(self.master)
-            return end if log_end(slave) == end else 0
-
-        return wait_until(equal, f"{slave.name}'s slave to have the whole log", limit=limit)
+        return wait_equal(self.master, slave, limit)
 
     def close(self) -> None:
         for broker in (*self.slaves, self.master):
             broker.close()
 
 
+def wait_equal(master: BrokerProcess, slave: BrokerProcess, limit: float = LIMIT) -> int:
+    """Waits until the logs of both end at the same place, and returns where."""
+
+    def equal() -> int:
+        end = log_end(master)
+        return end if end > 0 and log_end(slave) == end else 0
+
+    return wait_until(equal, f"{slave.name}'s slave to have the whole log", limit=limit)
+
+
 def log_end(broker: BrokerProcess) -> int:
     """Where the broker's log ends; -1 while it does not say."""
-    response = ask(
-        broker.address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 5.0
-    )
+    response = ask(broker.address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
     if response.code != ResponseCode.SUCCESS:
         # Stock, while it starts.
         return -1
@@ -107,19 +106,19 @@ def log_end(broker: BrokerProcess) -> int:
 def slaves_in_sync(broker: BrokerProcess) -> int:
     """How many slaves are linked with the broker and near its log's end."""
     request = RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS)
-    return int(loads(ask(broker.address, request, 5.0).body)["inSyncSlaveNums"])
+    return int(loads(ask(broker.address, request).body)["inSyncSlaveNums"])
 
 
 def has_topic(broker: BrokerProcess, topic: str) -> bool:
     """Whether the broker knows the topic."""
-    response = ask(broker.address, RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG), 5.0)
+    response = ask(broker.address, RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG))
     return topic in loads(response.body)["topicConfigTable"]
 
 
 def offsets_of(broker: BrokerProcess, topic: str, group: str) -> dict[int, int]:
     """The group's offsets as the broker has them, by queue."""
     request = RemotingCommand.request(RequestCode.GET_ALL_CONSUMER_OFFSET)
-    table = loads(ask(broker.address, request, 5.0).body)["offsetTable"]
+    table = loads(ask(broker.address, request).body)["offsetTable"]
     return {int(queue): offset for queue, offset in table.get(f"{topic}@{group}", {}).items()}
 
 

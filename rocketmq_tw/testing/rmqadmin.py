@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from rocketmq_tw.testing.jars import PROJECT
+from rocketmq_tw.testing.wait import LIMIT, PeerFailed
 
 
 def rmqadmin(name_server: str, command: str) -> subprocess.CompletedProcess[str]:
@@ -21,12 +22,13 @@ def rmqadmin(name_server: str, command: str) -> subprocess.CompletedProcess[str]
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
     )
 
 
 def answer(name_server: str, command: str) -> Any:
-    """The JSON that the command prints."""
+    """The JSON that the command prints; raises `PeerFailed` where it ended with an error."""
     done = rmqadmin(name_server, f"{command} --output json")
-    assert (done.returncode, done.stderr) == (0, ""), f"{command}: {done.stderr}"
+    if done.returncode or done.stderr:
+        raise PeerFailed(f"{command} ended with {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)

@@ -19,7 +19,7 @@ from pyspark.errors import StreamingQueryException
 from rocketmq_tw.spark.dstreams.control import ControlError, confirm
 from rocketmq_tw.testing.jars import PROJECT
 from rocketmq_tw.testing.ports import LOOPBACK, ReservedPort
-from rocketmq_tw.testing.processes import ServerProcess
+from rocketmq_tw.testing.processes import STOP_LIMIT, ServerProcess
 from rocketmq_tw.testing.running import Running
 from rocketmq_tw.testing.wait import wait_until
 
@@ -92,7 +92,7 @@ def session(
 #: Spark gives a process for a stream's offsets ten seconds to start, fixed in its code; on a busy
 #: machine that may be too short.
 TOO_SLOW = "Python worker failed to connect back"
-_ATTEMPTS = 4
+_ATTEMPTS = 8
 
 
 def run_to_end(start: Callable[[], Any], limit: float = 180) -> Any:
@@ -147,7 +147,11 @@ class StandaloneCluster(Running):
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
-            process.wait(20)
+            try:
+                process.wait(STOP_LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         self._port.release()
 
     def _launch(self, name: str, arguments: list[str]) -> None:
@@ -171,7 +175,7 @@ class StandaloneCluster(Running):
         def seen() -> bool:
             return self._log(name).read_text(errors="replace").count(text) >= times
 
-        wait_until(seen, f"{text!r} in {self._log(name)}", limit=90, interval=0.1)
+        wait_until(seen, f"{text!r} in {self._log(name)}", interval=0.1)
 
 
 class SparkReceiver(ServerProcess):

@@ -4,27 +4,47 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.wire.errors import WireError
+
 T = TypeVar("T")
+
+#: Seconds; what takes two here may take a minute on a slow machine that does much else as well.
+LIMIT = 120.0
+
+
+class PeerFailed(Exception):
+    """A program that the test runs refused what was asked of it, or answered with an error."""
+
+
+#: What a server that starts, stops, lost its peers or writes its files anew makes of a question.
+_NOT_YET = (OSError, WireError, ClientError, PeerFailed)
 
 
 def wait_until(
     condition: Callable[[], T],
     what: str,
     *,
-    limit: float = 30,
+    limit: float = LIMIT,
     interval: float = 0.02,
 ) -> T:
     """The first truthy value of `condition()`, asked every `interval` seconds.
 
-    Raises `TimeoutError` with `what` and the last value after `limit` seconds.
+    A condition that cannot be asked, since whoever is asked is not there or refuses, does not
+    hold yet. Raises `TimeoutError` with `what` and what was seen last after `limit` seconds.
     """
     deadline = time.monotonic() + limit
     while True:
-        value = condition()
-        if value:
-            return value
+        seen: T | Exception
+        try:
+            seen = value = condition()
+        except _NOT_YET as error:
+            seen = error
+        else:
+            if value:
+                return value
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {limit:g} s for {what}; last seen: {value!r}")
+            raise TimeoutError(f"waited {limit:g} s for {what}; last seen: {seen!r}")
         time.sleep(interval)
 
 

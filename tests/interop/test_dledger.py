@@ -91,7 +91,7 @@ class Appender:
 
     def wait_for_more(self) -> None:
         wanted = len(self.acknowledged) + 8
-        wait_until(lambda: len(self.acknowledged) >= wanted, "appends to go on", limit=60)
+        wait_until(lambda: len(self.acknowledged) >= wanted, "appends to go on")
 
     def end(self) -> None:
         self._ending.set()

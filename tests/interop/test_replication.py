@@ -11,7 +11,6 @@ from rocketmq_tw.testing.java_client import JavaClients, Json
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
-    PATIENT,
     Replicas,
     has_topic,
     log_digest,
@@ -52,7 +51,7 @@ class Pair:
         self.name_server = name_server
         kinds = f"{master}-{slave}".replace(".", "_")
         self.topic, self.group = f"t-{kinds}", f"g-{kinds}"
-        settings = PATIENT | LAGS_AT_ONCE | (TIMER if master == STOCK else {})
+        settings = LAGS_AT_ONCE | (TIMER if master == STOCK else {})
         self.replicas = Replicas(
             f"pair-{kinds}", home, [name_server], master=master, slaves=[slave], settings=settings
         )
@@ -75,7 +74,7 @@ class Pair:
                 puller.commit(queue, COMMITTED)
             puller.stop()
         replicas.slave.start()
-        wait_until(lambda: log_end(replicas.slave) > 0, "the link", limit=60)
+        wait_until(lambda: log_end(replicas.slave) > 0, "the link")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,26 +123,25 @@ def check(pair: Pair) -> None:
         end = replicas.wait_equal(slave)
         assert log_digest(slave, 0, end) == log_digest(replicas.master, 0, end)
         # Who lags is sent to the slave, and the puller starts with the oldest message.
-        wait_until(lambda: has_topic(slave, topic), "the topic at the slave", limit=90)
+        wait_until(lambda: has_topic(slave, topic), "the topic at the slave")
         expected = puller.drain(topic)
         assert len(expected) == sent + 20
         puller.stop()
     wait_until(
         lambda: offsets_of(slave, topic, group) == dict.fromkeys(range(QUEUES), COMMITTED),
         "the group's offsets at the slave",
-        limit=90,
     )
     if replicas.master.settings.keys() >= TIMER.keys():
         wait_until(lambda: timer_read_ms(slave) > 0, "the timer's progress at the slave")
         progress = timer_read_ms(replicas.master)
         wait_until(lambda: timer_read_ms(slave) >= progress, "the timer's progress to go on")
     with java.consumer(namesrv, f"{group}-lagging", {topic: "*"}) as consumer:
-        assert _places(consumer.received(len(expected), limit=60)) == _places(expected)
+        assert _places(consumer.received(len(expected))) == _places(expected)
     assert served_by(slave) > 0, "the master, alive, sends whoever lags to its slave"
     replicas.master.kill()
     wait_until(lambda: not pair.name_server.knows(replicas.master), "the master to be gone")
     with java.consumer(namesrv, f"{group}-reader", {topic: "*"}) as consumer:
-        served = consumer.received(len(expected), limit=60)
+        served = consumer.received(len(expected))
     assert _places(served) == _places(expected)
     with java.puller(namesrv, group) as puller:
         assert {puller.committed(queue) for queue in puller.queues(topic)} == {COMMITTED}

@@ -168,7 +168,7 @@ def test_a_timer_keeps_a_message_back(topics: Any, spark: Any) -> None:
     topic, due = topics.name(), int(time.time() * 1000) + 3000
     frame = spark.createDataFrame([("soon", due)], "body string, deliverTimestamp bigint")
     topics.reader(frame.write, topic).mode("append").save()
-    wait_until(lambda: topics.bodies(topic) == ["soon"], "the message with a timer", limit=120)
+    wait_until(lambda: topics.bodies(topic) == ["soon"], "the message with a timer")
     # The timer wheel rounds to seconds.
     row = topics.reader(spark.read, topic).load().first()
     assert row.storeTimestamp.timestamp() * 1000 >= due - 1000

@@ -142,8 +142,8 @@ def test_receiver_commits_only_what_the_job_confirmed(
 
     ssc = _receiving(spark, service, confirming)
     try:
-        wait_until(lambda: len(set(read_lines(out))) == 120, "all messages again", limit=60)
-        wait_until(lambda: _committed(topics, topic, f"g-{topic}") == 120, "commits", limit=60)
+        wait_until(lambda: len(set(read_lines(out))) == 120, "all messages again")
+        wait_until(lambda: _committed(topics, topic, f"g-{topic}") == 120, "commits")
     finally:
         ssc.stop(stopSparkContext=False)
 

@@ -184,7 +184,7 @@ def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path,
         client = BlockingClient(name_server.address)
         client.send_batch([Message("t", f"m{number}".encode()) for number in range(400)])
         pair.wait_equal(pair.slave)
-        wait_until(lambda: has_topic(pair.slave, "t"), "the topic at the slave", limit=90)
+        wait_until(lambda: has_topic(pair.slave, "t"), "the topic at the slave")
         wait_until(lambda: _max_offset(pair.slave, client) == 400, "the slave's queue")
         frame = (
             spark.readStream.format("rocketmq")

@@ -21,7 +21,7 @@ final class Admin {
     }
 
     private Object start(JSONObject arguments) throws Exception {
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        DefaultMQAdminExt admin = new DefaultMQAdminExt(Clients.PATIENCE_MS);
         Clients.configure(admin, arguments);
         admin.start();
         admins.add(arguments, admin);

@@ -5,6 +5,9 @@ import org.apache.rocketmq.client.ClientConfig;
 
 /** The started clients of one kind, by the handle that the test gave them. */
 final class Clients<T> {
+    /** Stock's three to five seconds for an answer are too few for a busy machine. */
+    static final int PATIENCE_MS = 20_000;
+
     private final Map<String, T> byHandle = new ConcurrentHashMap<>();
 
     void add(JSONObject arguments, T client) {
@@ -35,5 +38,6 @@ final class Clients<T> {
         config.setHeartbeatBrokerInterval(1000);
         config.setPersistConsumerOffsetInterval(500);
         config.setPullTimeDelayMillsWhenException(200);
+        config.setMqClientApiTimeout(PATIENCE_MS);
     }
 }

@@ -38,9 +38,8 @@ final class Producers {
     private Object start(JSONObject arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(arguments.getString("group"));
         Clients.configure(producer, arguments);
-        if (arguments.containsKey("timeoutMs")) {
-            producer.setSendMsgTimeout(arguments.getIntValue("timeoutMs"));
-        }
+        producer.setSendMsgTimeout(arguments.containsKey("timeoutMs")
+            ? arguments.getIntValue("timeoutMs") : Clients.PATIENCE_MS);
         if (arguments.containsKey("retries")) {
             producer.setRetryTimesWhenSendFailed(arguments.getIntValue("retries"));
         }

@@ -42,6 +42,7 @@ final class PullConsumers {
     private Object start(JSONObject arguments) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.getString("group"));
         Clients.configure(consumer, arguments);
+        consumer.setConsumerPullTimeoutMillis(Clients.PATIENCE_MS);
         consumer.start();
         consumers.add(arguments, consumer);
         return null;

@@ -51,6 +51,8 @@ final class PushConsumers {
             push.setConsumeThreadMin(4);
             push.setConsumeThreadMax(4);
             push.setSuspendCurrentQueueTimeMillis(100);
+            // A stop commits what the listener has taken, also what it took at the last moment.
+            push.setAwaitTerminationMillisWhenShutdown(Clients.PATIENCE_MS);
             if (arguments.containsKey("maxReconsumeTimes")) {
                 push.setMaxReconsumeTimes(arguments.getIntValue("maxReconsumeTimes"));
             }
