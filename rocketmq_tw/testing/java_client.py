@@ -285,6 +285,15 @@ class PullConsumer(_Client):
         messages: list[Json] = self._call("drain", topic=topic)
         return messages
 
+    def wait_drained(self, topic: str, count: int) -> list[Json]:
+        """Every message of the topic, once there are `count` and all brokers give theirs."""
+
+        def all_there() -> list[Json]:
+            messages = self.drain(topic)
+            return messages if len(messages) >= count else []
+
+        return wait_until(all_there, f"{count} messages of {topic}", interval=0.2)
+
     def min_offset(self, queue: Json) -> int:
         offset: int = self._call("minOffset", **_queue(queue))
         return offset

@@ -28,20 +28,19 @@ class LinkProxy(Closing):
         self.bytes_per_second = 0
         #: Bytes passed on, both ways.
         self.passed = 0
-        self.cuts = 0
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self) -> None:
-        """Ends every connection, in the middle of whatever passes."""
+    def cut(self) -> bool:
+        """Ends every connection, in the middle of whatever passes; whether there was one."""
         with self._lock:
             sockets, self._open = self._open, set()
-        self.cuts += bool(sockets)
         for end in sockets:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+        return bool(sockets)
 
     def close(self) -> None:
         self._closed.set()

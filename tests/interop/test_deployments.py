@@ -15,7 +15,7 @@ from rocketmq_tw.testing.cluster import OURS, make_broker
 from rocketmq_tw.testing.jars import PROJECT
 from rocketmq_tw.testing.java_client import JavaClients
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.replicas import log_end
+from rocketmq_tw.testing.replicas import wait_equal
 from rocketmq_tw.testing.wait import wait_until
 
 STOCK = "5.3.3"
@@ -97,7 +97,7 @@ def test_a_set_works(
         for broker in brokers.values():
             broker.launch()
         for broker in brokers.values():
-            broker.wait_ready(90)
+            broker.wait_ready()
         masters = {name: broker for (name, number), broker in brokers.items() if number == 0}
         for master in masters.values():
             java.create_topic(name_server.address, master.address, topic, 2)
@@ -114,8 +114,7 @@ def test_a_set_works(
             wait_until(all_stored, "all sends to be answered with success", interval=0.2)
         for (name, number), broker in brokers.items():
             if number:
-                end = log_end(masters[name])
-                wait_until(lambda b=broker, e=end: log_end(b) == e, "the copy")
+                wait_equal(masters[name], broker)
     finally:
         for broker in brokers.values():
             broker.close()

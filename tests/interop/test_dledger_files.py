@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_tw.testing.dledger import (
+    Appended,
     Member,
     OurMember,
     StockDLedgerClient,
@@ -21,6 +22,18 @@ ENTRIES = 40
 SIZE = 60_000
 
 
+def append(client: StockDLedgerClient, text: str) -> int:
+    """The entry's index; asked again where the client gave up on an answer."""
+
+    def acknowledged() -> Appended | None:
+        answer = client.append(text)
+        return answer if answer.code == 200 else None
+
+    answer = wait_until(acknowledged, "an append to be acknowledged")
+    assert answer is not None
+    return answer.index
+
+
 def serve(kind: type[Member], home: Path, fill: bool, known: dict[int, str]) -> None:
     """A group of one: checks every known entry, then appends more."""
     member = kind("n0", home, TIMING)
@@ -30,12 +43,13 @@ def serve(kind: type[Member], home: Path, fill: bool, known: dict[int, str]) -> 
         member.start()
         wait_until(lambda: member.metadata().leader_id == "n0", "the only member to lead")
         for index, text in known.items():
-            assert client.get(index) == text, (kind.__name__, index)
+            found = wait_until(lambda index=index: client.get(index), f"entry {index}")
+            assert found == text, (kind.__name__, index)
         for number in range(ENTRIES if fill else 0):
             text = f"{kind.__name__}-{number}-" + "x" * SIZE
-            answer = client.append(text)
-            assert answer.code == 200 and answer.index == len(known)
-            known[answer.index] = text
+            index = append(client, text)
+            assert index not in known and index >= len(known)
+            known[index] = text
         member.stop()
     finally:
         client.close()

@@ -8,6 +8,8 @@ from rocketmq_tw.testing.cluster import Cluster
 from rocketmq_tw.testing.java_client import JavaClients, Json, Producer, PushConsumer
 from rocketmq_tw.testing.wait import wait_until
 
+ROUNDS = 10
+
 
 def _messages(topic: str, bodies: list[str]) -> list[Json]:
     return [{"topic": topic, "body": body} for body in bodies]
@@ -21,6 +23,19 @@ def _wait_assigned(consumer: PushConsumer, topic: str, count: int) -> list[Json]
         return queues if len(queues) == count else []
 
     return wait_until(assigned, f"{count} queues of {topic} for {consumer.handle}", interval=0.1)
+
+
+def _wait_shared(consumers: list[PushConsumer], topic: str) -> None:
+    """Until each of two consumers has two queues of the topic, which are not the other's."""
+
+    def shared() -> bool:
+        held = [
+            {queue["queue"] for queue in consumer.assigned() if queue["topic"] == topic}
+            for consumer in consumers
+        ]
+        return [len(queues) for queues in held] == [2, 2] and not held[0] & held[1]
+
+    wait_until(shared, f"two queues of {topic} for each", interval=0.1)
 
 
 @pytest.fixture
@@ -49,9 +64,9 @@ def test_a_waiting_consumer_gets_a_message_at_once(
         producer.send(*_messages(topic, ["warm"] * 8))
         consumer.received(8)
         delays: list[list[int]] = []
-        # A pause of the machine makes anything late, so one round of three has to be at once. A
+        # A pause of the machine makes anything late, so one round of many has to be at once. A
         # pull that polled instead of being held would be seconds late (stock's client: 20 s).
-        while len(delays) < 3 and not any(round_[4] < 500 for round_ in delays):
+        while len(delays) < ROUNDS and not any(round_[4] < 500 for round_ in delays):
             start = 8 + 8 * len(delays)
             producer.send(*_messages(topic, ["held"] * 8))
             came = consumer.received(8, start=start)
@@ -84,9 +99,7 @@ def test_two_consumers_share_queues_and_one_takes_over_when_the_other_leaves(
     first = java.consumer(cluster.namesrv, group, {topic: "*"})
     second = java.consumer(cluster.namesrv, group, {topic: "*"})
     with first, second:
-        ours = _wait_assigned(first, topic, 2)
-        theirs = _wait_assigned(second, topic, 2)
-        assert {queue["queue"] for queue in ours + theirs} == {0, 1, 2, 3}
+        _wait_shared([first, second], topic)
         shared = [f"shared-{number}" for number in range(40)]
         producer.send(*_messages(topic, shared))
         wait_until(
@@ -112,8 +125,7 @@ def test_orderly_consumers_share_locks(
     first = java.consumer(cluster.namesrv, group, {topic: "*"}, orderly=True)
     second = java.consumer(cluster.namesrv, group, {topic: "*"}, orderly=True)
     with first, second:
-        _wait_assigned(first, topic, 2)
-        _wait_assigned(second, topic, 2)
+        _wait_shared([first, second], topic)
         for number in range(20):
             producer.send(*_messages(topic, [f"{number}"]), queue=number % 4)
         wait_until(

@@ -124,7 +124,7 @@ def check(pair: Pair) -> None:
         assert log_digest(slave, 0, end) == log_digest(replicas.master, 0, end)
         # Who lags is sent to the slave, and the puller starts with the oldest message.
         wait_until(lambda: has_topic(slave, topic), "the topic at the slave")
-        expected = puller.drain(topic)
+        expected = puller.wait_drained(topic, sent + 20)
         assert len(expected) == sent + 20
         puller.stop()
     wait_until(

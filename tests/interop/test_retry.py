@@ -1,5 +1,6 @@
 """Consumers that fail: retry topics, the dead-letter queue; and messages with a delay."""
 
+import time
 from itertools import pairwise
 
 from rocketmq_tw.testing.cluster import Cluster
@@ -7,6 +8,7 @@ from rocketmq_tw.testing.java_client import JavaClients, Producer
 from rocketmq_tw.testing.processes import TEST_SETTINGS
 from rocketmq_tw.testing.wait import wait_until
 
+ROUNDS = 8
 #: The promise: a delayed message comes within half a second of its time.
 TOLERANCE_MS = 500
 DELAYS_MS = [
@@ -61,14 +63,16 @@ def test_delayed_messages_come_at_their_time(
 ) -> None:
     topic = cluster.create_topic(java, names.topic)
     levels = (1, 2, 6, 7)
-    lateness: list[dict[int, int]] = []
+    best = dict.fromkeys(levels, 3_600_000)
+    rounds = 0
     with java.consumer(cluster.namesrv, names.group, {topic: "*"}) as consumer:
         wait_until(lambda: len(consumer.assigned()) >= 4, "the queues")
         producer.send({"topic": topic, "body": "warm"})
         consumer.received(1)
         start = 1
-        # A pause of the machine makes anything late, so one round of three has to be in time.
-        while len(lateness) < 3 and not _in_time(lateness):
+        # A pause of the machine makes anything late, so each level has to be in time once.
+        while rounds < ROUNDS and max(best.values()) > TOLERANCE_MS:
+            rounds += 1
             producer.send(
                 *(
                     {"topic": topic, "body": str(level), "delayLevel": level, "tags": "t"}
@@ -77,27 +81,26 @@ def test_delayed_messages_come_at_their_time(
             )
             received = consumer.received(len(levels), start=start)
             start += len(levels)
-            assert [message["body"] for message in received] == [str(level) for level in levels]
+            by_level = {int(message["body"]): message for message in received}
+            assert set(by_level) == set(levels)
             assert {message["tags"] for message in received} == {"t"}
             assert {message["topic"] for message in received} == {topic}
-            lateness.append(
-                {
-                    level: message["received"] - message["born"] - DELAYS_MS[level - 1]
-                    for level, message in zip(levels, received, strict=True)
-                }
-            )
-    assert min(late for round_ in lateness for late in round_.values()) >= 0, lateness
-    assert _in_time(lateness), f"milliseconds late, by level, in each round: {lateness}"
-
-
-def _in_time(lateness: list[dict[int, int]]) -> bool:
-    return any(max(round_.values()) <= TOLERANCE_MS for round_ in lateness)
+            for level, message in by_level.items():
+                late = message["received"] - message["born"] - DELAYS_MS[level - 1]
+                assert late >= 0, f"level {level} came {-late} ms early"
+                best[level] = min(best[level], late)
+    assert max(best.values()) <= TOLERANCE_MS, f"milliseconds late, by level, at best: {best}"
 
 
 def test_a_delayed_message_is_not_seen_before_its_time(
     java: JavaClients, cluster: Cluster, producer: Producer, puller, names
 ) -> None:
     topic = cluster.create_topic(java, names.topic)
-    producer.send({"topic": topic, "body": "later", "delayLevel": 8})
-    assert puller.drain(topic) == []
-    wait_until(lambda: puller.drain(topic), "the delayed message")
+    level = 8
+    due = int(time.time() * 1000) + DELAYS_MS[level - 1]
+    producer.send({"topic": topic, "body": "later", "delayLevel": level})
+    early = puller.drain(topic)
+    # It was asked in time, unless the machine stood still.
+    assert not early or time.time() * 1000 >= due
+    (message,) = wait_until(lambda: puller.drain(topic), "the delayed message")
+    assert message["stored"] >= due

@@ -56,8 +56,13 @@ def test_a_topic_on_stock_from_its_making_to_its_end(stock: Cluster, names) -> N
         answer(stock.namesrv, f"sendMessage -t {topic} -p b{number} -b {broker.name} -i 1 -k key")
         for number, broker in enumerate(stock.brokers)
     ]
-    status = answer(stock.namesrv, f"topicStatus -t {topic}")["queues"]
-    assert [queue["maxOffset"] for queue in status] == [0, 1, 0, 1]
+
+    def max_offsets() -> list[int]:
+        status = answer(stock.namesrv, f"topicStatus -t {topic}")["queues"]
+        return [queue["maxOffset"] for queue in status]
+
+    # Stock puts what it has stored into its queues a little later.
+    wait_until(lambda: max_offsets() == [0, 1, 0, 1], "both messages in their queues")
 
     read = answer(stock.namesrv, f"consumeMessage -t {topic}")["messages"]
     assert [(message["body"], message["keys"]) for message in read] == [

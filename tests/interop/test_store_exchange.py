@@ -65,11 +65,12 @@ def test_the_second_broker_serves_what_the_first_one_stored(
             assert (store / "abort").exists() == (end is BrokerProcess.kill)
 
             reader.start()
-            assert _places(_drain(puller, topic, len(written))) == _places(written)
-            assert [m["body"] for m in puller.query(topic, "key-11")] == ["m11"]
+            assert _places(puller.wait_drained(topic, len(written))) == _places(written)
+            found = wait_until(lambda: puller.query(topic, "key-11"), "the index to be whole")
+            assert [m["body"] for m in found] == ["m11"]
             _go_on(java, name_server.address, group, written)
             # Due by now or soon: what waits in the writer's store is the reader's to deliver.
-            assert {m["body"] for m in _drain(puller, later, 1)} == {"delayed"}
+            assert {m["body"] for m in puller.wait_drained(later, 1)} == {"delayed"}
         reader.stop()
         check_store(store)
     finally:
@@ -99,7 +100,7 @@ def _write(
         producer.send(*({"topic": topic, "body": f"b{n}"} for n in range(10)), mode="batch")
         producer.send(*({"topic": topic, "size": 2 * MEBIBYTE, "seed": n} for n in range(9)))
         producer.send({"topic": topic, "body": "compressed " * 1000})
-    return _drain(puller, topic, 60)
+    return puller.wait_drained(topic, 60)
 
 
 def _commit(java: JavaClients, broker: BrokerProcess, topic: str, group: str) -> None:
@@ -114,16 +115,6 @@ def _commit(java: JavaClients, broker: BrokerProcess, topic: str, group: str) ->
         )
         # A group's pull client has a share of its queues as long as it is there.
         puller.stop()
-
-
-def _drain(puller: PullConsumer, topic: str, count: int) -> list[Json]:
-    """All messages, once the client's connections are made anew."""
-
-    def all_there() -> list[Json]:
-        messages = puller.drain(topic)
-        return messages if len(messages) >= count else []
-
-    return wait_until(all_there, f"{count} messages", interval=0.2)
 
 
 def _places(messages: list[Json]) -> list[tuple[object, ...]]:
