@@ -1,10 +1,12 @@
 """Options of the test run; fixtures that more than one kind of test needs."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # A busy machine is no failure, and a failing example has to be told so that it can be run again.
-settings.register_profile("project", deadline=None, print_blob=True)
+settings.register_profile(
+    "project", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("project")
 
 

@@ -35,7 +35,8 @@ bodies = st.one_of(
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     code=st.sampled_from((*CODES, 318, 319, 322, 327, 901, 904)),
