@@ -1,12 +1,14 @@
 """When the log is made durable: group commit, the periodic flush, checkpoints.
 
 Syncing blocks, so it runs in a thread, one round at a time: a round serves everyone who waits when
-it starts, the next one whoever came meanwhile.
+it starts, the next one whoever came meanwhile. A checkpoint syncs queues and index beside the
+rounds, so that nobody waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -23,12 +25,17 @@ InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
 #: Told whether the log is durable up to where it was asked for.
 Flushed = Callable[[bool], None]
 
+#: A checkpoint comes when the log has grown by so much, whatever the interval says: after a crash
+#: all behind the last one is read again, at some 10 us a record.
+CHECKPOINT_BYTES = 64 << 20
+
 log = Logger()
 
 
 class Flusher:
     """Syncs the log of one store. Every `flushIntervalCommitLog` it looks whether something is
-    not durable yet; every `flushConsumeQueueThoroughInterval` it writes a checkpoint."""
+    not durable yet; every `flushConsumeQueueThoroughInterval` and every `CHECKPOINT_BYTES` it
+    writes a checkpoint."""
 
     def __init__(
         self,
@@ -44,21 +51,23 @@ class Flusher:
         self._waiting: list[tuple[int, Flushed]] = []
         self._after_round: list[Callable[[], None]] = []
         self._running = False
+        #: When the last thorough checkpoint began, and where the log ended at the last of any kind.
         self._checkpoint_at = 0.0
-        self._checkpoint_due = False
+        self._checkpoint_end = 0
+        self._checkpointing = False
         self._idle: list[Deferred[None]] = []
         self._ticker = LoopingCall(self._tick)
         self._ticker.clock = clock
 
     def start(self) -> None:
         self._checkpoint_at = self._clock.seconds()
+        self._checkpoint_end = self._store.end_offset
         self._ticker.start(self._config.flush_interval_commit_log / 1000, now=False)
 
     def stop(self) -> Deferred[None]:
-        """Ends the periodic work; fires once no round runs and nobody waits any more."""
+        """Ends the periodic work; fires once nothing runs and nobody waits any more."""
         if self._ticker.running:
             self._ticker.stop()
-        self._checkpoint_due = False
         idle: Deferred[None] = Deferred()
         self._idle.append(idle)
         self._report_idle()
@@ -75,10 +84,7 @@ class Flusher:
         self._after_round.append(callback)
 
     def _tick(self) -> None:
-        interval = self._config.flush_consume_queue_thorough_interval / 1000
-        if self._clock.seconds() - self._checkpoint_at >= interval:
-            self._checkpoint_at = self._clock.seconds()
-            self._checkpoint_due = True
+        self._checkpoint_if_due()
         self._next_round()
 
     def _next_round(self) -> None:
@@ -88,17 +94,6 @@ class Flusher:
         if self._waiting or (self._ticker.running and store.flushed_offset < store.end_offset):
             self._running = True
             self._in_thread(store.fsync).addCallbacks(self._round_ended, self._round_failed)
-        elif self._checkpoint_due:
-            self._checkpoint_due = False
-            try:
-                write = store.prepare_checkpoint()
-            except Exception:
-                _checkpoint_failed(Failure())
-                return
-            if write is not None:
-                self._running = True
-                written = self._in_thread(write).addErrback(_checkpoint_failed)
-                written.addCallback(self._round_ended)
 
     def _round_ended(self, _result: Any) -> None:
         self._running = False
@@ -111,7 +106,7 @@ class Flusher:
                 flushed(True)
             else:
                 self._waiting.append((end_offset, flushed))
-        if self._waiting or self._checkpoint_due:
+        if self._waiting:
             self._next_round()
         self._report_idle()
 
@@ -123,8 +118,43 @@ class Flusher:
             flushed(False)
         self._report_idle()
 
+    def _checkpoint_if_due(self) -> None:
+        if self._checkpointing:
+            return
+        store, now, end = self._store, self._clock.seconds(), self._store.end_offset
+        interval = self._config.flush_consume_queue_thorough_interval / 1000
+        thorough = now - self._checkpoint_at >= interval
+        if not thorough and end - self._checkpoint_end < CHECKPOINT_BYTES:
+            return
+        if thorough:
+            self._checkpoint_at = now
+        self._checkpoint_end = end
+        try:
+            write = store.prepare_checkpoint(thorough=thorough)
+        except Exception:
+            _checkpoint_failed(Failure())
+            return
+        if write is None:
+            return
+        self._checkpointing = True
+        if store.flushed_offset < store.written_offset:
+            self.when_flushed(store.written_offset, partial(self._write_checkpoint, write))
+        else:
+            self._write_checkpoint(write, durable=True)
+
+    def _write_checkpoint(self, write: Callable[[], None], durable: bool) -> None:
+        if durable:
+            written = self._in_thread(write).addErrback(_checkpoint_failed)
+            written.addCallback(self._checkpoint_ended)
+        else:
+            self._checkpoint_ended(None)
+
+    def _checkpoint_ended(self, _result: Any) -> None:
+        self._checkpointing = False
+        self._report_idle()
+
     def _report_idle(self) -> None:
-        if not self._running and not self._waiting:
+        if not self._running and not self._waiting and not self._checkpointing:
             idle, self._idle = self._idle, []
             for waiter in idle:
                 waiter.callback(None)

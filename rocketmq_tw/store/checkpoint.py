@@ -37,9 +37,14 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     #: Queues, and the sum of their max offsets, when `safe_offset` was taken.
     queues: int = 0
     units: int = 0
-    #: The last index file's first log offset and its count, then; in front of them it is synced.
+    #: An index file's first log offset and a count: in front of them slots and entries are synced.
     index_begin: int = -1
     index_entries: int = 1
+
+    @property
+    def index_mark(self) -> tuple[int, int]:
+        """The two about the index, see `MessageIndex.mark`."""
+        return self.index_begin, self.index_entries
 
     @property
     def min_timestamp(self) -> int:

@@ -122,6 +122,10 @@ class MessageIndex:
         self._list: list[IndexFile] = []
         self._pending: list[Key] = []
         self._hash = NeighbourHashes().hash
+        #: What `load` must know after a power loss: the first log offset of the file that was the
+        #: last one when slots were written back, and its count then. In front of that, entries
+        #: and slots agree.
+        self.mark = (-1, 1)
         self.unsynced = Unsynced()
 
     @property
@@ -139,15 +143,10 @@ class MessageIndex:
         """Store time of that message; 0 without one."""
         return self._list[-1].end_timestamp if self._list else 0
 
-    @property
-    def synced_mark(self) -> tuple[int, int]:
-        """What `load` must know after a power loss: the last file's begin offset and count."""
-        last = self._list[-1] if self._list else None
-        return (last.begin_offset, last.count) if last else (-1, 1)
-
     def load(self, mark: tuple[int, int], *, clean: bool) -> None:
         """Opens the files; one of a wrong size is removed with all behind it, since the log has
-        everything to build them again. `mark` is `synced_mark` of the last checkpoint."""
+        everything to build them again. `mark` is that of the last checkpoint."""
+        self.mark = mark
         self._files.make_dirs(self._directory)
         names = [
             name
@@ -173,6 +172,10 @@ class MessageIndex:
             self._list.append(index)
             if index.count == 1:
                 self._remove(self._list.pop())
+        for index in self._list[:-1]:
+            self._release(index)
+        if clean and self._list:
+            self.mark = (self._list[-1].begin_offset, self._list[-1].count)
 
     def add(self, entries: Iterable[Dispatch]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed
@@ -192,18 +195,22 @@ class MessageIndex:
         while self._pending:
             if not self._list or self._list[-1].is_full:
                 if self._list:
-                    self._list[-1].release()
+                    self._release(self._list[-1])
                 self._list.append(self._create())
             index = self._list[-1]
             taken = index.put(self._pending)
             self.unsynced.files.add(index.path)
             del self._pending[:taken]
 
-    def write_back(self) -> None:
+    def write_back(self, *, slots: bool = True) -> None:
         """Writes what is collected, and the slots that are only in memory."""
         self.write_pending()
-        if self._list and self._list[-1].write_slots():
-            self.unsynced.files.add(self._list[-1].path)
+        if not slots or not self._list:
+            return
+        last = self._list[-1]
+        if last.write_slots():
+            self.unsynced.files.add(last.path)
+        self.mark = (last.begin_offset, last.count)
 
     def query(
         self, topic: str, key: str, limit: int, begin: int, end: int
@@ -231,7 +238,12 @@ class MessageIndex:
             if last.begin_offset < physical_offset:
                 last.cut(physical_offset)
                 self.unsynced.files.add(last.path)
+                if self.mark[0] == last.begin_offset:
+                    self.mark = (last.begin_offset, min(self.mark[1], last.count))
                 break
+            if self.mark[0] == last.begin_offset:
+                # The next file may begin at the same message.
+                self.mark = (last.begin_offset, 1)
             self._remove(self._list.pop())
 
     def remove_before(self, min_physical: int) -> int:
@@ -261,6 +273,10 @@ class MessageIndex:
         file.fsync()
         self._files.sync_dir(self._directory)
         return IndexFile(file, path, self._slots, self._capacity)
+
+    def _release(self, index: IndexFile) -> None:
+        if index.release():
+            self.unsynced.files.add(index.path)
 
     def _remove(self, index: IndexFile) -> None:
         index.close()

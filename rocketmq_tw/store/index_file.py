@@ -103,10 +103,12 @@ class IndexFile:
         """Brings the file's slots up to its entries; whether they were behind."""
         return self._slots.write()
 
-    def release(self) -> None:
-        """The file gets no more entries: what it kept in memory to take them is freed."""
-        self._slots.write()
+    def release(self) -> bool:
+        """The file gets no more entries: what it kept in memory to take them is freed. Whether its
+        slots were behind, see `write_slots`."""
+        written = self._slots.write()
         self._slots.release()
+        return written
 
     def find(self, wanted: int, limit: int, begin: int, end: int, found: list[int]) -> None:
         """Adds the offsets of entries with this hash and a store time between the two, newest
@@ -129,31 +131,29 @@ class IndexFile:
         return begin <= self.end_timestamp and end >= self.begin_timestamp
 
     def check(self, first: int) -> None:
-        """After a power loss: entries from number `first` on may be garbage, and slots and header
-        older or newer than them. Keeps the entries that are sound, and makes the slots theirs."""
+        """After a crash: entries from number `first` on may be garbage, and slots and header older
+        or newer than them. Keeps the entries that are sound, and makes the slots theirs; they
+        reach the file with `write_slots`."""
         number = first = min(max(first, 1), self.count)
         last = self._entry(first - 1)[1] if first > 1 else 0
-        newest: dict[int, int] = {}
+        before = self._slots.read_all()
+        table, slots = before[:], len(before)
         for hashed, offset, seconds, previous in self._entries(first):
             is_blank = hashed == 0 and offset == 0
             if is_blank or offset < last or seconds < 0 or not 0 <= previous < number:
                 break
-            newest[hashed % self._slots.count] = number
+            table[hashed % slots] = number
             last = offset
             number += 1
-        table = self._slots.read_all()
         if (
             number < self.count
             or max(table, default=0) >= number
             or (number > 1 and last != self.end_offset)
         ):
             self._end_at(number)
-        elif any(table[slot] != value for slot, value in newest.items()):
-            # The entries are sound; their slots were not written back yet.
-            for slot, value in newest.items():
-                table[slot] = value
-            self._replace_slots(table)
-            self._write_header()
+        else:
+            # The entries are sound; not all of their slots were written back.
+            self._slots.change(before, table)
 
     def cut(self, physical_offset: int) -> None:
         """Drops the entries of messages at and behind a log offset."""

@@ -75,6 +75,15 @@ class SlotTable:
         """All slots as the file has them."""
         return self._read_slots(0, self.count)
 
+    def change(self, before: array[int], after: array[int]) -> None:
+        """Sets all slots to `after` where the file has `before`; it has them after `write`."""
+        for page in range(-(-self.count // PAGE_SLOTS)):
+            first = page * PAGE_SLOTS
+            slots = after[first : first + PAGE_SLOTS]
+            if slots != before[first : first + PAGE_SLOTS]:
+                self._pages[page] = slots
+                self._changed.add(page)
+
     def replace(self, table: array[int]) -> None:
         """Writes all slots."""
         self.release()

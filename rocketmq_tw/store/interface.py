@@ -170,9 +170,12 @@ class IMessageStore(Interface):
         """Retention by age and disk ratio; returns the number of files removed. `at_any_hour`:
         what is too old goes now, not only at `deleteWhen`."""
 
-    def prepare_checkpoint() -> Callable[[], None] | None:
-        """A call, to be made in any thread while no `fsync` runs, that makes queues and index
-        durable and says so in the checkpoint; None where nothing changed."""
+    def prepare_checkpoint(*, thorough: bool = True) -> Callable[[], None] | None:
+        """A call that makes queues and index durable and says so in the checkpoint; None where
+        nothing changed. It may be made in any thread, once the log is durable up to the
+        `written_offset` of now, and raises `StoreError` before.
+
+        Not `thorough`: what can be made again quickly from what is durable is left out."""
 
     def on_arrival(callback: Arrival) -> None:
         """Adds a listener to dispatch."""

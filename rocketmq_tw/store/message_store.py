@@ -150,8 +150,7 @@ class MessageStore:
         self._log.load()
         repaired = self._queues.load()
         if self._index:
-            mark = (self._checkpoint.index_begin, self._checkpoint.index_entries)
-            self._index.load(mark, clean=clean)
+            self._index.load(self._checkpoint.index_mark, clean=clean)
         self.report = Recovery(
             self._log,
             self._queues,
@@ -416,6 +415,9 @@ class MessageStore:
             queue.next_offset = queue.max_offset
         if self._index:
             self._index.cut(offset)
+            if self._index.mark != self._checkpoint.index_mark:
+                self._checkpoint.index_begin, self._checkpoint.index_entries = self._index.mark
+                write_checkpoint(self._files, self.paths.checkpoint, self._checkpoint)
         self._dispatched = min(self._dispatched, offset)
         self._raw_end = min(self._raw_end, offset)
         self._from_log = self._dispatched < log.end_offset
@@ -605,12 +607,12 @@ class MessageStore:
         """Syncs log, queues and index, and writes the checkpoint; blocks."""
         run = self.prepare_checkpoint()
         if run is not None:
+            self._log.fsync()
             run()
 
-    def prepare_checkpoint(self) -> Callable[[], None] | None:
-        """The same in two parts: what is returned may run in another thread; None where nothing
-        changed. To be called every `flushConsumeQueueThoroughInterval` or more often: what lies
-        behind the last checkpoint is read again after a crash."""
+    def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
+        """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
+        often: what lies behind the last checkpoint is read again after a crash."""
         if self._queue_sync_failed or self._log.failure:
             return None
         queues, index = self._queues, self._index
@@ -626,10 +628,10 @@ class MessageStore:
         )
         changed = bool(queues.unsynced)
         if index is not None:
-            index.write_back()
+            index.write_back(slots=thorough)
             changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
-            checkpoint.index_begin, checkpoint.index_entries = index.synced_mark
+            checkpoint.index_begin, checkpoint.index_entries = index.mark
         if not changed and checkpoint == self._checkpoint:
             return None
         paths, dirs = queues.unsynced.take()
@@ -642,8 +644,9 @@ class MessageStore:
 
     def _write_checkpoint(self, checkpoint: Checkpoint, paths: list[str], dirs: list[str]) -> None:
         """Once log, queues and index are durable."""
+        if self._log.flushed_offset < checkpoint.safe_offset:
+            raise StoreError("the log is not durable up to where the checkpoint would say")
         try:
-            self._log.fsync()
             for path in paths:
                 self._sync(path)
             for directory in dirs:

@@ -64,12 +64,23 @@ class Life:
             self.store.write_pending()
         elif action < 0.85:
             self.store.fsync()
-        elif action < 0.97:
+        elif action < 0.95:
             self.store.dispatch()
             for queue in QUEUES:
                 self.seen[queue] = self.store.max_queue_offset(*queue)
         else:
-            self.store.checkpoint()
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Life goes on between its two halves."""
+        write = self.store.prepare_checkpoint(thorough=self.random.random() < 0.5)
+        self.store.fsync()
+        for _ in range(self.random.randrange(4)):
+            self.append()
+            self.store.write_pending()
+            self.store.dispatch()
+        if write is not None:
+            write()
 
     def crash(self) -> None:
         how = self.random.random()

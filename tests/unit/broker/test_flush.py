@@ -3,7 +3,9 @@
 import pytest
 from twisted.logger import capturedLogs
 
+from rocketmq_tw.broker import flush
 from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.testing.data_plane import DataPlane, Threads
 from rocketmq_tw.testing.stores import make_message
 
@@ -52,7 +54,7 @@ def test_a_checkpoint_comes_with_its_interval() -> None:
     assert checkpoint.safe_offset == plane.store.end_offset
 
 
-def fail(*_: object) -> None:
+def fail(**_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
@@ -74,22 +76,82 @@ def test_a_checkpoint_that_fails_ends_no_flush(monkeypatch: pytest.MonkeyPatch) 
     assert checkpoint.safe_offset == plane.store.end_offset
 
 
-def test_who_waits_for_the_log_is_not_told_of_a_checkpoint_that_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_checkpoint_that_fails_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Threads(eager=False)
     plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
     plane.flusher.start()
-    monkeypatch.setattr(plane.store, "prepare_checkpoint", lambda: fail)
+    monkeypatch.setattr(plane.store, "prepare_checkpoint", lambda **_: fail)
     plane.clock.pump([0.5] * 4)
+    assert len(threads.waiting) == 1
     append(plane)
     told: list[bool] = []
     plane.flusher.when_flushed(plane.store.end_offset, told.append)
-    with capturedLogs():
-        threads.run()
-    assert told == []
+    (checkpoint, flushed) = threads.waiting
+    threads.waiting = [flushed]
     threads.run()
     assert told == [True]
+    threads.waiting = [checkpoint]
+    with capturedLogs() as logs:
+        threads.run()
+    assert logs
+
+
+def test_a_log_that_grows_fast_gets_checkpoints_before_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 2000)
+    plane = DataPlane()
+    plane.flusher.start()
+
+    def safe_offset() -> int:
+        return read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset
+
+    for _ in range(3):
+        append(plane)
+    plane.clock.pump([0.5] * 4)
+    assert safe_offset() <= 0
+    while plane.store.end_offset < 2000:
+        append(plane)
+    plane.clock.advance(0.5)
+    reached = plane.store.end_offset
+    assert safe_offset() == reached
+    append(plane)
+    plane.clock.pump([0.5] * 4)
+    assert safe_offset() == reached
+
+
+def test_a_log_that_is_never_flushed_to_its_end_gets_its_checkpoints() -> None:
+    """Under load there is always something that came while the last round ran."""
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    plane.flusher.start()
+    append(plane)
+    for _ in range(6):
+        plane.clock.advance(0.5)
+        jobs, threads.waiting = threads.waiting, []
+        for job in jobs:
+            append(plane)
+            threads.waiting = [job]
+            threads.run()
+    assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset > 0
+
+
+def test_a_checkpoint_waits_for_the_log_in_front_of_it() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    append(plane)
+    write = plane.store.prepare_checkpoint()
+    assert write is not None
+    with pytest.raises(StoreError, match="not durable"):
+        write()
+    plane.flusher.start()
+    append(plane)
+    plane.clock.advance(1)
+    for _ in ("the log", "the checkpoint"):
+        assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
+        assert threads.run() == 1
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.flushed_offset == plane.store.end_offset
 
 
 def test_stop_waits_for_the_round_that_runs() -> None:
@@ -105,3 +167,19 @@ def test_stop_waits_for_the_round_that_runs() -> None:
     assert stopped
     plane.clock.advance(1)
     assert threads.waiting == []
+
+
+def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=500)
+    plane.flusher.start()
+    append(plane)
+    plane.clock.advance(0.5)
+    threads.run()
+    stopped: list[None] = []
+    plane.flusher.stop().addCallback(stopped.append)
+    assert not stopped
+    threads.run()
+    assert stopped
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset

@@ -164,13 +164,27 @@ def test_index_slots_that_a_crash_left_behind_come_back_from_the_entries() -> No
         index.add([indexed((b"k%d" % number,), number * 10, 1_000)])
         if number == 499:
             index.write_back()
-            mark = index.synced_mark
+            mark = index.mark
     index.write_pending()
     files = files.kill()
     found = MessageIndex(files, "/index", 3000, 4000, ManualClock())
     found.load(mark, clean=False)
     for number in range(1_000):
         assert number * 10 in found.query("T", f"k{number}", 9, 0, 1 << 62)[0]
+
+
+def test_the_slots_of_a_full_index_file_are_synced_with_the_next_checkpoint() -> None:
+    """Also where a checkpoint that left them out has synced its entries."""
+    index = new_index(MemoryFiles(), slots=16, capacity=40)
+    for number in range(39):
+        index.add([indexed((b"k%d" % number,), number * 10, 1_000)])
+    index.write_back(slots=False)
+    (full,), _ = index.unsynced.take()
+    assert index.mark == (-1, 1)
+    index.add([indexed((b"k39",), 390, 1_000)])
+    index.write_back()
+    assert full in index.unsynced.files
+    assert index.mark == (390, 2)
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 2999), st.integers(1, 1 << 30)), max_size=5))
