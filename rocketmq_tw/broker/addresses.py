@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from ipaddress import ip_address
 
+from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import host_address
 
 
@@ -18,12 +19,19 @@ def announced_host(bind_address: str) -> str:
 
 
 def resolve(host: str) -> str:
-    """The IP address that stored messages name for `host`; blocks. Raises `OSError` where the
-    name is not known."""
+    """The IP address that stored messages name for `host`, which is brokerIP1 or, where that is
+    not set, bindAddress; blocks. Raises `ConfigError` where the name is not known."""
     try:
         return str(ip_address(host))
     except ValueError:
+        pass
+    try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"the host {host} is not known ({error}): change brokerIP1, or bindAddress where that"
+            " is not set"
+        ) from error
 
 
 def host_name() -> str:

@@ -12,8 +12,11 @@ from rocketmq_tw.config.values import (
     addresses,
     choice,
     delay_levels,
+    host,
     hours_of_day,
     integer,
+    or_nothing,
+    path,
 )
 
 #: Stock's slave reads frames through a buffer of 4 MiB, with 12 bytes of header.
@@ -25,10 +28,15 @@ _TEXTS: dict[str, Parse] = {
     "namesrvAddr": addresses,
     "controllerAddr": addresses,
     "haMasterAddress": addresses,
+    "bindAddress": host,
+    "brokerIP1": or_nothing(host),
+    "brokerIP2": or_nothing(host),
     "brokerRole": choice("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
     "flushDiskType": choice("ASYNC_FLUSH", "SYNC_FLUSH"),
     "deleteWhen": hours_of_day,
     "messageDelayLevel": delay_levels,
+    "storePathRootDir": path,
+    "kvConfigPath": path,
     "tls.server.mode": choice("disabled", "permissive", "enforcing"),
     "tls.server.need.client.auth": choice("none", "optional", "require"),
 }

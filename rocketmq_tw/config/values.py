@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any
 
 #: Java's long; keys of stock's type int are refused beyond its own range.
@@ -13,6 +14,8 @@ INT = (-(2**31), 2**31 - 1)
 _integer = re.compile(r"[+-]?[0-9]+").fullmatch
 _address = re.compile(r"(?:[^\s:;\[\]]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})").fullmatch
 
+#: Java and Python look up labels of at most 63 characters.
+_host_name = re.compile(r"[\w-]{1,63}(?:\.[\w-]{1,63})*\.?").fullmatch
 _delay = re.compile(r"[0-9]+[smhd]").fullmatch
 
 Parse = Callable[[str], Any]
@@ -60,6 +63,29 @@ def addresses(text: str) -> str:
         if found is None or not 0 < int(found[1]) < 65536:
             raise ValueError("give host:port, several with ';' between them")
     return text.strip()
+
+
+def host(text: str) -> str:
+    """Reads a host's name or IP address; whether there is one is not asked."""
+    host = text.strip()
+    if not _host_name(host):
+        try:
+            ip_address(host)
+        except ValueError:
+            raise ValueError("give a host name or an IP address, without a port") from None
+    return host
+
+
+def path(text: str) -> str:
+    """Reads a path, which may be relative."""
+    if not text.strip():
+        raise ValueError("give a path")
+    return text
+
+
+def or_nothing(parse: Parse) -> Parse:
+    """Reads what `parse` does, or an empty text as it is."""
+    return lambda text: parse(text) if text.strip() else ""
 
 
 def hours_of_day(text: str) -> str:

@@ -18,7 +18,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
-from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.memory import spare_what_stays
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import NamesrvAddressOptions
@@ -57,7 +57,7 @@ class BrokerService(service.Service):
             tls = ServerTls(self._tls)
             client = RemotingClient(self._reactor, self._client_config, tls=self._tls)
         except TlsConfigError as error:
-            refuse_to_start(self._reactor, error)
+            refuse_to_start(self._reactor, error, Keys())
             return
         self.broker = Broker(
             self._reactor,
@@ -88,13 +88,12 @@ class BrokerService(service.Service):
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, ConfigError, StoreError, OSError):
             self.log.failure("while starting", failure=failure)
-        port = getattr(failure.value, "port", None)
-        replicating = port is not None and port == self.store_config.ha_listen_port
-        refuse_to_start(
-            self._reactor,
-            failure.value,
-            port_key="haListenPort" if replicating else "listenPort",
-        )
+        config = self.store_config
+        paths = {
+            "storePathRootDir": config.store_path_root_dir,
+            "storePathCommitLog": config.store_path_commit_log,
+        }
+        refuse_to_start(self._reactor, failure.value, Keys(paths=paths))
 
 
 def makeService(options: Options) -> BrokerService:

@@ -22,21 +22,12 @@ from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.format import StoreError
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.monotonic import use_monotonic_time
+from rocketmq_tw.services.options import whole_number
 
 #: An entry never crosses a file, so a smaller one would take hardly any.
 _SMALLEST_DATA_FILE = 4096
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise ValueError(f"{number} is not above 0")
-    return number
-
-
-_positive.coerceDoc = "Must be a number above 0."  # type: ignore[attr-defined]
 
 
 class Options(usage.Options):
@@ -49,22 +40,30 @@ class Options(usage.Options):
         ["peers", "p", "n0-localhost:20911", "All members: id-host:port, split by ';'."],
         ["store", "s", "/tmp/dledgerstore", "Directory; this member's is dledger-ID in it."],
         ["bind", "b", "", "Address to listen on; the host of this member's peer if empty."],
-        ["heartbeat-ms", None, 2000, "heartBeatTimeIntervalMs", _positive],
-        ["heartbeat-leak", None, 3, "maxHeartBeatLeak", _positive],
-        ["min-vote-ms", None, 300, "minVoteIntervalMs", _positive],
-        ["max-vote-ms", None, 1000, "maxVoteIntervalMs", _positive],
+        ["heartbeat-ms", None, 2000, "heartBeatTimeIntervalMs", whole_number("--heartbeat-ms", 1)],
+        ["heartbeat-leak", None, 3, "maxHeartBeatLeak", whole_number("--heartbeat-leak", 1)],
+        ["min-vote-ms", None, 300, "minVoteIntervalMs", whole_number("--min-vote-ms", 1)],
+        ["max-vote-ms", None, 1000, "maxVoteIntervalMs", whole_number("--max-vote-ms", 1)],
         ["preferred-leaders", None, "", "preferredLeaderIds, split by ';'."],
-        ["data-file-size", None, 1024**3, "mappedFileSizeForEntryData", _positive],
+        [
+            "data-file-size",
+            None,
+            1024**3,
+            "mappedFileSizeForEntryData",
+            whole_number("--data-file-size", _SMALLEST_DATA_FILE),
+        ],
         [
             "index-file-size",
             None,
             DEFAULT_INDEX_FILE_SIZE,
             "mappedFileSizeForEntryIndex",
-            _positive,
+            whole_number("--index-file-size", 1),
         ],
     ]
 
     def postOptions(self) -> None:
+        if not self["group"].strip():
+            raise usage.UsageError("--group is empty: give the group's name")
         try:
             self.peer_addresses = parse_peers(self["peers"])
         except MembershipError as error:
@@ -76,8 +75,6 @@ class Options(usage.Options):
         for leader in self.preferred_leaders:
             if leader not in self.peer_addresses:
                 raise usage.UsageError(f"--preferred-leaders: {leader} is none of the peers")
-        if self["data-file-size"] < _SMALLEST_DATA_FILE:
-            raise usage.UsageError(f"--data-file-size has to be at least {_SMALLEST_DATA_FILE}")
         if self["index-file-size"] % 32:
             raise usage.UsageError("--index-file-size has to be a multiple of 32")
 
@@ -134,7 +131,7 @@ class DLedgerService(service.Service):
                 self._server.register(code, handler)
             self._server.listen()
         except (StoreError, CannotListenError, OSError) as error:
-            refuse_to_start(self._reactor, error)
+            self._cannot_go_on(error)
             return
         super().startService()
         self._node = node
@@ -152,7 +149,11 @@ class DLedgerService(service.Service):
 
     def _disk_failed(self, failure: Failure) -> None:
         self._node = None
-        refuse_to_start(self._reactor, failure.value)
+        self._cannot_go_on(failure.value)
+
+    def _cannot_go_on(self, error: BaseException | None) -> None:
+        keys = Keys("the port in --peers", "--bind", {"--store": self._options["store"]})
+        refuse_to_start(self._reactor, error, keys)
 
     def stopService(self) -> "Deferred[None] | None":
         if not self.running:

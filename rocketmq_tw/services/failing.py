@@ -1,8 +1,11 @@
 """How a server says that it cannot start."""
 
 import atexit
+import errno
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.error import CannotListenError
@@ -10,27 +13,66 @@ from twisted.logger import Logger
 
 log = Logger()
 
+#: What another port helps against; anything else is about the address.
+_OF_THE_PORT = (errno.EADDRINUSE, errno.EACCES)
+#: What another path helps against; a full or failing disk is not of them.
+_OF_THE_PATH = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
 
-def refuse_to_start(
-    reactor: Any, error: BaseException | None, *, port_key: str = "listenPort"
-) -> None:
-    """Logs one line that says why, stops what has started, and ends with status 1.
+
+@dataclass(frozen=True)
+class Keys:
+    """What a user changes when something stands in the way, as the user writes it."""
+
+    port: str = "listenPort"
+    address: str = "bindAddress"
+    #: Key to the path that it has now.
+    paths: Mapping[str, str] = field(default_factory=dict)
+
+
+def refuse_to_start(reactor: Any, error: BaseException | None, keys: Keys) -> None:
+    """Logs one line that says why and what to change, stops what has started, and ends with
+    status 1.
 
     Raising instead would end twistd with a traceback and leave what started before as a crash
-    does; and twistd has no status of its own for a reactor that was stopped. `port_key` is what to
-    change where a port is taken.
+    does; and twistd has no status of its own for a reactor that was stopped.
     """
-    log.critical("cannot start: {reason}", reason=reason_of(error, port_key))
+    log.critical("cannot start: {reason}", reason=reason_of(error, keys))
     atexit.register(_exit_with_failure)
     reactor.callWhenRunning(reactor.stop)
 
 
-def reason_of(error: BaseException | None, port_key: str) -> str:
-    """What went wrong and, where a port is taken, what to change."""
+def reason_of(error: BaseException | None, keys: Keys) -> str:
+    """What went wrong and, where an address or a path cannot be used, which key to change."""
     if isinstance(error, CannotListenError):
         where = f"{error.interface or '*'}:{error.port}"
-        return f"{where} cannot be listened on ({error.socketError.strerror}): change {port_key}"
+        key = keys.port if error.socketError.errno in _OF_THE_PORT else keys.address
+        return f"{where} cannot be listened on ({error.socketError.strerror}): change {key}"
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        path_key = _key_of(error.filename, keys.paths) if error.errno in _OF_THE_PATH else None
+        advice = f": change {path_key}" if path_key is not None else ""
+        return f"{error.filename}: {error.strerror}{advice}"
     return str(error)
+
+
+def _key_of(path: str, paths: Mapping[str, str]) -> str | None:
+    """The key whose path is nearest: `path` is in it, or above it where a parent cannot be made."""
+    wanted = os.path.abspath(path)
+    places = {key: os.path.abspath(place) for key, place in paths.items() if place}
+    near = [
+        key
+        for key, place in places.items()
+        if os.path.commonpath((wanted, place)) in (wanted, place)
+    ]
+    return max(near, key=lambda key: len(places[key]), default=None)
 
 
 def _exit_with_failure() -> None:

@@ -18,7 +18,7 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
-from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.memory import spare_what_stays
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import ServerOptions
@@ -51,7 +51,11 @@ class NamesrvService(service.Service):
 
     def __init__(self, reactor: Any, loaded: Loaded, *, listen_port: int | None = None) -> None:
         self.setName("rmq-namesrv")
-        self._port_key = "listenPort" if listen_port is None else "namesrvListenPort"
+        config = loaded[NamesrvConfig]
+        self._keys = Keys(
+            port="listenPort" if listen_port is None else "namesrvListenPort",
+            paths={"kvConfigPath": config.kv_config_path},
+        )
         self.local_address = ""
         self._net = loaded[NettyServerConfig]
         if listen_port is not None:
@@ -59,7 +63,7 @@ class NamesrvService(service.Service):
         self._tls = loaded[TlsConfig]
         self._reactor = reactor
         self._name_server = NameServer(
-            reactor, PosixFiles(), loaded[NamesrvConfig], other_configs=(self._net, self._tls)
+            reactor, PosixFiles(), config, other_configs=(self._net, self._tls)
         )
 
     def startService(self) -> None:
@@ -67,7 +71,7 @@ class NamesrvService(service.Service):
             tls = ServerTls(self._tls)
             port = self._name_server.start(RemotingServer(self._reactor, self._net, tls=tls))
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
-            refuse_to_start(self._reactor, error, port_key=self._port_key)
+            refuse_to_start(self._reactor, error, self._keys)
             return
         super().startService()
         host = self._net.bind_address

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from twisted.logger import Logger
@@ -11,6 +11,20 @@ from twisted.python import usage
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.load import Loaded, load
 from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
+
+
+def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """How `option`, "--port", reads its number; whatever else raises `UsageError`."""
+    accepted = f"of {lowest} or more" if highest is None else f"from {lowest} to {highest}"
+
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() else -1
+        if number < lowest or (highest is not None and number > highest):
+            raise usage.UsageError(f"{option} {text}: give a whole number {accepted}")
+        return number
+
+    read.coerceDoc = f"A whole number {accepted}."  # type: ignore[attr-defined]
+    return read
 
 
 class ServerOptions(usage.Options):

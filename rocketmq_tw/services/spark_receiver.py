@@ -18,8 +18,10 @@ from twisted.python.failure import Failure
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.names import check_group, check_topic
-from rocketmq_tw.services.failing import refuse_to_start
+from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.monotonic import use_monotonic_time
+from rocketmq_tw.services.options import whole_number
 from rocketmq_tw.spark.dstreams.blocks import encode_block
 from rocketmq_tw.spark.dstreams.control import (
     MAX_LINE,
@@ -50,9 +52,15 @@ class Options(usage.Options):
         ["expression", "e", "*", "The tags to take, as in 'a || b'."],
         ["from", None, "first", "Where a new group starts: first or last."],
         ["interface", "i", "127.0.0.1", "Where to listen; others than loopback need a secret."],
-        ["data", "d", 9880, "The port for Spark's receiver.", int],
-        ["control", "c", 9881, "The port for confirmations.", int],
-        ["max-unconfirmed", "m", 10000, "Take no more messages while so many are open.", int],
+        ["data", "d", 9880, "The port for Spark's receiver.", whole_number("--data", 0, 65535)],
+        ["control", "c", 9881, "The port for confirmations.", whole_number("--control", 0, 65535)],
+        [
+            "max-unconfirmed",
+            "m",
+            10000,
+            "Take no more messages while so many are open.",
+            whole_number("--max-unconfirmed", 1),
+        ],
     ]
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -67,10 +75,13 @@ class Options(usage.Options):
         for name in ("namesrv", "group", "topic"):
             if not self[name]:
                 raise usage.UsageError(f"--{name} is missing")
+        try:
+            for address in name_server_addresses(self["namesrv"]):
+                split_address(address)
+        except ValueError as error:
+            raise usage.UsageError(f"--namesrv: {error}") from error
         if self["from"] not in ("first", "last"):
             raise usage.UsageError(f"--from is {self['from']}: give first or last")
-        if self["max-unconfirmed"] < 1:
-            raise usage.UsageError("--max-unconfirmed is less than 1")
         if self["interface"] not in _LOOPBACK and not self.secret:
             raise usage.UsageError(
                 f"--interface {self['interface']} lets others confirm messages: set"
@@ -186,15 +197,16 @@ class SparkReceiverService(service.Service):
 
     def startService(self) -> None:
         interface = self._options["interface"]
-        try:
-            for kind, port in (("data", ReceiverFeed), ("control", ControlPort)):
-                factory = Factory.forProtocol(lambda make=port: make(self))  # type: ignore[misc]
+        for kind, port in (("data", ReceiverFeed), ("control", ControlPort)):
+            factory = Factory.forProtocol(lambda make=port: make(self))  # type: ignore[misc]
+            factory.noisy = False
+            try:
                 self._ports.append(
                     self.reactor.listenTCP(self._options[kind], factory, interface=interface)
                 )
-        except CannotListenError as error:
-            refuse_to_start(self.reactor, error)
-            return
+            except CannotListenError as error:
+                refuse_to_start(self.reactor, error, Keys(f"--{kind}", "--interface"))
+                return
         super().startService()
         data, control = (port.getHost().port for port in self._ports)
         self.log.info("data on {data}, control on {control}", data=data, control=control)
@@ -233,7 +245,7 @@ class SparkReceiverService(service.Service):
         return done
 
     def _failed(self, failure: Failure) -> None:
-        refuse_to_start(self.reactor, failure.value)
+        refuse_to_start(self.reactor, failure.value, Keys())
 
 
 def makeService(options: Options) -> SparkReceiverService:

@@ -1,7 +1,5 @@
 """Who belongs to a group. DLedger 0.3.1.2 fixes it at start: `n0-host:port;n1-host:port`."""
 
-from collections.abc import Mapping
-
 
 class MembershipError(ValueError):
     """A list of peers that names no group; the text says what to write instead."""
@@ -28,7 +26,3 @@ def is_member_id(text: str) -> bool:
     """Ids become part of a path, so only plain ones pass."""
     plain = text.replace("_", "").replace(".", "")
     return 0 < len(text) <= 64 and plain.isascii() and plain.isalnum()
-
-
-def format_peers(peers: Mapping[str, str]) -> str:
-    return ";".join(f"{peer_id}-{address}" for peer_id, address in peers.items())

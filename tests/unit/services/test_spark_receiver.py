@@ -103,7 +103,10 @@ def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
     [
         (["-i", "0.0.0.0"], "RMQ_SPARK_SECRET"),
         (["--from", "middle"], "first or last"),
-        (["-m", "0"], "less than 1"),
+        (["-m", "0"], "--max-unconfirmed 0: give a whole number of 1 or more"),
+        (["-d", "x"], "--data x: give a whole number from 0 to 65535"),
+        (["-c", "65536"], "--control 65536: give a whole number from 0 to 65535"),
+        (["-n", "somewhere"], "--namesrv: 'somewhere' is no address: give host:port"),
         (["-t", "no topic"], "illegal character"),
         (["-g", ""], "--group is missing"),
     ],
