@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import construct as c
 import msgspec
 
 from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.crc import crc32 as _crc32
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
 
@@ -65,11 +65,12 @@ _SYS_FLAG_AT = 36
 #: What `is_sound` compares: size, magic, CRC, physical offset, flags.
 _PROOF = struct.Struct(">iii16xqi")
 _BODY_LENGTH = struct.Struct(">i")
+#: The same with the body's length behind two IPv4 hosts, for `are_sound`.
+_PROOF_V4 = struct.Struct(">iii16xqi44xi")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 #: The fixed part for writing, where a host with its port is 8 bytes in one piece.
 _pack_v4 = struct.Struct(">iiiiiqqiq8sq8siqi").pack
-_crc32 = zlib.crc32
 
 SIZE_AND_MAGIC = struct.Struct(">ii")
 
@@ -393,6 +394,31 @@ def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool
         and _crc32(data[body_at:body_end]) & 0x7FFFFFFF == crc
     )
     return sound
+
+
+def are_sound(data: bytes, start: int, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+    """`is_sound` for many records at once, whose loop is most of what a pull costs: `data`, which
+    stands at `start`, has all of them, in ascending order without an overlap."""
+    if min(sizes) < MIN_RECORD_SIZE:
+        return False
+    proof, fixed, crc32 = _PROOF_V4.unpack_from, _PROOF_V4.size, _crc32
+    for position, size in zip(positions, sizes, strict=True):
+        at = position - start
+        said_size, magic, crc, said_offset, sys_flag, length = proof(data, at)
+        if sys_flag & _V6_FLAGS:
+            if not is_sound(data[at : at + size], position):
+                return False
+            continue
+        body_at = at + fixed
+        if (
+            said_size != size
+            or said_offset != position
+            or (magic != MAGIC_V1 and magic != MAGIC_V2)
+            or not 0 <= length <= size - fixed
+            or crc32(data[body_at : body_at + length]) & 0x7FFFFFFF != crc
+        ):
+            return False
+    return True
 
 
 def decode_record(data: bytes | bytearray | memoryview, position: int = 0) -> StoredMessage:

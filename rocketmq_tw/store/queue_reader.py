@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+from bisect import bisect_right
+from itertools import accumulate
+
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message.record import is_sound
+from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from rocketmq_tw.store.interface import GetStatus, QueueRead, RecordMatch, TagMatch
@@ -32,6 +36,28 @@ class _Window:
             self._at = position
             at = 0
         return self._data[at : at + size]
+
+
+def _runs(
+    positions: tuple[int, ...], sizes: tuple[int, ...], file_size: int
+) -> list[tuple[int, int]]:
+    """Records as few reads: indices of the first and the last of neighbours in one file."""
+    last = len(positions) - 1
+    start = end = positions[0]
+    file_end = start - start % file_size + file_size
+    if positions[last] < file_end and positions == tuple(accumulate(sizes[:-1], initial=start)):
+        # All next to each other, as a batch or a topic on its own is.
+        return [(0, last)]
+    runs = []
+    first = 0
+    for index, (position, size) in enumerate(zip(positions, sizes, strict=True)):
+        if not (end <= position <= end + _GAP and position < file_end):
+            runs.append((first, index - 1))
+            first = index
+            file_end = position - position % file_size + file_size
+        end = position + size
+    runs.append((first, last))
+    return runs
 
 
 class _Limits:
@@ -84,7 +110,85 @@ class QueueReader:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
         if offset > high:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
+        if tag_match is None and record_match is None:
+            read = self.read_at_once(queue, offset, max_count, max_bytes)
+            if read is not None:
+                return read
+        return self.read_each(queue, offset, max_count, max_bytes, tag_match, record_match)
+
+    def read_each(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_match: TagMatch | None = None,
+        record_match: RecordMatch | None = None,
+    ) -> QueueRead:
+        """The same from an offset that the queue has, looking at one unit after the other."""
         return _Pass(self, queue, offset, max_count, max_bytes, tag_match, record_match).run()
+
+    def read_at_once(
+        self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
+    ) -> QueueRead | None:
+        """What `read_each` gives, without a look at each unit for itself, for the usual read: no
+        filter, all its messages there and sound, and none so old that other limits hold for it
+        than for the others. None where that is not so."""
+        log = self._log
+        limits = _Limits(self._config, max_count, max_bytes, self._memory_bytes)
+        units = queue.read(offset, max(limits.in_memory[1], limits.on_disk[1]))
+        count = len(units) // UNIT_SIZE
+        if not count:
+            return None
+        # All in one unpack, which takes a third of the time that one for each takes.
+        fields = struct.unpack_from(">" + "qiq" * count, units)
+        positions, sizes = fields[::3], fields[1::3]
+        oldest, newest = min(positions), max(positions)
+        if oldest < log.min_offset or _FILLER_SIZE in sizes or min(sizes) <= 0:
+            return None
+        if log.end_offset - oldest <= limits.in_memory_bytes:
+            most_bytes, most_count = limits.in_memory
+        elif log.end_offset - newest > limits.in_memory_bytes:
+            most_bytes, most_count = limits.on_disk
+        else:
+            return None
+        # The first record always fits.
+        count = max(bisect_right(list(accumulate(sizes[: max(most_count, 1)])), most_bytes), 1)
+        positions, sizes = positions[:count], sizes[:count]
+        data = self.joined(positions, sizes)
+        if data is None:
+            return None
+        return QueueRead(
+            GetStatus.FOUND,
+            data,
+            count,
+            offset + count,
+            queue.min_offset,
+            queue.max_offset,
+            log.end_offset - positions[-1] > limits.in_memory_bytes,
+        )
+
+    def joined(self, positions: tuple[int, ...], sizes: tuple[int, ...]) -> bytes | None:
+        """The records, one behind the other; None where one of them is damaged."""
+        log, check = self._log, self._config.check_crc_on_read
+        parts: list[bytes | memoryview] = []
+        for first, last in _runs(positions, sizes, log.file_size):
+            start, wanted = positions[first], sizes[first : last + 1]
+            size = positions[last] + sizes[last] - start
+            data = log.read(size, start)
+            at = positions[first : last + 1]
+            if len(data) != size or (check and not are_sound(data, start, at, wanted)):
+                return None
+            if size == sum(wanted):
+                # Nothing between them: one piece, without a copy for each record.
+                parts.append(data)
+            else:
+                view = memoryview(data)
+                parts += [
+                    view[position - start : position - start + size]
+                    for position, size in zip(at, wanted, strict=True)
+                ]
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def _nothing(
         self, status: GetStatus, offset: int, corrected: int, low: int, high: int
@@ -204,46 +308,20 @@ class _Pass:
 
     def _collect(self) -> bytes:
         """The records found, joined; damaged ones are taken out of `_found`."""
-        found, count = self._found, len(self._found)
-        spans = self._spans()
-        sound: list[tuple[int, int]] = []
-        parts: list[bytes | memoryview] = []
-        index = 0
-        for start, end in spans:
-            data = self._log.read(end - start, start)
-            view = memoryview(data)
-            whole = 0
-            first = len(parts)
-            while index < count and found[index][0] < end:
-                position, size = found[index]
-                index += 1
-                record = view[position - start : position - start + size]
-                if self._is_sound(record, position):
-                    sound.append((position, size))
-                    parts.append(record)
-                    whole += size
-            if whole == len(data):
-                # Nothing between them: one piece, without a copy for each record.
-                parts[first:] = [data]
-        self._found = sound
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
-
-    def _spans(self) -> list[tuple[int, int]]:
-        """The records found as few reads: neighbours of one file in one."""
-        spans: list[tuple[int, int]] = []
-        file_size = self._log.file_size
-        start = end = file_end = -1
-        for position, size in self._found:
-            if end <= position <= end + _GAP and position < file_end:
-                end = position + size
-                continue
-            if start >= 0:
-                spans.append((start, end))
-            start, end = position, position + size
-            file_end = start - start % file_size + file_size
-        if start >= 0:
-            spans.append((start, end))
-        return spans
+        found, self._found = self._found, []
+        if found:
+            positions, sizes = zip(*found, strict=True)
+            data = self._reader.joined(positions, sizes)
+            if data is not None:
+                self._found = found
+                return data
+        parts = []
+        for position, size in found:
+            record = self._log.read(size, position)
+            if self._is_sound(record, position):
+                self._found.append((position, size))
+                parts.append(record)
+        return b"".join(parts)
 
     def _is_sound(self, record: bytes | memoryview, position: int) -> bool:
         """Whether it may be served: no wrong byte is."""

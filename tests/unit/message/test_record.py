@@ -16,6 +16,7 @@ from rocketmq_tw.message.record import (
     MAGIC_V2,
     RECORD,
     RecordError,
+    are_sound,
     body_crc,
     decode_record,
     decode_records,
@@ -164,6 +165,46 @@ def test_a_flipped_bit_in_the_body_or_a_length_is_seen(message: StoredMessage, d
     record[where] ^= 1 << data.draw(st.integers(0, 7))
     assert parse_head(record) is None or parse_head(record).size != len(record)
     assert not is_sound(record, message.physical_offset)
+
+
+@given(
+    st.lists(st.tuples(messages, st.binary(max_size=40)), min_size=1, max_size=5),
+    st.none() | st.tuples(st.floats(0, 1), st.integers(1, 255)),
+    st.integers(0, 2**40),
+)
+def test_many_records_are_sound_where_each_is(
+    parts: list[tuple[StoredMessage, bytes]], damage: tuple[float, int] | None, start: int
+) -> None:
+    data = bytearray()
+    positions, sizes = [], []
+    for message, gap in parts:
+        message.physical_offset = start + len(data)
+        record = encode_record(message)
+        positions.append(message.physical_offset)
+        sizes.append(len(record))
+        data += record + gap
+    del data[positions[-1] + sizes[-1] - start :]
+    if damage is not None:
+        data[int(damage[0] * (len(data) - 1))] ^= damage[1]
+    each = [
+        is_sound(data[position - start : position - start + size], position)
+        for position, size in zip(positions, sizes, strict=True)
+    ]
+    assert are_sound(bytes(data), start, tuple(positions), tuple(sizes)) is all(each)
+    assert damage is not None or all(each)
+
+
+def test_many_records_of_other_sizes_or_places_are_not_sound() -> None:
+    record = encode_record(
+        StoredMessage(
+            topic="T", queue_id=0, body=b"body", born_host=V4, store_host=V4, physical_offset=7
+        )
+    )
+    size = len(record)
+    assert are_sound(record, 7, (7,), (size,))
+    assert not are_sound(record, 8, (8,), (size,))
+    assert not are_sound(record[:-1], 7, (7,), (size - 1,))
+    assert not are_sound(record[:50], 7, (7,), (50,))
 
 
 @given(messages, st.integers(0, 2000))

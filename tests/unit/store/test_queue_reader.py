@@ -1,0 +1,156 @@
+"""Reads in one go against reads that look at each unit, and what is left out of both."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.store.consume_queue import UNIT, ConsumeQueue
+from rocketmq_tw.store.interface import GetStatus
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.queue_reader import QueueReader
+from rocketmq_tw.testing.stores import ROOT, ManualClock, make_message, open_store, put
+
+_QUEUES = 3
+_LOG_FILE = 4096
+_ALL = 1 << 20
+
+#: Messages as (queue, bytes of body), in turns that are written together.
+turns = st.lists(
+    st.lists(st.tuples(st.integers(0, _QUEUES - 1), st.integers(0, 700)), min_size=1, max_size=6),
+    min_size=1,
+    max_size=12,
+)
+
+
+def fill(files: MemoryFiles, sent: list[list[tuple[int, int]]], **config: int) -> MessageStore:
+    store = open_store(files, ManualClock(), **config)
+    number = 0
+    for turn in sent:
+        made = []
+        for queue_id, size in turn:
+            made.append(make_message(b"%d." % number + bytes(size), queue_id=queue_id))
+            number += 1
+        put(store, *made)
+    return store
+
+
+def queues_of(store: MessageStore) -> list[ConsumeQueue]:
+    queues = [store._queues.find("Topic", queue_id) for queue_id in range(_QUEUES)]
+    return [queue for queue in queues if queue is not None]
+
+
+def damage(files: MemoryFiles, position: int) -> None:
+    """Turns one byte of the log over."""
+    start = position - position % _LOG_FILE
+    file = files.open(f"{ROOT}/commitlog/{start:020d}")
+    (byte,) = file.pread(1, position - start)
+    file.pwrite(bytes([byte ^ 0x40]), position - start)
+
+
+@given(
+    sent=turns,
+    max_count=st.integers(-1, 12),
+    max_bytes=st.integers(0, 6000),
+    memory_bytes=st.sampled_from([0, 2000, 20_000, _ALL]),
+    on_disk=st.integers(0, 6),
+    in_memory=st.integers(0, 6),
+    damaged=st.lists(st.floats(0, 1), max_size=2),
+    removed=st.booleans(),
+    check=st.booleans(),
+)
+def test_all_at_once_is_one_after_the_other(
+    sent: list[list[tuple[int, int]]],
+    max_count: int,
+    max_bytes: int,
+    memory_bytes: int,
+    on_disk: int,
+    in_memory: int,
+    damaged: list[float],
+    removed: bool,
+    check: bool,
+) -> None:
+    files = MemoryFiles()
+    store = fill(
+        files,
+        sent,
+        max_transfer_count_on_message_in_disk=on_disk,
+        max_transfer_count_on_message_in_memory=in_memory,
+        max_transfer_bytes_on_message_in_disk=2500,
+        max_transfer_bytes_on_message_in_memory=4500,
+        check_crc_on_read=check,
+    )
+    for where in damaged:
+        damage(files, int(where * (store.end_offset - 1)))
+    if removed and len(store._log.segments.starts) > 1:
+        # Queues do not know of it yet.
+        store._log.remove_first()
+    reader = QueueReader(store.config, store._log, memory_bytes)
+    usual = not damaged and not removed and memory_bytes in (0, _ALL)
+    for queue in queues_of(store):
+        for offset in range(queue.min_offset, queue.max_offset):
+            each = reader.read_each(queue, offset, max_count, max_bytes)
+            before = reader.damaged
+            once = reader.read_at_once(queue, offset, max_count, max_bytes)
+            assert reader.damaged == before
+            if once is None:
+                assert not usual or max_count <= 0 or in_memory == on_disk == 0
+            else:
+                assert once == each
+            assert reader.read(queue, offset, max_count, max_bytes, None, None) == each
+
+
+@given(sent=turns, where=st.floats(0, 1))
+def test_a_damaged_record_is_left_out_and_no_other(
+    sent: list[list[tuple[int, int]]], where: float
+) -> None:
+    files = MemoryFiles()
+    store = fill(files, sent)
+    units = [
+        UNIT.unpack(queue.read(offset, 1))[:2]
+        for queue in queues_of(store)
+        for offset in range(queue.max_offset)
+    ]
+    position, _size = units[int(where * (len(units) - 1))]
+    damage(files, position + 4)
+    reader = QueueReader(store.config, store._log, _ALL)
+    found = []
+    for queue in queues_of(store):
+        offset = 0
+        while offset < queue.max_offset:
+            read = reader.read(queue, offset, 32, _ALL, None, None)
+            assert read.next_offset > offset
+            found += [message.physical_offset for message in decode_records(read.data)]
+            offset = read.next_offset
+    assert sorted(found) == sorted({unit[0] for unit in units} - {position})
+    assert reader.damaged == 1
+
+
+def test_what_stands_far_apart_is_read_apart() -> None:
+    files = MemoryFiles()
+    store = open_store(files, mapped_file_size_commit_log=1 << 20, max_message_size=1 << 19)
+    big = bytes(60_000)
+    put(store, *[make_message(bytes(9) if n % 2 else big, queue_id=n % 2) for n in range(8)])
+    read: list[int] = []
+    plain = store._log.read
+    store._log.read = lambda size, offset: read.append(size) or plain(size, offset)  # type: ignore
+    found = store.read_queue("Topic", 1, 0, 32, _ALL)
+    assert found.messages == 4
+    assert sum(read) == len(found.data)
+
+
+def test_truncation_shows_in_the_next_read() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    first = put(store, *[make_message(b"old-%d" % n, queue_id=n % 2) for n in range(12)])
+    assert store.read_queue("Topic", 0, 0, 32, _ALL).messages == 6
+    store.truncate_to(first[4])
+    put(store, *[make_message(b"new-%d" % n, queue_id=n % 2) for n in range(4)])
+    read = store.read_queue("Topic", 0, 0, 32, _ALL)
+    bodies = [message.body for message in decode_records(read.data)]
+    assert bodies == [b"old-0", b"old-2", b"new-0", b"new-2"]
+    assert read.status is GetStatus.FOUND
+    positions = [message.physical_offset for message in decode_records(read.data)]
+    assert all(before < after for before, after in pairwise(positions))
