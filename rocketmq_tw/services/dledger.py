@@ -25,6 +25,7 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import whole_number
+from rocketmq_tw.services.reactor import server_reactor
 
 #: An entry never crosses a file, so a smaller one would take hardly any.
 _SMALLEST_DATA_FILE = 4096
@@ -168,7 +169,6 @@ class DLedgerService(service.Service):
 
 def makeService(options: Options) -> DLedgerService:
     """The service that `options` describe."""
-    from twisted.internet import reactor
-
+    reactor = server_reactor()
     use_monotonic_time(reactor)
     return DLedgerService(reactor, options)

@@ -22,6 +22,7 @@ from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.memory import spare_what_stays
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import ServerOptions
+from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 
 
@@ -89,7 +90,6 @@ class NamesrvService(service.Service):
 
 def makeService(options: Options) -> NamesrvService:
     """The service that `options` describe."""
-    from twisted.internet import reactor
-
+    reactor = server_reactor()
     use_monotonic_time(reactor)
     return NamesrvService(reactor, options.loaded)

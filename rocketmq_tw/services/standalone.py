@@ -20,6 +20,7 @@ from rocketmq_tw.services.broker import BrokerService
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.namesrv import NamesrvService
 from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.reactor import server_reactor
 
 
 class Options(NamesrvAddressOptions):
@@ -100,7 +101,6 @@ class StandaloneService(service.Service):
 
 def makeService(options: Options) -> StandaloneService:
     """The service that `options` describe."""
-    from twisted.internet import reactor
-
+    reactor = server_reactor()
     use_monotonic_time(reactor)
     return StandaloneService(reactor, options.loaded)

@@ -120,3 +120,13 @@ def test_an_unknown_key_is_warned_of(twistd: Start, tmp_path: Path) -> None:
     server.wait_for("listening on")
     server.interrupt()
     assert server.finish()[0] in STOPPED
+
+
+def test_a_server_runs_on_the_reactor_that_is_asked_for(twistd: Start) -> None:
+    for chosen, runs in ((), r"rocketmq_tw\.net\.reactor"), (("--reactor", "poll"), "pollreactor"):
+        server = twistd("--pidfile=", *chosen, "rmq-namesrv", *LOOPBACK)
+        server.wait_for(f"reactor class: .*{runs}")
+        cluster_info(server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1])
+        server.interrupt()
+        status, output = server.finish()
+        assert status in STOPPED, output
