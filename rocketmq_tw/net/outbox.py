@@ -30,12 +30,14 @@ def send_now(transport: Any, data: bytes) -> None:
         and transport.connected
         and not transport.disconnecting
     ):
-        sent = transport.writeSomeData(data)
-        # An error is left to the reactor, which meets it again where it ends connections.
-        if isinstance(sent, int) and sent > 0:
-            if sent == len(data):
-                return
-            data = data[sent:]
+        try:
+            sent = transport.socket.send(data)
+        except OSError:
+            # Full, or an error that the reactor meets again where it ends connections.
+            sent = 0
+        if sent == len(data):
+            return
+        data = data[sent:]
     transport.write(data)
 
 
