@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.tool import Servers, fail
+from rocketmq_tw.admin.tool import Servers, fail, reason_of
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.errors import RemotingError
@@ -80,6 +80,6 @@ async def on_each(targets: Iterable[str], change: Callable[[str], Deferred[Any]]
 
 def unfinished(error: Exception, done: Iterable[str]) -> str:
     """What is told of a change that was made by half."""
-    reason = str(error).rstrip(".")
+    reason = reason_of(error)
     so_far = ", ".join(done)
     return f"{reason}; done before that: {so_far}" if so_far else reason

@@ -234,11 +234,14 @@ async def _delete(
     servers: Servers, group: str, targets: list[str], cluster: str | None, remove_offset: bool
 ) -> Report:
     admin = servers.admin
+    topics = [] if cluster is None else [retry_topic(group), dlq_topic(group)]
+    if not await _is_known(servers, group, targets, topics):
+        where = targets[0] if cluster is None else f"cluster {cluster}"
+        fail(f"there is no group {group} at {where}: consumerProgress shows all")
     done = await on_each(
         targets, lambda address: admin.delete_group(address, group, clean_offset=remove_offset)
     )
     lines = [f"group {group} is deleted from {address}" for address in done]
-    topics = [] if cluster is None else [retry_topic(group), dlq_topic(group)]
     for topic in topics:
         try:
             await _delete_topic(servers, topic, targets, cluster)
@@ -248,6 +251,18 @@ async def _delete(
     return Report(
         {"group": group, "cluster": cluster, "brokers": done, "topics": topics}, lines=lines
     )
+
+
+async def _is_known(servers: Servers, group: str, targets: list[str], topics: list[str]) -> bool:
+    """Whether there is something to delete: a call that broke off leaves topics behind."""
+    for address in targets:
+        known = await servers.admin.groups(address)
+        if group in known.subscription_group_table:
+            return True
+    for topic in topics:
+        if await servers.admin.topic_route(topic) is not None:
+            return True
+    return False
 
 
 async def _delete_topic(

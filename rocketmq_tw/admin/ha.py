@@ -8,6 +8,7 @@ import rich_click as click
 from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.brokers import masters
+from rocketmq_tw.admin.options import check_target
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
@@ -47,8 +48,7 @@ _MASTER = (
 @click.pass_obj
 def ha_status(tool: Tool, broker: str | None, cluster: str | None, interval: int | None) -> None:
     """Shows how replication is doing."""
-    if (broker is None) == (cluster is None):
-        raise click.UsageError("give either -b host:port or -c cluster")
+    check_target(broker, cluster)
 
     async def watch(servers: Servers) -> None:
         tool.show(await _report(servers, broker, cluster))

@@ -14,7 +14,7 @@ from twisted.internet.task import react
 
 from rocketmq_tw.admin.output import Report, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
-from rocketmq_tw.client.errors import ClientError, NoRouteError
+from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import QueueReader
 from rocketmq_tw.client.session import Session
@@ -22,6 +22,7 @@ from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
 T = TypeVar("T")
@@ -109,12 +110,12 @@ class Tool:
         try:
             result: T = self._runner(self.name_servers, work)
         except NoRouteError as error:
-            reason = str(error).rstrip(".")
-            fail(f"{reason} (name servers: {self.name_servers}; -n names others)", error)
+            others = f"(name servers: {self.name_servers}; -n names others)"
+            fail(f"{reason_of(error)} {others}", error)
         except RequestError as error:
             fail(error.remark, error)
         except (ClientError, RemotingError, WireError) as error:
-            fail(str(error), error)
+            fail(reason_of(error), error)
         return result
 
     def show(self, report: Report) -> None:
@@ -126,6 +127,15 @@ class Tool:
     def report(self, work: Work[Report]) -> None:
         """Runs `work` and shows what it found."""
         self.show(self.run(work))
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, to stand before a `;` or at the end; where a server does not know what it
+    was asked, it may be one of the other kind."""
+    reason = str(error).rstrip(".")
+    if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return f"{reason}: -n names name servers, -b a broker"
+    return reason
 
 
 def fail(message: str, cause: Exception | None = None) -> NoReturn:

@@ -23,7 +23,7 @@ from rocketmq_tw.wire.bodies.consumers import (
     ConsumerConnection,
     ConsumerRunningInfo,
 )
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.offsets import (
     ConsumeStats,
@@ -191,6 +191,11 @@ class AdminClient:
         return self._tell(
             broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config)
         )
+
+    def groups(self, broker: str) -> Deferred[SubscriptionGroupTable]:
+        """All groups that one broker knows, with their settings."""
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        return self._body(broker, code, SubscriptionGroupTable)
 
     def delete_group(
         self, broker: str, group: str, *, clean_offset: bool = False

@@ -113,3 +113,17 @@ def test_at_a_terminal_it_asks_before_it_deletes(
     outcome = world.rmqadmin(f"deleteSubGroup -c DefaultCluster -g G {options}")
     assert outcome.status == (0 if deleted else 1)
     assert world.brokers["broker-a"].groups.contains("G") != deleted
+
+
+def test_a_group_that_is_nowhere_is_not_said_to_be_deleted(world) -> None:
+    for target in ("-c DefaultCluster", "-b 10.0.0.2:10911"):
+        outcome = world.rmqadmin(f"deleteSubGroup -g nix {target}")
+        assert (outcome.status, outcome.out) == (1, "")
+        assert "there is no group nix at " in outcome.err
+
+
+def test_a_deletion_that_broke_off_can_be_ended(world) -> None:
+    world.rmqadmin("updateTopic -t %DLQ%billing -c DefaultCluster")
+    outcome = world.rmqadmin("deleteSubGroup -g billing -c DefaultCluster")
+    assert outcome.status == 0, outcome.err
+    assert "%DLQ%billing" not in world.rmqadmin("topicList").out

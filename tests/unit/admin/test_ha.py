@@ -20,4 +20,4 @@ def test_one_of_broker_and_cluster_is_asked_for(world) -> None:
     for arguments in ("haStatus", f"haStatus -b {MASTER} -c DefaultCluster"):
         outcome = world.rmqadmin(arguments)
         assert outcome.status == 2
-        assert "either -b host:port or -c cluster" in outcome.err
+        assert "give one of -b, a broker's address, and -c, a cluster's name" in outcome.err

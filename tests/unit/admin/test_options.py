@@ -81,7 +81,9 @@ def test_help_is_shown(arguments: list[str]) -> None:
         ("nope", "No such command 'nope'"),
         ("topicRoute", "Missing option '-t'"),
         ("clusterList -i 0", "-i"),
-        ("haStatus", "give either -b host:port or -c cluster"),
+        ("haStatus", "give one of -b"),
+        ("haStatus -b nowhere", "-b: 'nowhere' is no address: give host:port"),
+        ("getBrokerConfig -b nowhere", "-b: 'nowhere' is no address: give host:port"),
         ("updateTopic -t T", "give one of -b, a broker's address, and -c, a cluster's name"),
         ("updateTopic -t T -b a:1 -c C", "give one of -b"),
         ("updateTopic -t T -b nowhere", "-b: 'nowhere' is no address: give host:port"),
@@ -161,3 +163,12 @@ def test_output_is_chosen_before_or_after_the_command(world) -> None:
         assert world.rmqadmin(*arguments).json["topics"]
     table = world.rmqadmin("--output", "json", "topicList", "--output", "table")
     assert table.out.startswith("BenchmarkTest\n")
+
+
+@pytest.mark.parametrize(
+    "command", ["clusterList -n 10.0.0.2:10911", "updateTopic -t T -b 10.0.0.1:9876"]
+)
+def test_a_server_of_the_other_kind_is_told_apart(world, command: str) -> None:
+    outcome = world.rmqadmin(command)
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err.endswith("is not supported: -n names name servers, -b a broker\n")
