@@ -109,6 +109,17 @@ _POSITIVE = frozenset(
     }
 )
 
+#: Switches of stock that promise what is not there: to go on without it would leave a broker open
+#: to everyone, or three masters where a group should have one.
+NOT_KEPT = {
+    "aclEnable": "access control",
+    "authenticationEnabled": "access control",
+    "authorizationEnabled": "access control",
+    "enableControllerInNamesrv": "the controller",
+    "enableControllerMode": "controller mode",
+    "enableDLegerCommitLog": "a broker's commit log in a DLedger group",
+}
+
 
 def text_parser(name: str) -> Parse | None:
     """How the text of a key that is no number is read; None where anything goes."""
@@ -123,4 +134,4 @@ def number_parser(name: str, *, is_int: bool) -> Parse:
 
 def named_keys() -> frozenset[str]:
     """The keys that the tables name."""
-    return _POSITIVE.union(_TEXTS, _RANGES)
+    return _POSITIVE.union(_TEXTS, _RANGES, NOT_KEPT)

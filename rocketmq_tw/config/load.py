@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from rocketmq_tw.config.accepted import NOT_KEPT
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.properties import ConfigError, Setting, write_properties
 from rocketmq_tw.config.schema import all_stock_names, keys_of, nearest
@@ -52,12 +53,16 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
     """Configurations of `types` from `settings`, the later ones of which win.
 
     As in stock a key goes to every class that has it. `home` stands for `${user.home}` in values.
-    Raises `ConfigError` that names the setting's place and what is accepted there.
+    Raises `ConfigError` that names the setting's place and what is accepted there, also for a
+    switch of stock that promises what is not there.
     """
     configs = [config_type() for config_type in types]
     notices = []
     known = all_stock_names().union(*map(keys_of, types))
+    promises: dict[str, Setting] = {}
     for setting in settings:
+        if setting.key in NOT_KEPT:
+            promises[setting.key] = setting
         takers = [config for config in configs if setting.key in keys_of(type(config))]
         if not takers:
             notices.append(_without_effect(setting, known))
@@ -69,6 +74,12 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
                 raise ConfigError(
                     f"{setting.origin}: {setting.key}={setting.value}: {error}"
                 ) from error
+    for setting in promises.values():
+        if setting.value.strip().lower() == "true":
+            raise ConfigError(
+                f"{setting.origin}: {setting.key}={setting.value}: {NOT_KEPT[setting.key]} is not"
+                " there: give false to start without it"
+            )
     for config in configs:
         _expand_home(config, home)
     return Loaded(configs, notices)

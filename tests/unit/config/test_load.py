@@ -144,6 +144,16 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
     assert not notice.is_warning
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["aclEnable", "authenticationEnabled", "enableDLegerCommitLog", "enableControllerMode"],
+)
+def test_what_is_not_there_is_not_promised(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"b.properties:2: {key}=true: .* is not there"):
+        read(f"brokerName=b\n{key}=true\n")
+    assert not read(f"{key}=true\n{key}=false\n")[BrokerConfig].broker_name
+
+
 def test_the_later_setting_wins_and_home_is_known() -> None:
     settings = [
         Setting("brokerName", "first", "file:1"),
