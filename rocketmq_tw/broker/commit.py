@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.flush import Flusher
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.wire.codes import ResponseCode
@@ -125,7 +125,7 @@ class Commit:
         message: StoredMessage,
         done: Done,
         *,
-        batch: Sequence[BatchedMessage] = (),
+        batch: Batch | None = None,
         wait: bool = True,
     ) -> None:
         """Appends one message, or instead of it a batch (see `IMessageStore.append`); `done` is

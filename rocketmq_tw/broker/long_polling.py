@@ -41,6 +41,13 @@ class _Held:
         self.peer = peer
         self.resume = resume
 
+    def wants(self, run: Arrived) -> bool:
+        """Whether one of them may match."""
+        in_front = max(self.offset - run.queue_offset, 0)
+        if in_front >= run.count:
+            return False
+        return self.tag_match is None or any(map(self.tag_match, run.tags_codes[in_front:]))
+
     def wake(self) -> None:
         if self.peer.connected:
             try:
@@ -119,23 +126,15 @@ class LongPolling:
         self._held += 1
         return True
 
-    def arrived(self, messages: Sequence[Arrived]) -> None:
+    def arrived(self, runs: Sequence[Arrived]) -> None:
         """These became readable: whoever waits for one of them is ready."""
         if not self._held:
             return
-        for message in messages:
-            queue = (message.topic, message.queue_id)
+        for run in runs:
+            queue = (run.topic, run.queue_id)
             waiting = self._queues.get(queue)
             if waiting is not None:
-                self._take(
-                    queue,
-                    [
-                        held
-                        for held in waiting
-                        if message.queue_offset >= held.offset
-                        and (held.tag_match is None or held.tag_match(message.tags_code))
-                    ],
-                )
+                self._take(queue, [held for held in waiting if held.wants(run)])
 
     def wake_ready(self) -> None:
         """Resumes what arrivals woke, as fast as each peer takes it: one message may wake any

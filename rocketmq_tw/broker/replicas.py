@@ -211,11 +211,11 @@ class SlavePart:
             return succeed(None)
         return self._copying.run(self._metadata.copy, self._master.address)
 
-    def arrived(self, messages: Sequence[Arrived]) -> None:
+    def arrived(self, runs: Sequence[Arrived]) -> None:
         """The store's arrival callback: a topic that is new to this slave is copied soon."""
         if self._soon is not None or self._stopped:
             return
-        if any(self._topics.get(message.topic) is None for message in messages):
+        if any(self._topics.get(run.topic) is None for run in runs):
             self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
 
     def _copy_soon(self) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from operator import attrgetter
+
+from rocketmq_tw.broker.interfaces import Arrived
 
 #: Seconds over which stock shows rates.
 WINDOWS = (10, 60, 600)
 SAMPLE_SECONDS = 10
+
+_count_of = attrgetter("count")
 
 
 class Rate:
@@ -55,9 +60,9 @@ class Statistics:
         self.pulled_by_day = Day()
         self._date = self._today()
 
-    def arrived(self, messages: Sized) -> None:
-        """So many messages became readable: the store's arrival callback."""
-        self.sent.total += len(messages)
+    def arrived(self, runs: Sequence[Arrived]) -> None:
+        """Messages became readable: the store's arrival callback."""
+        self.sent.total += sum(map(_count_of, runs))
 
     def count_pulled(self, messages: int) -> None:
         """So many messages left in one answer."""

@@ -22,7 +22,7 @@ _MINUTE_LOOKS, _HOUR_LOOKS, _DAY_LOOKS = 6, 6, 24
 
 TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
-_topic_of = attrgetter("topic")
+_topic_and_count_of = attrgetter("topic", "count")
 
 
 def group_key(topic: str, group: str) -> str:
@@ -68,13 +68,13 @@ class Traffic:
         self._flows: dict[str, dict[str, _Flow]] = {TOPIC_PUT: {}, GROUP_GET: {}}
         self._looks = 0
 
-    def arrived(self, messages: Sequence[Arrived]) -> None:
+    def arrived(self, runs: Sequence[Arrived]) -> None:
         """Messages became readable: the store's arrival callback."""
-        if len(messages) == 1:
-            self._count(TOPIC_PUT, messages[0].topic, 1)
+        if len(runs) == 1:
+            self._count(TOPIC_PUT, runs[0].topic, runs[0].count)
             return
-        for topic, number in Counter(map(_topic_of, messages)).items():
-            self._count(TOPIC_PUT, topic, number)
+        for (topic, number), times in Counter(map(_topic_and_count_of, runs)).items():
+            self._count(TOPIC_PUT, topic, number * times)
 
     def pulled(self, topic: str, group: str, messages: int) -> None:
         """So many messages of `topic` left in one answer to a member of `group`."""

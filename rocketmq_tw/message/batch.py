@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 
 import msgspec
@@ -20,6 +21,31 @@ class BatchedMessage(msgspec.Struct, gc=False):
     flag: int
     body: bytes
     properties: bytes
+
+
+class Batch(msgspec.Struct, gc=False):
+    """The messages of a batch by columns, since there is no object for each on its way through a
+    broker; all have the same length."""
+
+    flags: Sequence[int]
+    bodies: Sequence[bytes]
+    properties: Sequence[bytes]
+
+    @classmethod
+    def of(cls, messages: Iterable[BatchedMessage]) -> Batch:
+        """Those messages."""
+        every = list(messages)
+        return cls(
+            [each.flag for each in every],
+            [each.body for each in every],
+            [each.properties for each in every],
+        )
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def __iter__(self) -> Iterator[BatchedMessage]:
+        return map(BatchedMessage, self.flags, self.bodies, self.properties)
 
 
 def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
@@ -41,9 +67,40 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes) -> list[BatchedMessage]:
+def decode_batch(data: bytes) -> Batch:
     """The messages of a batch's body; raises `ValueError` where a length contradicts the body."""
-    messages = []
+    return _decode_alike(data) or _decode_any(data)
+
+
+def _decode_alike(data: bytes) -> Batch | None:
+    """Where all messages have the lengths of the first, as those of one producer often do; None
+    where they have not."""
+    if len(data) < _HEAD.size:
+        return None
+    size, _, _, _, body_length = _HEAD.unpack_from(data)
+    properties_length = size - _HEAD.size - body_length - _PROPERTIES_LENGTH.size
+    if body_length < 0 or not 0 <= properties_length <= MAX_PROPERTIES_LENGTH or len(data) % size:
+        return None
+    messages = _layout(body_length, properties_length).iter_unpack(data)
+    sizes, flags, body_lengths, bodies, properties_lengths, properties = zip(*messages, strict=True)
+    count = len(sizes)
+    if (
+        sizes.count(size) == count
+        and body_lengths.count(body_length) == count
+        and properties_lengths.count(properties_length) == count
+    ):
+        return Batch(flags, bodies, properties)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _layout(body_length: int, properties_length: int) -> Struct:
+    """Total size, flag, body length, body, properties' length, properties."""
+    return Struct(f">i8xii{body_length}sh{properties_length}s")
+
+
+def _decode_any(data: bytes) -> Batch:
+    flags, bodies, properties = [], [], []
     position, end = 0, len(data)
     head_at, head_size = _HEAD.unpack_from, _HEAD.size
     length_at, length_size = _PROPERTIES_LENGTH.unpack_from, _PROPERTIES_LENGTH.size
@@ -64,8 +121,8 @@ def decode_batch(data: bytes) -> list[BatchedMessage]:
             raise ValueError(
                 f"the message at {position} says {size} bytes, its parts {following - position}"
             )
-        messages.append(
-            BatchedMessage(flag, data[body_start:body_end], data[properties_start:following])
-        )
+        flags.append(flag)
+        bodies.append(data[body_start:body_end])
+        properties.append(data[properties_start:following])
         position = following
-    return messages
+    return Batch(flags, bodies, properties)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate, count, repeat
+from operator import add, and_
 from typing import NamedTuple
 
 import construct as c
 import msgspec
 
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.crc import crc32 as _crc32
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
@@ -71,6 +72,9 @@ _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 #: The fixed part for writing, where a host with its port is 8 bytes in one piece.
 _pack_v4 = struct.Struct(">iiiiiqqiq8sq8siqi").pack
+#: The same in two: what the records of a batch share, and what differs, with that in its place.
+_pack_alike = struct.Struct(">iq8sq8siq").pack
+_pack_differing = struct.Struct(">iiiiiqq48si").pack
 
 SIZE_AND_MAGIC = struct.Struct(">ii")
 
@@ -205,13 +209,14 @@ def encode_record(message: StoredMessage, *, crc_property: bool = False) -> byte
 
 def encode_batch_records(
     message: StoredMessage,
-    batch: Sequence[BatchedMessage],
+    batch: Batch,
     *,
     in_queue: bool = True,
     crc_property: bool = False,
-) -> list[bytes]:
-    """The records of a batch, at consecutive places from the offsets of `message` on, with which
-    they share all but flag, body and properties; `in_queue`: each has a queue offset of its own.
+) -> tuple[bytes, list[int]]:
+    """The records of a batch, one after the other, and their sizes. They stand at consecutive
+    places from the offsets of `message` on, with which they share all but flag, body and
+    properties; `in_queue`: each has a queue offset of its own.
 
     They are what `encode_record` gives for one after the other. Raises `RecordError`.
     """
@@ -219,48 +224,54 @@ def encode_batch_records(
     if crc_property or len(born) != 8 or len(store) != 8:
         return _encode_any_batch(message, batch, in_queue, crc_property)
     magic, topic = _topic_part(message.topic)
-    queue_id, queue_offset = message.queue_id, message.queue_offset
-    offset, sys_flag = message.physical_offset, message.sys_flag & ~_V6_FLAGS
-    born_timestamp, store_timestamp = message.born_timestamp, message.store_timestamp
-    reconsume_times, prepared = message.reconsume_times, message.prepared_transaction_offset
-    pack, pack_short, crc, step = _pack_v4, _SHORT.pack, _crc32, int(in_queue)
+    bodies, properties = batch.bodies, batch.properties
+    body_lengths = list(map(len, bodies))
+    properties_lengths = list(map(len, properties))
     fixed = 90 + len(topic)
-    records: list[bytes] = []
+    #: By the properties' length: what stands between body and properties, and all but the body.
+    middles: dict[int, bytes] = {}
+    others: dict[int, int] = {}
+    for length in set(properties_lengths):
+        if length > MAX_PROPERTIES_LENGTH:
+            raise _too_long(length)
+        middles[length] = topic + _SHORT.pack(length)
+        others[length] = fixed + length
+    sizes = list(map(add, body_lengths, map(others.__getitem__, properties_lengths)))
     try:
-        for each in batch:
-            body, properties = each.body, each.properties
-            body_length, properties_length = len(body), len(properties)
-            if properties_length > MAX_PROPERTIES_LENGTH:
-                raise _too_long(properties_length)
-            size = fixed + body_length + properties_length
-            head = pack(
-                size,
-                magic,
-                crc(body) & 0x7FFFFFFF,
-                queue_id,
-                each.flag,
-                queue_offset,
-                offset,
-                sys_flag,
-                born_timestamp,
-                born,
-                store_timestamp,
-                store,
-                reconsume_times,
-                prepared,
-                body_length,
-            )
-            records.append(b"".join((head, body, topic, pack_short(properties_length), properties)))
-            offset += size
-            queue_offset += step
+        alike = _pack_alike(
+            message.sys_flag & ~_V6_FLAGS,
+            message.born_timestamp,
+            born,
+            message.store_timestamp,
+            store,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+        )
+        heads = map(
+            _pack_differing,
+            sizes,
+            repeat(magic),
+            map(and_, map(_crc32, bodies), repeat(0x7FFFFFFF)),
+            repeat(message.queue_id),
+            batch.flags,
+            count(message.queue_offset, int(in_queue)),
+            accumulate(sizes, initial=message.physical_offset),
+            repeat(alike),
+            body_lengths,
+        )
+        parts = [b""] * (4 * len(sizes))
+        parts[0::4] = heads
+        parts[1::4] = bodies
+        parts[2::4] = map(middles.__getitem__, properties_lengths)
+        parts[3::4] = properties
     except struct.error as error:
         raise RecordError(f"a number of the message is out of its range: {error}") from error
-    return records
+    return b"".join(parts), sizes
 
 
 def _encode_any_batch(
-    message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool, crc_property: bool
-) -> list[bytes]:
+    message: StoredMessage, batch: Batch, in_queue: bool, crc_property: bool
+) -> tuple[bytes, list[int]]:
     each = msgspec.structs.replace(message)
     records = []
     for part in batch:
@@ -268,7 +279,7 @@ def _encode_any_batch(
         records.append(encode_record(each, crc_property=crc_property))
         each.physical_offset += len(records[-1])
         each.queue_offset += in_queue
-    return records
+    return b"".join(records), list(map(len, records))
 
 
 def _encode_any_record(

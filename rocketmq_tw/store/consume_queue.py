@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.message.record import MIN_RECORD_SIZE
@@ -124,6 +124,21 @@ class ConsumeQueue:
         self.max_physical = position + size
         return True
 
+    def put_batch(
+        self,
+        queue_offset: int,
+        positions: Sequence[int],
+        sizes: Sequence[int],
+        tags_codes: Sequence[int],
+    ) -> bool:
+        """Buffers the units of messages with consecutive queue offsets; False where these are not
+        the ones that come next, and each has to be `put`."""
+        if queue_offset != self.max_offset + len(self.pending):
+            return False
+        self.pending += map(UNIT.pack, positions, sizes, tags_codes)
+        self.max_physical = positions[-1] + sizes[-1]
+        return True
+
     def may_have(self, queue_offset: int, position: int) -> bool:
         """Whether the message at `position` of the log can have that queue offset: the log behind
         the queue's last message has room for all that are missing in front of it."""
@@ -137,6 +152,8 @@ class ConsumeQueue:
         """Readers see the buffered units from now on. They are written, or stay in memory where
         they fit in the file that the queue has."""
         units = self.pending
+        if not units:
+            return
         end = self.max_offset + len(units)
         if self.segments.starts and end * UNIT_SIZE <= self.segments.end:
             self._tail += units

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import msgspec
 
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.tags import java_hash_code
 
+_UNIQUE_ID = b"UNIQ_KEY\x01"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -26,6 +29,47 @@ class Dispatch(msgspec.Struct, gc=False):
     store_timestamp: int
     in_queue: bool
     keys: tuple[bytes, ...]
+    count: int = 1
+
+    @property
+    def tags_codes(self) -> tuple[int]:
+        """As a `BatchDispatch` has them."""
+        return (self.tags_code,)
+
+
+class BatchDispatch(msgspec.Struct, gc=False):
+    """Records of one batch on their way, `count` of them, all in their queue: they stand one after
+    the other in the log at `offsets` and have consecutive queue offsets. `size` is of all; there is
+    a key of each record, or none at all."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+    tags_codes: Sequence[int]
+    keys: Sequence[bytes]
+    count: int
+    in_queue: bool = True
+
+    def one_by_one(self) -> Iterator[Dispatch]:
+        """The same for each record."""
+        columns = zip(self.offsets, self.sizes, self.tags_codes, strict=True)
+        for number, (offset, size, tags_code) in enumerate(columns):
+            yield Dispatch(
+                self.topic,
+                self.queue_id,
+                self.queue_offset + number,
+                offset,
+                size,
+                tags_code,
+                self.store_timestamp,
+                True,
+                tuple(self.keys[number : number + 1]),
+            )
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -57,6 +101,28 @@ def property_value(properties: bytes, name: bytes) -> bytes:
         start += len(name) + 1
     end = properties.find(b"\x02", start)
     return properties[start:] if end < 0 else properties[start:end]
+
+
+def _differing_ids(messages: Sequence[bytes]) -> list[bytes] | None:
+    """The unique ids of several messages, by their properties, where these are the same but for
+    them, as in most batches; None where more differs, or there are none."""
+    first = messages[0]
+    unique_id = property_value(first, _UNIQUE_ID)
+    if not unique_id:
+        return None
+    start = len(_UNIQUE_ID)
+    if not first.startswith(_UNIQUE_ID):
+        start += first.index(b"\x02" + _UNIQUE_ID) + 1
+    end = start + len(unique_id)
+    in_front, behind = first[:start], first[end:]
+    ids = list(map(itemgetter(slice(start, end)), messages))
+    if (
+        b"\x02" in b"".join(ids)
+        or set(map(len, messages)) != {len(first)}
+        or b"".join(messages) != in_front + (behind + in_front).join(ids) + behind
+    ):
+        return None
+    return ids
 
 
 class Dispatcher:
@@ -116,43 +182,49 @@ class Dispatcher:
 
     def dispatch_batch(
         self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        physical_offset: int,
-        records: Sequence[bytes],
-        data: bytes,
-        sys_flag: int,
-        store_timestamp: int,
-        properties: Iterable[bytes],
-    ) -> list[Dispatch]:
-        """The same for records that stand one after the other: `data` is all of them, `properties`
-        are those of each."""
-        offset = physical_offset
-        entries = []
-        is_plain = (
-            self._index
-            and topic != SCHEDULE_TOPIC
-            and not sys_flag & TRANSACTION_ROLLBACK
-            and b"TAGS\x01" not in data
-            and b"KEYS\x01" not in data
-        )
-        for record, each in zip(records, properties, strict=True):
-            size = len(record)
-            if is_plain:
-                unique = property_value(each, b"UNIQ_KEY\x01")
-                keys = (unique,) if unique else ()
-                entry = Dispatch(
-                    topic, queue_id, queue_offset, offset, size, 0, store_timestamp, True, keys
-                )
-            else:
-                entry = self.dispatch(
-                    topic, queue_id, queue_offset, offset, size, sys_flag, store_timestamp, each
-                )
-            entries.append(entry)
-            offset += size
-            queue_offset += 1
-        return entries
+        message: StoredMessage,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+        properties: Sequence[bytes],
+    ) -> list[Dispatch] | list[BatchDispatch]:
+        """The same for a batch that begins with `message`: where its records stand, and the
+        properties of each."""
+        topic, sys_flag = message.topic, message.sys_flag
+        if topic != SCHEDULE_TOPIC and not sys_flag & TRANSACTION_ROLLBACK:
+            ids = _differing_ids(properties)
+            if ids is not None:
+                alike = self.dispatch(topic, 0, 0, 0, 0, sys_flag, 0, properties[0])
+                if len(alike.keys) <= 1:
+                    return [
+                        BatchDispatch(
+                            topic,
+                            message.queue_id,
+                            message.queue_offset,
+                            offsets[0],
+                            offsets[-1] + sizes[-1] - offsets[0],
+                            message.store_timestamp,
+                            offsets,
+                            sizes,
+                            [alike.tags_code] * len(sizes),
+                            ids if alike.keys else (),
+                            len(sizes),
+                        )
+                    ]
+        return [
+            self.dispatch(
+                topic,
+                message.queue_id,
+                message.queue_offset + number,
+                offset,
+                size,
+                sys_flag,
+                message.store_timestamp,
+                each,
+            )
+            for number, (offset, size, each) in enumerate(
+                zip(offsets, sizes, properties, strict=True)
+            )
+        ]
 
     def _deliver_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
         delay = property_value(properties, b"DELAY\x01")

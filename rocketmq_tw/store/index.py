@@ -6,14 +6,15 @@ Keys are collected and written together: the entries of one go need one system c
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from operator import mul
+from itertools import repeat
+from operator import add, itemgetter, mul
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.dispatch import Dispatch
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
 from rocketmq_tw.store.index_file import IndexFile, Key, file_size
 from rocketmq_tw.store.segments import Unsynced
 
@@ -25,6 +26,9 @@ _MAX_POWERS = 1024
 _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
 #: Characters of stock's unique ids, and how many of them name host, process and minute.
 _UNIQUE, _SHARED = 32, 24
+#: Two characters of ASCII added to a hash of at most this stay below the largest int.
+_NO_OVERFLOW = 0x7FFFFFFF - 127 * 32
+_all_but_two = itemgetter(slice(-2))
 _POWER_OF_MIDDLE = pow(31, _UNIQUE - 2 - _SHARED)
 
 
@@ -63,6 +67,26 @@ class NeighbourHashes:
             self._others, self._topic = others, topic
         value = (self._start * 31 + key[-2]) * 31 + key[-1] & 0xFFFFFFFF
         return value if value < 0x80000000 else _magnitude(value)
+
+
+def batch_key_hashes(topic: str, keys: Sequence[bytes]) -> list[int]:
+    """`topic_key_hash` of each. Where all are unique ids of stock's, as nearly always, what they
+    start with is reckoned once, mostly for all of them."""
+    joined = b"".join(keys)
+    if not joined.isascii() or set(map(len, keys)) != {_UNIQUE}:
+        return [topic_key_hash(topic, key) for key in keys]
+    starts = list(map(_all_but_two, keys))
+    #: The hashes of the starts, each with two characters 0 behind it, with their sign.
+    hashes: dict[bytes, int] = {}
+    for start in set(starts):
+        shared = _hash_of_prefix(topic, start[:_SHARED]) * _POWER_OF_MIDDLE
+        hashed = (shared + _hash_code(start[_SHARED:])) * 31 * 31 & 0xFFFFFFFF
+        hashes[start] = hashed if hashed < 0x80000000 else hashed - 0x100000000
+    if max(hashes.values()) > _NO_OVERFLOW or min(hashes.values()) == -0x80000000:
+        return [topic_key_hash(topic, key) for key in keys]
+    last_but_one, last = joined[_UNIQUE - 2 :: _UNIQUE], joined[_UNIQUE - 1 :: _UNIQUE]
+    last_two = map(add, map(mul, last_but_one, repeat(31)), last)
+    return list(map(abs, map(add, map(hashes.__getitem__, starts), last_two)))
 
 
 @lru_cache(maxsize=4096)
@@ -177,14 +201,20 @@ class MessageIndex:
         if clean and self._list:
             self.mark = (self._list[-1].begin_offset, self._list[-1].count)
 
-    def add(self, entries: Iterable[Dispatch]) -> None:
+    def add(self, entries: Iterable[Dispatch | BatchDispatch]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
         last = self._list[-1].end_offset if self._list else -1
         pending, hash_of = self._pending, self._hash
         for entry in entries:
             offset = entry.physical_offset
-            if offset >= last:
+            if isinstance(entry, BatchDispatch):
+                if offset < last:
+                    self.add(entry.one_by_one())
+                    continue
+                hashes = batch_key_hashes(entry.topic, entry.keys) if entry.keys else ()
+                pending += zip(hashes, entry.offsets, repeat(entry.store_timestamp), strict=False)
+            elif offset >= last:
                 for key in entry.keys:
                     pending.append((hash_of(entry.topic, key), offset, entry.store_timestamp))
         if len(pending) >= _BATCH:

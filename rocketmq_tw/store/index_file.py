@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
+from itertools import repeat
+from operator import mod
 
 from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.index_slots import SLOT_SIZE, SlotTable
@@ -65,39 +67,29 @@ class IndexFile:
         taken = keys[: self._capacity - self.count]
         if not taken:
             return 0
-        first = number = self.count
-        if number <= 1:
+        first = self.count
+        if first <= 1:
             _, self.begin_offset, self.begin_timestamp = taken[0]
-        begin, pack, slot_of, count = (
-            self.begin_timestamp,
-            ENTRY.pack,
-            self._slots.get,
-            self._slots.count,
-        )
-        slots: dict[int, int] = {}
-        entries: list[bytes] = []
-        used = self.used_slots
-        for hashed, physical_offset, timestamp in taken:
-            slot = hashed % count
-            previous = slots.get(slot)
-            if previous is None:
-                previous = slot_of(slot)
-                if not 0 < previous < first:
-                    previous = 0
-                    used += 1
-            seconds = (timestamp - begin) // 1000
-            if not 0 <= seconds <= _MAX_INT:
-                seconds = 0 if seconds < 0 else _MAX_INT
-            entries.append(pack(hashed, physical_offset, seconds, previous))
-            slots[slot] = number
-            number += 1
-        self._file.pwrite(b"".join(entries), self._entries_at + first * ENTRY_SIZE)
-        self._slots.update(slots)
-        self.count = number
-        self.used_slots = used
+        hashes, offsets, timestamps = zip(*taken, strict=True)
+        table = self._slots
+        slots = list(map(mod, hashes, repeat(table.count)))
+        previous = table.exchange(slots, first)
+        seconds = {moment: self._seconds(moment) for moment in set(timestamps)}
+        entries = map(ENTRY.pack, hashes, offsets, map(seconds.__getitem__, timestamps), previous)
+        try:
+            self._file.pwrite(b"".join(entries), self._entries_at + first * ENTRY_SIZE)
+        except OSError:
+            table.take_back(slots, previous)
+            raise
+        self.count = first + len(taken)
+        self.used_slots += previous.count(0)
         _, self.end_offset, self.end_timestamp = taken[-1]
         self._write_header()
         return len(taken)
+
+    def _seconds(self, timestamp: int) -> int:
+        """From the file's first message to that time, as an entry keeps it."""
+        return min(max((timestamp - self.begin_timestamp) // 1000, 0), _MAX_INT)
 
     def write_slots(self) -> bool:
         """Brings the file's slots up to its entries; whether they were behind."""

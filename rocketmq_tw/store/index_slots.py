@@ -8,7 +8,9 @@ checkpoint asks: until then the entries on disk tell the same (`IndexFile.check`
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Sequence
+from itertools import count, repeat
+from operator import floordiv, mod
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFile
@@ -29,12 +31,29 @@ class SlotTable:
         self._pages: dict[int, array[int]] = {}
         self._changed: set[int] = set()
 
-    def get(self, slot: int) -> int:
-        """The slot's entry."""
-        page = self._pages.get(slot // PAGE_SLOTS)
-        if page is None:
-            page = self._pages[slot // PAGE_SLOTS] = self._read(slot // PAGE_SLOTS)
-        return page[slot % PAGE_SLOTS]
+    def exchange(self, slots: Sequence[int], first: int) -> list[int]:
+        """Gives the slots the numbers from `first` on, one after the other; returns the number
+        that each had, 0 for one that is not below the new one. The file has them after `write`."""
+        pages = self._pages
+        page_numbers = list(map(floordiv, slots, repeat(PAGE_SLOTS)))
+        for page in set(page_numbers):
+            if page not in pages:
+                pages[page] = self._read(page)
+        self._changed.update(page_numbers)
+        tables = map(pages.__getitem__, page_numbers)
+        places = map(mod, slots, repeat(PAGE_SLOTS))
+        former = []
+        for table, place, number in zip(tables, places, count(first), strict=False):
+            former.append(table[place])
+            table[place] = number
+        if min(former) < 0 or max(former) >= first:
+            return [old if 0 < old < new else 0 for new, old in enumerate(former, first)]
+        return former
+
+    def take_back(self, slots: Sequence[int], former: Sequence[int]) -> None:
+        """Undoes an `exchange`."""
+        for slot, number in zip(reversed(slots), reversed(former), strict=True):
+            self._pages[slot // PAGE_SLOTS][slot % PAGE_SLOTS] = number
 
     def peek(self, slot: int) -> int:
         """The same without keeping its page: for files that take no more entries."""
@@ -42,16 +61,6 @@ class SlotTable:
         if page is None:
             return self._read_slots(slot, 1)[0]
         return page[slot % PAGE_SLOTS]
-
-    def update(self, slots: Mapping[int, int]) -> None:
-        """Sets slots; the file has them after `write`."""
-        pages, changed = self._pages, self._changed
-        for slot, number in slots.items():
-            page = slot // PAGE_SLOTS
-            if page not in pages:
-                pages[page] = self._read(page)
-            pages[page][slot % PAGE_SLOTS] = number
-            changed.add(page)
 
     def write(self) -> bool:
         """Writes the changed pages, neighbours with one call; whether there were any."""

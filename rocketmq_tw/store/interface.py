@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 from zope.interface import Attribute, Interface
 
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 
 
@@ -55,7 +55,8 @@ RecordMatch = Callable[[bytes], bool]
 
 
 class Arrived(Protocol):
-    """A message that became readable in its queue, at `queue_offset`."""
+    """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
+    a batch; `tags_codes` has each one's."""
 
     @property
     def topic(self) -> str: ...
@@ -64,7 +65,9 @@ class Arrived(Protocol):
     @property
     def queue_offset(self) -> int: ...
     @property
-    def tags_code(self) -> int: ...
+    def count(self) -> int: ...
+    @property
+    def tags_codes(self) -> Sequence[int]: ...
 
 
 class QueueUnit(Protocol):
@@ -97,7 +100,7 @@ class IMessageStore(Interface):
     def load() -> None:
         """Takes the lock, reads the checkpoint, recovers; raises `StoreError` that says why."""
 
-    def append(message: StoredMessage, *, batch: Sequence[BatchedMessage] = ()) -> Appended:
+    def append(message: StoredMessage, *, batch: Batch | None = None) -> Appended:
         """Appends one record, or with `batch` a record for each of those instead, which share all
         else with `message`, with consecutive queue offsets. Fills store time, size and offsets of
         `message`, with a batch those of its first. Raises `StoreError` where it cannot (too large,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
+from operator import attrgetter
+from struct import pack
 
 from zope.interface import implementer
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFile, IFiles
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import (
     RecordError,
@@ -26,7 +28,7 @@ from rocketmq_tw.store import time_search
 from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, Unit
-from rocketmq_tw.store.dispatch import Dispatch, Dispatcher, parse_delay_levels
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch, Dispatcher, parse_delay_levels
 from rocketmq_tw.store.errors import (
     DamagedStoreError,
     IllegalMessageError,
@@ -53,6 +55,7 @@ from rocketmq_tw.store.scan import LogScan
 _RECORD_ROOM = 64 * 1024
 #: A clock that was set back by less than this does not show in store times.
 _CLOCK_SLACK_MS = 1_000
+_count_of = attrgetter("count")
 _PREPARED_OR_ROLLBACK = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
@@ -120,7 +123,7 @@ class MessageStore:
         #: Behind a replica's last bytes; until they are dispatched next offsets are not known.
         self._raw_end = 0
         #: Appended records that wait for dispatch; while `_from_log`, the log is read instead.
-        self._waiting: deque[Dispatch] = deque()
+        self._waiting: deque[Dispatch | BatchDispatch] = deque()
         self._from_log = False
 
     # Life
@@ -252,7 +255,7 @@ class MessageStore:
 
     # Append
 
-    def append(self, message: StoredMessage, *, batch: Sequence[BatchedMessage] = ()) -> Appended:
+    def append(self, message: StoredMessage, *, batch: Batch | None = None) -> Appended:
         """See `IMessageStore`."""
         if self._refusal or self._log.failure or self._disk_full:
             raise NotWritableError(self.refusal)
@@ -279,7 +282,8 @@ class MessageStore:
         prefix = _message_id_prefix(message.store_host)
         first = offsets[0]
         if batch:
-            ids = tuple([f"{prefix}{offset:016X}" for offset in offsets])
+            text = pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
+            ids = tuple((prefix + text.replace(",", "," + prefix)).split(","))
         else:
             ids = (f"{prefix}{first:016X}",)
         return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
@@ -312,41 +316,31 @@ class MessageStore:
         message.store_size = size
         return message.physical_offset
 
-    def _push_batch(
-        self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
-    ) -> tuple[int, ...]:
+    def _push_batch(self, message: StoredMessage, batch: Batch, in_queue: bool) -> tuple[int, ...]:
         """The same with a batch's records; returns the offset of each."""
-        log, first = self._log, message.physical_offset
-        records = self._batch_records(message, batch, in_queue)
-        message.physical_offset = log.reserve(sum(map(len, records)))
-        if message.physical_offset != first:
-            records = self._batch_records(message, batch, in_queue)
-        data = b"".join(records)
-        log.push(data)
+        log = self._log
+        data, sizes = self._batch_records(message, batch, in_queue)
+        if not log.push_fitting(data):
+            message.physical_offset = log.reserve(len(data))
+            data, sizes = self._batch_records(message, batch, in_queue)
+            log.push(data)
+        offsets = tuple(accumulate(sizes[:-1], initial=message.physical_offset))
         if not self._from_log:
             self._waiting += self._dispatcher.dispatch_batch(
-                message.topic,
-                message.queue_id,
-                message.queue_offset,
-                message.physical_offset,
-                records,
-                data,
-                message.sys_flag,
-                message.store_timestamp,
-                [each.properties for each in batch],
+                message, offsets, sizes, batch.properties
             )
-        message.store_size = len(records[0])
-        return tuple(accumulate(map(len, records[:-1]), initial=message.physical_offset))
+        message.store_size = sizes[0]
+        return offsets
 
     def _batch_records(
-        self, message: StoredMessage, batch: Sequence[BatchedMessage], in_queue: bool
-    ) -> list[bytes]:
-        """The records of a batch, none larger than allowed."""
-        records = encode_batch_records(
+        self, message: StoredMessage, batch: Batch, in_queue: bool
+    ) -> tuple[bytes, list[int]]:
+        """The records of a batch, none larger than allowed, and their sizes."""
+        data, sizes = encode_batch_records(
             message, batch, in_queue=in_queue, crc_property=self.config.enabled_append_prop_crc
         )
-        self._check_size(message, max([len(each.body) for each in batch]), max(map(len, records)))
-        return records
+        self._check_size(message, max(map(len, batch.bodies)), max(sizes))
+        return data, sizes
 
     def _check_size(self, message: StoredMessage, body_length: int, size: int) -> None:
         # What comes out of the log was accepted once: a limit that was lowered since spares it.
@@ -458,16 +452,16 @@ class MessageStore:
         if arrived:
             for callback in self._arrivals:
                 callback(arrived)
-        return len(entries)
+        return sum(map(_count_of, entries))
 
-    def _entries_waiting(self, limit: int) -> tuple[list[Dispatch], int]:
+    def _entries_waiting(self, limit: int) -> tuple[list[Dispatch | BatchDispatch], int]:
         """What waits up to `limit`, and the offset behind it."""
         waiting = self._waiting
         if waiting and waiting[-1].physical_offset + waiting[-1].size <= limit:
             # All of it, as nearly always.
             self._waiting = deque()
             return list(waiting), waiting[-1].physical_offset + waiting[-1].size
-        entries = []
+        entries: list[Dispatch | BatchDispatch] = []
         reached = self._dispatched
         while waiting:
             end = waiting[0].physical_offset + waiting[0].size
@@ -477,10 +471,10 @@ class MessageStore:
             entries.append(waiting.popleft())
         return entries, reached
 
-    def _entries_from_log(self, limit: int) -> tuple[list[Dispatch], int]:
+    def _entries_from_log(self, limit: int) -> tuple[list[Dispatch | BatchDispatch], int]:
         """The same, read from the log."""
         scan = LogScan(self._log.segments, self._dispatched, limit, check_body=False)
-        entries = [
+        entries: list[Dispatch | BatchDispatch] = [
             self._dispatcher.dispatch(
                 head.topic,
                 head.queue_id,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
-from rocketmq_tw.store.dispatch import Dispatch
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.segments import HandlePool, Unsynced
 
@@ -67,10 +67,11 @@ class QueueTable:
             queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
         return queue
 
-    def put(self, entries: Iterable[Dispatch]) -> list[Dispatch]:
+    def put(self, entries: Iterable[Dispatch | BatchDispatch]) -> list[Dispatch | BatchDispatch]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
         did not have yet and could take (see `ConsumeQueue.put`)."""
-        queues, arrived = self._queues, []
+        queues = self._queues
+        arrived: list[Dispatch | BatchDispatch] = []
         for entry in entries:
             if not entry.in_queue:
                 continue
@@ -79,7 +80,14 @@ class QueueTable:
                 queue = self.find_or_create(entry.topic, entry.queue_id)
             if not queue.pending:
                 self._waiting.append(queue)
-            if queue.put(entry.queue_offset, entry.physical_offset, entry.size, entry.tags_code):
+            if isinstance(entry, BatchDispatch):
+                if queue.put_batch(
+                    entry.queue_offset, entry.offsets, entry.sizes, entry.tags_codes
+                ):
+                    arrived.append(entry)
+                else:
+                    arrived += self.put(entry.one_by_one())
+            elif queue.put(entry.queue_offset, entry.physical_offset, entry.size, entry.tags_code):
                 arrived.append(entry)
         return arrived
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, read_all
@@ -41,11 +41,11 @@ class Life:
             bodies.append(b"%d " % self.number + bytes(self.random.randrange(400)))
         keys = [f"k{self.number - len(bodies) + 1 + n}" for n in range(len(bodies))]
         message = make_message(bodies[0], topic=queue[0], queue_id=queue[1], keys=keys[0])
-        batch = [
+        batch = Batch.of(
             BatchedMessage(0, body, f"KEYS\x01{key}\x02".encode())
             for body, key in zip(bodies, keys, strict=True)
-        ]
-        appended = self.store.append(message, batch=batch if len(batch) > 1 else ())
+        )
+        appended = self.store.append(message, batch=batch if len(batch) > 1 else None)
         assert appended.queue_offset == len(self.expected[queue])
         starts = [parse_offset_message_id(text).offset for text in appended.message_ids]
         ends = [*starts[1:], appended.end_offset]

@@ -109,18 +109,18 @@ class DelayDelivery:
         yield self._when_idle()
         yield self.persist()
 
-    def arrived(self, messages: Sequence[Arrived]) -> None:
+    def arrived(self, runs: Sequence[Arrived]) -> None:
         """The store's arrival callback: a level without messages has one now.
 
         For the schedule topic the code is the time when the message is due, in ms.
         """
         if not self._running:
             return
-        for message in messages:
-            if message.topic == SCHEDULE_TOPIC:
-                level = self._levels.get(message.queue_id)
+        for run in runs:
+            if run.topic == SCHEDULE_TOPIC:
+                level = self._levels.get(run.queue_id)
                 if level is not None and level.timer is None and not level.unwritten:
-                    self._sleep(level, (message.tags_code - self._now_ms()) / 1000)
+                    self._sleep(level, (run.tags_codes[0] - self._now_ms()) / 1000)
 
     def persist(self) -> Deferred[None]:
         """Writes the offsets, after what they stand for is durable."""

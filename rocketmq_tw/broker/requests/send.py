@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from operator import add, itemgetter
 from random import randrange
 from typing import Protocol
 
@@ -23,7 +24,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.batch import BatchedMessage, decode_batch
+from rocketmq_tw.message.batch import Batch, decode_batch
 from rocketmq_tw.message.ids import UniqueIds
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
@@ -51,6 +52,7 @@ _REMARKS = {
     ResponseCode.SYSTEM_ERROR: "the broker could not store the message; its log says why",
 }
 
+_last_byte = itemgetter(slice(-1, None))
 _born_host = lru_cache(maxsize=4096)(split_address)
 
 
@@ -315,7 +317,7 @@ class SendRequests:
         queue_id: int,
         unique_id: str | None,
         properties: dict[str, str],
-        batch: Sequence[BatchedMessage] = (),
+        batch: Batch | None = None,
     ) -> None:
         self._commit.append(
             message,
@@ -350,9 +352,7 @@ class SendRequests:
         # The batch's own id must not hide those that its messages have.
         properties.pop(props.UNIQ_KEY, None)
         self._add_own_properties(properties)
-        common = join_properties(properties)
-        for each in batch:
-            each.properties = _joined(each.properties, common)
+        batch.properties = _joined(batch.properties, join_properties(properties))
         self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
 
     def _answer(
@@ -404,8 +404,8 @@ def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
     )
 
 
-def _joined(own: bytes, common: bytes) -> bytes:
-    """A batched message's properties and the batch's; 4.9's leave out the last separator."""
-    if own and own[-1] != 2:
-        return own + b"\x02" + common
-    return own + common
+def _joined(own: Sequence[bytes], common: bytes) -> list[bytes]:
+    """The properties of batched messages and the batch's; 4.9's leave out the last separator."""
+    ends = list(map(_last_byte, own))
+    behind = {end: common if end in (b"", b"\x02") else b"\x02" + common for end in set(ends)}
+    return list(map(add, own, map(behind.__getitem__, ends)))

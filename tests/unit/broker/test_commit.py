@@ -12,7 +12,7 @@ from zope.interface import implementer
 from rocketmq_tw.broker.interfaces import Appended, IReplicator
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.testing.data_plane import DataPlane, Threads
 from rocketmq_tw.testing.stores import make_message
 from rocketmq_tw.wire.codes import ResponseCode
@@ -82,7 +82,7 @@ def test_senders_are_answered_before_the_work_of_the_queues() -> None:
 
 def test_a_batch_is_one_append() -> None:
     plane, done = DataPlane(), []
-    batch = [BatchedMessage(0, b"%d" % n, b"") for n in range(3)]
+    batch = Batch.of(BatchedMessage(0, b"%d" % n, b"") for n in range(3))
     plane.commit.append(make_message(), lambda code, a: done.append(a), batch=batch)
     plane.clock.advance(0)
     appended: Appended = done[0]

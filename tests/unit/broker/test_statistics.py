@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 from rocketmq_tw.broker.statistics import Rate, Statistics
 from rocketmq_tw.testing.stores import ManualClock
 
@@ -28,13 +30,13 @@ def test_old_samples_are_forgotten() -> None:
 def test_days_turn_at_midnight() -> None:
     now = ManualClock()
     statistics = Statistics(now)
-    statistics.arrived([0])
+    statistics.arrived([SimpleNamespace(count=1)])
     statistics.count_pulled(5)
     statistics.sample()
     assert (statistics.sent_by_day.today, statistics.pulled_by_day.today) == (0, 0)
     now.now_ms += DAY_MS
     statistics.sample()
-    statistics.arrived([0])
+    statistics.arrived([SimpleNamespace(count=1)])
     assert (statistics.sent_by_day.yesterday, statistics.sent_by_day.today) == (0, 1)
     assert statistics.pulled_by_day.today == 5
     now.now_ms += DAY_MS

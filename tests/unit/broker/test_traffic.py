@@ -15,7 +15,7 @@ STEP_MS = 10_000
 def arrive(traffic: Traffic, *topics: str) -> None:
     traffic.arrived(
         [
-            SimpleNamespace(topic=topic, queue_id=0, queue_offset=number, tags_code=0)
+            SimpleNamespace(topic=topic, queue_id=0, queue_offset=number, count=1)
             for number, topic in enumerate(topics)
         ]
     )

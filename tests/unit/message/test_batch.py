@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rocketmq_tw.message import batch as batch_module
 from rocketmq_tw.message.batch import BatchedMessage, decode_batch, encode_batch
 from rocketmq_tw.message.properties import parse_properties
 
@@ -20,7 +23,7 @@ def test_stocks_batch_reads_and_writes(golden: Any) -> None:
 
 
 def test_an_empty_body_has_no_messages() -> None:
-    assert decode_batch(b"") == []
+    assert list(decode_batch(b"")) == []
 
 
 def test_every_cut_is_noticed() -> None:
@@ -36,6 +39,30 @@ def test_a_length_that_lies_is_noticed(at: int, value: int) -> None:
     data[at : at + 4] = value.to_bytes(4, "big", signed=True)
     with pytest.raises(ValueError):
         decode_batch(bytes(data))
+
+
+_PARTS = st.tuples(
+    st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=3), st.binary(max_size=3)
+)
+
+
+@given(st.lists(_PARTS, min_size=1, max_size=8), st.booleans(), st.data())
+def test_messages_of_one_layout_read_as_any_do(
+    parts: list[tuple[int, bytes, bytes]], alike: bool, data: st.DataObject
+) -> None:
+    if alike:
+        parts = [(flag, *parts[0][1:]) for flag, _, _ in parts]
+    body = bytearray(encode_batch(BatchedMessage(*part) for part in parts))
+    assert [(m.flag, m.body, m.properties) for m in decode_batch(bytes(body))] == parts
+    at = data.draw(st.integers(0, len(body) - 1))
+    body[at] = data.draw(st.sampled_from([0, 1, 2, 23, 24, 255]))
+    try:
+        expected = list(batch_module._decode_any(bytes(body)))
+    except ValueError:
+        with pytest.raises(ValueError):
+            decode_batch(bytes(body))
+    else:
+        assert list(decode_batch(bytes(body))) == expected
 
 
 def test_properties_that_do_not_fit_are_refused() -> None:

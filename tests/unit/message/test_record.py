@@ -1,5 +1,6 @@
 """The stored record: struct on the hot path against its declaration, both ways, and damage."""
 
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.message import record as record_module
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import (
     CRC_PROPERTY_LENGTH,
@@ -94,8 +95,11 @@ def test_a_batch_in_one_pass_is_what_its_messages_are_one_by_one(
 ) -> None:
     message.physical_offset >>= 2
     message.queue_offset >>= 2
-    batch = [BatchedMessage(*part) for part in parts]
-    records = encode_batch_records(message, batch, in_queue=in_queue, crc_property=crc_property)
+    batch = Batch.of(BatchedMessage(*part) for part in parts)
+    data, sizes = encode_batch_records(message, batch, in_queue=in_queue, crc_property=crc_property)
+    ends = list(accumulate(sizes))
+    assert ends[-1] == len(data)
+    records = [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     each = msgspec.structs.replace(message)
     for record, (flag, body, properties) in zip(records, parts, strict=True):
         each.flag, each.body, each.properties = flag, body, properties

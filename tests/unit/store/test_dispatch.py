@@ -1,13 +1,16 @@
 """The short ways to what a record means to queues and index say what the plain one says."""
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import parse_properties, rejoin_properties
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from rocketmq_tw.store.dispatch import Dispatch, Dispatcher
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch, Dispatcher
 
 _ASCII = st.text(st.sampled_from("aKEYS \x01\x02"), max_size=6)
 _NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "XKEYS", "DELAY", "WAIT", "", "1"])
@@ -31,20 +34,65 @@ def test_parsed_properties_mean_what_the_stored_ones_do(
     assert dispatcher.dispatch(topic, 1, 2, 3, 400, flags, 5, stored, parsed) == plain
 
 
-@given(st.lists(_ENTRIES, min_size=1, max_size=4), _TOPICS, _FLAGS, st.booleans())
+def _one_by_one(entries: list[Dispatch] | list[BatchDispatch]) -> list[Dispatch]:
+    return [
+        one
+        for entry in entries
+        for one in (entry.one_by_one() if isinstance(entry, BatchDispatch) else (entry,))
+    ]
+
+
+#: Unique ids between properties that are the same for all.
+_ALIKE = st.builds(
+    lambda front, ids, back, end: [
+        _text([*front, ("UNIQ_KEY", "\x01", i), *back], end) for i in ids
+    ],
+    _ENTRIES,
+    st.lists(_ASCII | st.text("aK", min_size=2, max_size=2), min_size=1, max_size=4),
+    _ENTRIES,
+    st.sampled_from(["", "\x02"]),
+)
+_DIFFERENT = st.lists(st.builds(_text, _ENTRIES, st.just("\x02")), min_size=1, max_size=4)
+
+
+@given(_ALIKE | _DIFFERENT, _TOPICS, _FLAGS, st.booleans())
 def test_a_batch_is_dispatched_as_its_records_are(
-    batch: list[list[tuple[str, str, str]]], topic: str, flags: int, index: bool
+    batch: list[str], topic: str, flags: int, index: bool
 ) -> None:
-    properties = [_text(entries, "\x02").encode() for entries in batch]
-    records = [b"record" + each for each in properties]
+    properties = [each.encode() for each in batch]
+    sizes = [91 + len(each) for each in properties]
+    offsets = list(accumulate(sizes[:-1], initial=100))
+    message = StoredMessage(
+        topic=topic,
+        queue_id=1,
+        body=b"",
+        sys_flag=flags,
+        queue_offset=7,
+        physical_offset=100,
+        store_timestamp=5,
+    )
     dispatcher = Dispatcher((1000,), index=index)
-    plain: list[Dispatch] = []
-    offset = 100
-    for number, (record, each) in enumerate(zip(records, properties, strict=True)):
-        plain.append(dispatcher.dispatch(topic, 1, 7 + number, offset, len(record), flags, 5, each))
-        offset += len(record)
-    data = b"".join(records)
-    assert plain == dispatcher.dispatch_batch(topic, 1, 7, 100, records, data, flags, 5, properties)
+    plain = [
+        dispatcher.dispatch(topic, 1, 7 + number, offsets[number], sizes[number], flags, 5, each)
+        for number, each in enumerate(properties)
+    ]
+    entries = dispatcher.dispatch_batch(message, offsets, sizes, properties)
+    assert _one_by_one(entries) == plain
+    assert sum(entry.size for entry in entries) == sum(sizes)
+    assert sum(entry.count for entry in entries) == len(plain)
+    assert [code for entry in entries for code in entry.tags_codes] == [
+        each.tags_code for each in plain
+    ]
+
+
+def test_a_batch_of_one_producer_is_one_entry() -> None:
+    properties = [b"TAGS\x01a\x02UNIQ_KEY\x01u%d\x02WAIT\x01true\x02" % n for n in range(3)]
+    message = StoredMessage(topic="T", queue_id=0, body=b"")
+    (entry,) = Dispatcher((), index=True).dispatch_batch(
+        message, [0, 200, 400], [200] * 3, properties
+    )
+    assert isinstance(entry, BatchDispatch)
+    assert (entry.tags_codes, entry.keys) == ([97] * 3, [b"u0", b"u1", b"u2"])
 
 
 @pytest.mark.parametrize("text", ["TAGS\x01a\x02UNIQ_KEY\x01u\x02KEYS\x01k l\x02"])

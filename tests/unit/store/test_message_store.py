@@ -8,7 +8,7 @@ from zope.interface.verify import verifyObject
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.batch import BatchedMessage
+from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
@@ -61,7 +61,7 @@ def test_an_append_says_where_the_message_went(store: MessageStore, clock: Manua
 def test_a_batch_is_contiguous_and_its_offsets_consecutive(store: MessageStore) -> None:
     put(store, *[make_message(bytes(300)) for _ in range(7)])
     batch = [BatchedMessage(n, b"%d" % n + bytes(400), b"TAGS\x01%d\x02" % n) for n in range(4)]
-    appended = store.append(make_message(), batch=batch)
+    appended = store.append(make_message(), batch=Batch.of(batch))
     # It did not fit in the first file's rest and went whole into the next one.
     assert appended.physical_offset == 4096
     assert appended.queue_offset == 7
@@ -84,7 +84,7 @@ def test_readers_see_only_what_is_dispatched(store: MessageStore) -> None:
     assert store.max_queue_offset("Topic", 0) == 0
     assert store.dispatch() == 1
     assert [
-        (each.topic, each.queue_id, each.queue_offset, each.tags_code) for each in arrivals
+        (each.topic, each.queue_id, each.queue_offset, *each.tags_codes) for each in arrivals
     ] == [("Topic", 0, 0, java_hash_code("A"))]
     assert read(store, 0).status is GetStatus.FOUND
     assert store.dispatch() == 0
@@ -192,7 +192,7 @@ def test_interleaved_queues_are_read_apart(store: MessageStore) -> None:
 
 def test_delay_level_becomes_the_time_of_delivery(store: MessageStore, clock: ManualClock) -> None:
     arrivals = []
-    store.on_arrival(lambda messages: arrivals.extend(each.tags_code for each in messages))
+    store.on_arrival(lambda runs: arrivals.extend(code for run in runs for code in run.tags_codes))
     for level in (b"1", b"3", b"99", b"0", b"x"):
         properties = b"DELAY\x01" + level + b"\x02TAGS\x01A\x02"
         put(store, make_message(topic=SCHEDULE_TOPIC, properties=properties))

@@ -1,19 +1,23 @@
 """The store's small formats: metadata files, checkpoint, index, retention, delay levels."""
 
+import errno
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from rocketmq_tw.store.dispatch import Dispatch, parse_delay_levels, property_value
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch, parse_delay_levels, property_value
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.index import (
     MessageIndex,
     NeighbourHashes,
+    batch_key_hashes,
     index_name,
     key_hash,
     topic_key_hash,
@@ -187,22 +191,71 @@ def test_the_slots_of_a_full_index_file_are_synced_with_the_next_checkpoint() ->
     assert index.mark == (390, 2)
 
 
-@given(st.lists(st.dictionaries(st.integers(0, 2999), st.integers(1, 1 << 30)), max_size=5))
-def test_slots_kept_by_pages_are_those_of_the_file(changes: list[dict[int, int]]) -> None:
+@given(st.lists(st.lists(st.integers(0, 2999), min_size=1), max_size=5), st.data())
+def test_slots_kept_by_pages_are_those_of_the_file(
+    changes: list[list[int]], data: st.DataObject
+) -> None:
     files = MemoryFiles()
     file = files.open("/slots", create=True)
     table = SlotTable(file, 8, 3000)
     expected = dict.fromkeys(range(3000), 0)
-    for change in changes:
-        table.update(change)
-        expected |= change
-        assert [table.get(slot) for slot in change] == list(change.values())
+    first = 1
+    for slots in changes:
+        before = dict(expected)
+        former = []
+        for number, slot in enumerate(slots, first):
+            former.append(expected[slot])
+            expected[slot] = number
+        assert table.exchange(slots, first) == former
+        if data.draw(st.booleans()):
+            table.take_back(slots, former)
+            expected = before
+        else:
+            first += len(slots)
         table.write()
     assert not table.write()
     assert list(SlotTable(file, 8, 3000).read_all()) == list(expected.values())
     assert [SlotTable(file, 8, 3000).peek(slot) for slot in (0, 1024, 2999)] == [
         expected[slot] for slot in (0, 1024, 2999)
     ]
+
+
+def test_a_slot_that_says_what_cannot_be_is_empty() -> None:
+    files = MemoryFiles()
+    files.open("/slots", create=True).pwrite(struct.pack(">iii", 9, -1, 2), 0)
+    table = SlotTable(files.open("/slots"), 0, 3)
+    assert table.exchange([0, 1, 2, 0], 5) == [0, 0, 2, 5]
+
+
+def test_an_index_that_cannot_be_written_takes_the_keys_later() -> None:
+    files = FaultyFiles(MemoryFiles())
+    index = MessageIndex(files, "/index", 3, 1000, ManualClock())
+    index.load((-1, 1), clean=True)
+    index.add([Dispatch("T", 0, 0, 0, 91, 0, 1_000, True, (b"a",))])
+    index.write_pending()
+    index.add([Dispatch("T", 0, n, n * 100, 91, 0, 1_000, True, (b"%c" % n,)) for n in b"abc"])
+    files.faults.append(Fault("pwrite", error=errno.ENOSPC, times=1))
+    with pytest.raises(OSError, match="No space"):
+        index.write_pending()
+    files.faults.clear()
+    assert index.query("T", "a", 9, 0, 1 << 62)[0] == [9700, 0]
+    assert index.query("T", "c", 9, 0, 1 << 62)[0] == [9900]
+
+
+def test_a_batch_is_indexed_as_its_messages_are() -> None:
+    offsets = [100, 200, 300]
+    keys = [b"a", b"b", b"a"]
+    batch = BatchDispatch("T", 0, 0, 100, 300, 1_000, offsets, [100] * 3, [0] * 3, keys, 3)
+    for last in (0, 200):
+        index = MessageIndex(MemoryFiles(), "/index", 3, 1000, ManualClock())
+        index.load((-1, 1), clean=True)
+        index.add([Dispatch("T", 0, 0, last, 91, 0, 1_000, True, (b"x",))])
+        index.write_pending()
+        index.add([batch])
+        # Those in front of the last one are in the index already.
+        for key, found in (("a", [300, 100]), ("b", [200])):
+            expected = [offset for offset in found if offset >= last]
+            assert index.query("T", key, 9, 0, 1 << 62)[0] == expected
 
 
 def test_index_name_has_milliseconds() -> None:
@@ -262,6 +315,32 @@ def test_a_hash_that_goes_on_from_the_key_before_is_the_keys(
     for topic, *parts in keys:
         key = "".join(parts)
         assert hashes.hash(topic, key.encode()) == key_hash(f"{topic}#{key}")
+
+
+@given(st.sampled_from(["T", "Topic"]), st.lists(_UNIQUE_IDS, max_size=8), st.text(max_size=32))
+def test_the_hashes_of_a_batch_are_those_of_its_keys(
+    topic: str, ids: list[tuple[str, str, str, str]], other: str
+) -> None:
+    unique = ["".join(parts) for _, *parts in ids]
+    for keys in (unique, [*unique, other]):
+        hashes = batch_key_hashes(topic, [key.encode() for key in keys])
+        assert hashes == [key_hash(f"{topic}#{key}") for key in keys]
+
+
+@pytest.mark.parametrize(
+    "hashed", [0, 1, 0x7FFFF01F, 0x7FFFF020, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF]
+)
+def test_the_hashes_of_a_batch_near_the_largest_and_the_smallest_int(hashed: int) -> None:
+    # Characters of a value below 31 are digits: seven of them bring the hash of `T#`, 30
+    # characters and two characters 0 to any value.
+    others = "7F0000010A2B0B1C2D3E000"
+    wanted = hashed * pow(31 * 31, -1, 1 << 32)
+    rest = (wanted - java_hash_code(f"T#{others}") * 31**7) % (1 << 32)
+    start = others + "".join(chr(rest // 31**place % 31) for place in reversed(range(7)))
+    assert java_hash_code(f"T#{start}\0\0") & 0xFFFFFFFF == hashed
+    keys = [start + last_two for last_two in ("\0\0", "\0\1", "0F", "\x7f\x7f")]
+    hashes = batch_key_hashes("T", [key.encode() for key in keys])
+    assert hashes == [key_hash(f"T#{key}") for key in keys]
 
 
 @pytest.mark.parametrize("length", [1022, 1023, 1024, 1025, 3000])

@@ -15,7 +15,9 @@ from rocketmq_tw.store.consume_queue import (
     ConsumeQueue,
     Unwritten,
 )
+from rocketmq_tw.store.dispatch import BatchDispatch
 from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.segments import HandlePool, Unsynced
 from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, put, read_all
 
@@ -137,6 +139,35 @@ def test_a_store_keeps_what_it_showed_where_the_queues_cannot_be_written() -> No
     # Each is told of once, and all are there.
     assert arrivals == list(range(UNWRITTEN_LIMIT + 3))
     assert [message.queue_offset for message in read_all(store)] == arrivals
+
+
+def test_a_batch_that_a_queue_has_in_part_brings_what_is_missing() -> None:
+    table = QueueTable(MemoryFiles(), "/consumequeue", UNIT_SIZE * 8)
+    batch = BatchDispatch("T", 0, 0, 0, 300, 0, [0, 100, 200], [100] * 3, [5, 6, 7], (), 3)
+    first, second, third = batch.one_by_one()
+    assert table.put([first]) == [first]
+    table.write_pending()
+    assert table.put([batch]) == [second, third]
+    table.write_pending()
+    queue = table.find("T", 0)
+    assert queue is not None
+    assert [queue.unit(number) for number in range(4)] == [
+        (0, 100, 5),
+        (100, 100, 6),
+        (200, 100, 7),
+        None,
+    ]
+
+
+def test_a_queue_that_takes_nothing_is_not_counted_among_the_unwritten() -> None:
+    unwritten = Unwritten(limit=1)
+    first, second = (open_queue(MemoryFiles(), unwritten, name) for name in "01")
+    fill(first, 1)
+    fill(second, 1)
+    first.write_pending()
+    fill(second, 2)
+    # It would be asked again and again for what it has not.
+    unwritten.write_most()
 
 
 def test_a_removed_topic_leaves_no_unit_to_write() -> None:
