@@ -30,12 +30,11 @@ from rocketmq_tw.wire.bodies.offsets import (
     TopicStatsTable,
 )
 from rocketmq_tw.wire.bodies.route import TopicRouteData
-from rocketmq_tw.wire.bodies.stats import BrokerStatsData, HARuntimeInfo
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
-from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHeader
 from rocketmq_tw.wire.headers.clients import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -243,21 +242,8 @@ class AdminClient:
         body = javaproperties.dumps(changes, timestamp=None).encode()
         return self._tell(broker, RequestCode.UPDATE_BROKER_CONFIG, None, body)
 
-    def broker_stats(self, broker: str, name: str, key: str) -> Deferred[BrokerStatsData]:
-        header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
-        return self._body(broker, RequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsData, header)
-
     def ha_status(self, broker: str) -> Deferred[HARuntimeInfo]:
         return self._body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
-
-    def clean_expired_queues(self, broker: str) -> Deferred[None]:
-        return self._tell(broker, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
-
-    def clean_unused_topics(self, broker: str) -> Deferred[None]:
-        return self._tell(broker, RequestCode.CLEAN_UNUSED_TOPIC)
-
-    def delete_expired_commit_log(self, broker: str) -> Deferred[None]:
-        return self._tell(broker, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     # What the methods above are made of
 

@@ -188,21 +188,6 @@ class Producer(_Client):
                 raise JavaError(f"a send failed: {result}")
         return results or []
 
-    def start_load(self, topic: str, prefix: str, threads: int = 4) -> None:
-        """Sends `prefix-N` from several threads until `stop_load`."""
-        self._java.call(
-            "load.start", handle=self.handle, topic=topic, prefix=prefix, threads=threads
-        )
-
-    def load_acked(self) -> int:
-        acked: int = self._java.call("load.acked", handle=self.handle)
-        return acked
-
-    def stop_load(self) -> list[Json]:
-        """Send results, each with its body, of all that was acknowledged."""
-        acked: list[Json] = self._java.call("load.stop", handle=self.handle)["acked"]
-        return acked
-
 
 class PushConsumer(_Client):
     """DefaultMQPushConsumer that notes what it receives.

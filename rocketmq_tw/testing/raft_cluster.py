@@ -72,7 +72,6 @@ class SimMember:
         self.stored_term = 0
         self.busy: Ready | None = None
         self.tick_at = 0
-        self.acked_index = -1
 
     def start(self) -> None:
         """A new process on what the disk holds."""

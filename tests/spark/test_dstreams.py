@@ -35,7 +35,7 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def direct_context(
-    spark: Any, options: dict[str, Any], home: Path, fails_at: int | None = None
+    spark: Any, options: dict[str, Any], home: Path
 ) -> Callable[[], StreamingContext]:
     """What `StreamingContext.getOrCreate` calls where there is no checkpoint."""
     out = home / "out"

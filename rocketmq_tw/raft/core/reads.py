@@ -49,12 +49,6 @@ class Reads:
             number = self._heartbeats.send_round()
             self._waiting += [(number, read) for read in new]
 
-    @property
-    def has_news(self) -> bool:
-        return bool(self._new or self._failed) or (
-            bool(self._waiting) and self._waiting[0][0] <= self._heartbeats.confirmed_round
-        )
-
     def take_confirmed(self) -> list[ReadState]:
         """The reads that a quorum has confirmed."""
         if not self._waiting:

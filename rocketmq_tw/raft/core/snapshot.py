@@ -99,10 +99,6 @@ class SnapshotReceiver:
         arrived, self._arrived = self._arrived, None
         return arrived
 
-    @property
-    def has_arrived(self) -> bool:
-        return self._arrived is not None
-
     def receive(self, request: SnapshotRequest) -> tuple[Code, int]:
         """The code for the answer, and how many bytes are there now."""
         state = self._state

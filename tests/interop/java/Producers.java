@@ -4,24 +4,20 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.MessageQueueSelector;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
-import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
 
-/** Sends one by one, in batches, and as a load that notes what was acknowledged. */
+/** Sends one by one and in batches. */
 final class Producers {
     private static final int ASYNC_LIMIT_SECONDS = 60;
 
     private final Clients<DefaultMQProducer> producers = new Clients<>();
-    private final Map<String, Load> loads = new ConcurrentHashMap<>();
 
     void register(Map<String, Driver.Operation> operations) {
         operations.put("producer.start", this::start);
@@ -30,9 +26,6 @@ final class Producers {
             return null;
         });
         operations.put("send", this::send);
-        operations.put("load.start", this::startLoad);
-        operations.put("load.acked", arguments -> load(arguments).acked.size());
-        operations.put("load.stop", arguments -> load(arguments).stop());
     }
 
     private Object start(JSONObject arguments) throws Exception {
@@ -131,69 +124,5 @@ final class Producers {
             array.add(results.get(i));
         }
         return array;
-    }
-
-    private Load load(JSONObject arguments) {
-        return loads.get(arguments.getString("handle"));
-    }
-
-    private Object startLoad(JSONObject arguments) {
-        Load load = new Load(producers.get(arguments), arguments);
-        loads.put(arguments.getString("handle"), load);
-        load.start(arguments.getIntValue("threads"));
-        return null;
-    }
-
-    /** Threads that send "prefix-number" until they are told to stop, failures and all. */
-    private static final class Load {
-        private final DefaultMQProducer producer;
-        private final String topic;
-        private final String prefix;
-        private final AtomicInteger next = new AtomicInteger();
-        private final AtomicInteger failed = new AtomicInteger();
-        private final List<JSONObject> acked = Collections.synchronizedList(new ArrayList<>());
-        private final List<Thread> threads = new ArrayList<>();
-        private volatile boolean stopped;
-
-        Load(DefaultMQProducer producer, JSONObject arguments) {
-            this.producer = producer;
-            this.topic = arguments.getString("topic");
-            this.prefix = arguments.getString("prefix");
-        }
-
-        void start(int count) {
-            for (int i = 0; i < count; i++) {
-                Thread thread = new Thread(this::run, "load-" + prefix + "-" + i);
-                threads.add(thread);
-                thread.start();
-            }
-        }
-
-        private void run() {
-            while (!stopped) {
-                String body = prefix + "-" + next.incrementAndGet();
-                try {
-                    SendResult result = producer.send(new Message(topic, body.getBytes()));
-                    if (result.getSendStatus() == SendStatus.SEND_OK) {
-                        JSONObject json = Messages.toJson(result);
-                        json.put("body", body);
-                        acked.add(json);
-                    }
-                } catch (Exception error) {
-                    failed.incrementAndGet();
-                }
-            }
-        }
-
-        Object stop() throws InterruptedException {
-            stopped = true;
-            for (Thread thread : threads) {
-                thread.join();
-            }
-            JSONObject json = new JSONObject();
-            json.put("acked", acked);
-            json.put("failed", failed.get());
-            return json;
-        }
     }
 }

@@ -14,7 +14,7 @@ from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 
-COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+COMMIT, SUBSCRIPTION = 1, 4
 
 
 def filled(count: int = 3, **store: Any) -> DataPlane:
