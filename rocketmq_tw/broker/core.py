@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import psutil
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
@@ -125,7 +124,7 @@ class Broker:
         self._files = files
         self._now_ms = now_ms
         self._in_thread = in_thread or self._in_thread_pool
-        memory = psutil.virtual_memory().total
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._memory_bytes = memory * store_config.memory_ratio // 100
         self.store = MessageStore(store_config, files, now_ms, memory_bytes=memory)
         self.topics = TopicTable(config, self._state_file("topics"), now_ms, self._in_thread)

@@ -1,7 +1,8 @@
 """The stored record: what a commit log, a pull response and a replica's stream are made of.
 
-Format: docs/formats/commitlog.md. `RECORD` declares it; the hot path packs the fixed part with one
-`struct.Struct` where both hosts are IPv4, and tests check it and the general way against `RECORD`.
+Format: docs/formats/commitlog.md. `layout.RECORD` declares it; the hot path packs the fixed part
+with one `struct.Struct` where both hosts are IPv4, and tests check it and the general way against
+the declaration.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from itertools import accumulate, count, repeat
 from operator import add, and_
 from typing import NamedTuple
 
-import construct as c
 import msgspec
 
 from rocketmq_tw.message.batch import Batch
@@ -77,40 +77,6 @@ _pack_alike = struct.Struct(">iq8sq8siq").pack
 _pack_differing = struct.Struct(">iiiiiqq48si").pack
 
 SIZE_AND_MAGIC = struct.Struct(">ii")
-
-
-def _host_of(flag: int) -> c.Construct:
-    return c.Struct(
-        "ip" / c.Bytes(lambda this: 16 if this._.sys_flag & flag else 4),
-        "port" / c.Int32sb,
-    )
-
-
-#: The declaration of a record.
-RECORD = c.Struct(
-    "size" / c.Int32sb,
-    "magic" / c.OneOf(c.Int32sb, (MAGIC_V1, MAGIC_V2)),
-    "body_crc" / c.Int32sb,
-    "queue_id" / c.Int32sb,
-    "flag" / c.Int32sb,
-    "queue_offset" / c.Int64sb,
-    "physical_offset" / c.Int64sb,
-    "sys_flag" / c.Int32sb,
-    "born_timestamp" / c.Int64sb,
-    "born_host" / _host_of(BORN_HOST_V6),
-    "store_timestamp" / c.Int64sb,
-    "store_host" / _host_of(STORE_HOST_V6),
-    "reconsume_times" / c.Int32sb,
-    "prepared_transaction_offset" / c.Int64sb,
-    "body" / c.Prefixed(c.Int32sb, c.GreedyBytes),
-    "topic"
-    / c.IfThenElse(
-        lambda this: this.magic == MAGIC_V2,
-        c.Prefixed(c.Int16sb, c.GreedyBytes),
-        c.Prefixed(c.Int8sb, c.GreedyBytes),
-    ),
-    "properties" / c.Prefixed(c.Int16sb, c.GreedyBytes),
-)
 
 
 class RecordError(ValueError):

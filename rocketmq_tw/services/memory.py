@@ -9,9 +9,12 @@ _MIDDLE = 20
 _OLD = 50
 
 
-def spare_what_stays() -> None:
-    """Keeps the collector away from what start-up made and from looking often: to be called once
-    a server is ready."""
-    gc.collect()
-    gc.freeze()
+def look_rarely() -> None:
+    """Lets the collector look for garbage less often."""
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+
+
+def spare_what_stays() -> None:
+    """Keeps the collector away from what start-up made: to be called once a server is ready. What
+    garbage is among it, some dozens of objects, is not worth a look at all of them."""
+    gc.freeze()

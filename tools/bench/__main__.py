@@ -8,6 +8,7 @@ Writes bench/results/TIME.json, bench/table.md and bench/report.html.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import platform
 import shutil
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from rocketmq_tw.testing.jars import PROJECT
 from rocketmq_tw.testing.processes import ServerFailed
 from tools.bench.cases import CASES, Bench, Case
 from tools.bench.client import LoadClient, LoadFailed
@@ -38,6 +40,10 @@ _MIB = 1 << 20
 def main() -> int:
     options = _options()
     chosen = [case for case in CASES if _is_chosen(case, options)]
+    # As `pip install` does and stock's jars are; where PYTHONDONTWRITEBYTECODE is set, each start
+    # of a source tree would compile it again.
+    for package in ("rocketmq_tw", "twisted"):
+        compileall.compile_dir(PROJECT / package, quiet=1)
     home = Path(tempfile.mkdtemp(prefix="rmq-bench-", dir=options.directory))
     runs: list[Run] = []
     client = LoadClient(STOCK_VERSION, home / "load")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.message import record as record_module
 from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.message.layout import RECORD
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import (
     CRC_PROPERTY_LENGTH,
     MAGIC_V1,
     MAGIC_V2,
-    RECORD,
     RecordError,
     are_sound,
     body_crc,
