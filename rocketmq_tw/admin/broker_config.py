@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, masters, on_each
-from rocketmq_tw.admin.options import broker_option, check_target, cluster_option
+from rocketmq_tw.admin.options import SWITCH, broker_option, check_target, cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 
@@ -55,7 +55,7 @@ async def _config_of(servers: Servers, address: str) -> dict[str, Any]:
 @broker_option
 @cluster_option
 @click.option(
-    "-a", "--updateAllBroker", "slaves_too", type=bool, default=False, show_default=True,
+    "-a", "--updateAllBroker", "slaves_too", **SWITCH, default=False, show_default=True,
     help="With -c: on its slaves too.",
 )  # fmt: skip
 @click.option("-k", "--key", required=True, metavar="KEY", help="The key of the broker's file.")

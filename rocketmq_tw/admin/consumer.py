@@ -7,6 +7,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import addresses
+from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
@@ -25,7 +26,7 @@ _POP_SEPARATOR = "+"
 @click.option("-g", "--groupName", "group", metavar="NAME", help="One group, queue by queue.")
 @click.option("-t", "--topicName", "topic", metavar="NAME", help="Only this topic; wants -g.")
 @click.option(
-    "-s", "--showClientIP", "show_clients", type=bool, default=False,
+    "-s", "--showClientIP", "show_clients", **SWITCH, default=False,
     help="With the client that has each queue; wants -g.",
 )  # fmt: skip
 @click.option(

@@ -9,6 +9,7 @@ import rich_click as click
 
 from rocketmq_tw.admin.brokers import masters, on_each, unfinished
 from rocketmq_tw.admin.options import (
+    SWITCH,
     ask_first,
     broker_option,
     check_attributes,
@@ -67,19 +68,19 @@ def _retry_policy(
 @cluster_option
 @group_option
 @click.option(
-    "-s", "--consumeEnable", "consume", type=bool, default=True, show_default=True,
+    "-s", "--consumeEnable", "consume", **SWITCH, default=True, show_default=True,
     help="Whether the group may consume.",
 )  # fmt: skip
 @click.option(
-    "-m", "--consumeFromMinEnable", "from_min", type=bool, default=False, show_default=True,
+    "-m", "--consumeFromMinEnable", "from_min", **SWITCH, default=False, show_default=True,
     help="Whether it may begin at the oldest message.",
 )  # fmt: skip
 @click.option(
-    "-d", "--consumeBroadcastEnable", "broadcast", type=bool, default=False, show_default=True,
+    "-d", "--consumeBroadcastEnable", "broadcast", **SWITCH, default=False, show_default=True,
     help="Whether it may consume in broadcasting mode.",
 )  # fmt: skip
 @click.option(
-    "-o", "--consumeMessageOrderly", "orderly", type=bool, default=False, show_default=True,
+    "-o", "--consumeMessageOrderly", "orderly", **SWITCH, default=False, show_default=True,
     help="Whether it consumes in order.",
 )  # fmt: skip
 @click.option(
@@ -103,7 +104,7 @@ def _retry_policy(
     show_default=True, help="The ID of the broker to consume from when the group is behind.",
 )  # fmt: skip
 @click.option(
-    "-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True, show_default=True,
+    "-a", "--notifyConsumerIdsChanged", "notify", **SWITCH, default=True, show_default=True,
     help="Whether members are told when another one comes or goes.",
 )  # fmt: skip
 @click.option(
@@ -200,7 +201,7 @@ def _is_plain(value: Any) -> bool:
 @cluster_option
 @group_option
 @click.option(
-    "-r", "--removeOffset", "remove_offset", type=bool, default=False, show_default=True,
+    "-r", "--removeOffset", "remove_offset", **SWITCH, default=False, show_default=True,
     help="Whether its offsets go too; kept, a group of the same name goes on from there.",
 )  # fmt: skip
 @yes_option

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import rich_click as click
 
+from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
@@ -64,7 +65,7 @@ def _choose(
     "-m",
     "--msgTraceEnable",
     "trace",
-    type=bool,
+    **SWITCH,
     default=False,
     help="Only false: messages are not traced.",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import Any
 
 import rich_click as click
 
@@ -11,6 +12,9 @@ from rocketmq_tw.admin.output import plain
 from rocketmq_tw.net.address import split_address
 
 _change_of_attribute = re.compile(r"\+[^+=,\s-][^=,\s]*=[^=,]+|-[^+=,\s-][^=,\s]*").fullmatch
+
+#: How an option is declared that takes `true` or `false`, which its help would not say.
+SWITCH: dict[str, Any] = {"type": bool, "metavar": "true|false"}
 
 broker_option = click.option(
     "-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="On this broker."

@@ -16,6 +16,7 @@ from rocketmq_tw.admin.brokers import (
     unfinished,
 )
 from rocketmq_tw.admin.options import (
+    SWITCH,
     ask_first,
     broker_option,
     check_attributes,
@@ -227,10 +228,10 @@ def _status_report(topic: str, stats: TopicStatsTable) -> Report:
     "-p", "--perm", type=click.IntRange(0, 7), default=6, show_default=True,
     help="2: write, 4: read, 6: both.",
 )  # fmt: skip
-@click.option("-o", "--order", type=bool, default=False, help="Whether it is an ordered topic.")
-@click.option("-u", "--unit", type=bool, default=False, help="Whether it is a unit topic.")
+@click.option("-o", "--order", **SWITCH, default=False, help="Whether it is an ordered topic.")
+@click.option("-u", "--unit", **SWITCH, default=False, help="Whether it is a unit topic.")
 @click.option(
-    "-s", "--hasUnitSub", "unit_subscribed", type=bool, default=False,
+    "-s", "--hasUnitSub", "unit_subscribed", **SWITCH, default=False,
     help="Whether units subscribe to it.",
 )  # fmt: skip
 @click.pass_obj

@@ -15,7 +15,7 @@ import json, sys, time
 from pathlib import Path
 from pyspark.streaming import StreamingContext
 from pyspark_rocketmq.dstreams import createDirectStream
-from rocketmq_tw.spark.jobs.main import main
+from rocketmq_tw.spark.jobs.main import cli
 from rocketmq_tw.testing.spark import session
 
 master, name_servers, topic, copy, home = sys.argv[1:]
@@ -32,7 +32,7 @@ executors = len(set(hosts.collect()))
 frame.select("body", "tags").write.format("rocketmq").options(
     nameServers=name_servers, topic=copy).mode("append").save()
 def job(*arguments):
-    main([*arguments, "-n", name_servers], standalone_mode=False)
+    cli([*arguments, "-n", name_servers], standalone_mode=False)
 
 job("ingest", copy, home + "/out", "--max-per-batch", "200")
 job("stats", copy, "--html", home + "/page.html", "--window", "1 day")

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.preparing import Preparer, process_unique_ids, send_command
 from rocketmq_tw.message.compression import CompressionType, compression_flag
-from rocketmq_tw.spark.jobs.main import main
+from rocketmq_tw.spark.jobs.main import cli
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.wire.codes import ResponseCode
 
 
 def run(*arguments: str, fails: bool = False) -> str:
-    result = CliRunner().invoke(main, arguments)
+    result = CliRunner().invoke(cli, arguments)
     assert (result.exit_code != 0) == fails, (result.output, result.exception)
     return result.output
 

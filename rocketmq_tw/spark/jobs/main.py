@@ -1,5 +1,9 @@
 """`rmqspark`: the command line of the ready jobs."""
 
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
 import rich_click as click
 
 from rocketmq_tw.spark.jobs.ingest import ingest
@@ -9,9 +13,27 @@ from rocketmq_tw.spark.jobs.stats import stats
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+def cli() -> None:
     """Move messages between RocketMQ and Spark, and look at them."""
 
 
 for command in (ingest, replay, stats, lag):
-    main.add_command(command)
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs a command (of the command line where none is given) and exits: a failure is told in one
+    line on stderr and has status 1, a wrong call 2."""
+    status = 0
+    try:
+        cli.main(arguments, "rmqspark", standalone_mode=False)
+    except click.ClickException as error:
+        said = " ".join(error.format_message().split())
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            said += f" ({error.ctx.command_path} -h shows the options)"
+        click.echo(f"rmqspark: {said}", err=True)
+        status = error.exit_code
+    except click.Abort:
+        click.echo("rmqspark: stopped", err=True)
+        status = 1
+    sys.exit(status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import rich_click as click
 from click.testing import CliRunner
@@ -172,3 +174,8 @@ def test_a_server_of_the_other_kind_is_told_apart(world, command: str) -> None:
     outcome = world.rmqadmin(command)
     assert (outcome.status, outcome.out) == (1, "")
     assert outcome.err.endswith("is not supported: -n names name servers, -b a broker\n")
+
+
+def test_the_help_of_a_switch_says_what_it_takes() -> None:
+    result = CliRunner().invoke(cli, ["updateTopic", "-h"])
+    assert len(re.findall(r"-[ous] +true\|false", result.output)) == 3, result.output
