@@ -37,7 +37,7 @@ $(STAMP)-test: setup.cfg pyproject.toml
 run: $(STAMP)-run
 	@trap : INT; $(BIN)/twistd -n rmq-standalone || [ $$? = 130 ]
 
-#: make test     format, lint, types, import contracts, unit, simulation and interop tests
+#: make test     all of the following up to spark: everything a change must pass
 test: $(STAMP)-test lint types imports unit crash interop spark
 
 #: make lint     ruff: format and lint
@@ -61,6 +61,7 @@ unit: $(STAMP)-test
 crash: $(STAMP)-test
 	$(BIN)/python -m pytest $(SHARED) tests/crash
 
+#: make jars     fetch the stock jars through Maven
 jars: $(STAMP)-test
 	$(BIN)/python -m rocketmq_tw.testing.jars
 
@@ -76,5 +77,6 @@ spark: jars
 bench: $(STAMP)-test
 	$(BIN)/python -m tools.bench $(BENCH)
 
+#: make clean    remove .venv and build
 clean:
 	rm -rf $(VENV) build
