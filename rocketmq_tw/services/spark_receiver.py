@@ -4,14 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.error import CannotListenError
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.protocol import Factory
 from twisted.logger import Logger
-from twisted.protocols.basic import LineOnlyReceiver
-from twisted.protocols.policies import TimeoutMixin
 from twisted.python import usage
 from twisted.python.failure import Failure
 
@@ -22,22 +19,11 @@ from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import whole_number
-from rocketmq_tw.spark.dstreams.blocks import encode_block
-from rocketmq_tw.spark.dstreams.control import (
-    MAX_LINE,
-    Answer,
-    ControlError,
-    decode_confirmation,
-)
-from rocketmq_tw.spark.dstreams.records import Record, record_of
+from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
+from rocketmq_tw.spark.dstreams.records import record_of
 from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
 from rocketmq_tw.wire.errors import RequestError
 
-#: How long records wait for others to share a block, and how many may.
-_BLOCK_SECONDS = 0.05
-_BLOCK_RECORDS = 500
-_BLOCK_BYTES = 1024 * 1024
-_IDLE_SECONDS = 60
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -97,78 +83,6 @@ class Options(usage.Options):
     @property
     def topics(self) -> list[str]:
         return [topic.strip() for topic in self["topic"].split(",") if topic.strip()]
-
-
-class ReceiverFeed(Protocol):
-    """The connection of Spark's receiver: gets all that is open, then what comes."""
-
-    log = Logger()
-
-    def __init__(self, owner: "SparkReceiverService") -> None:
-        self._owner = owner
-        self._waiting: list[Record] = []
-        self._waiting_bytes = 0
-        self._flushing: Any = None
-
-    def connectionMade(self) -> None:
-        self._owner.feed_connected(self)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if self._flushing is not None:
-            self._flushing.cancel()
-            self._flushing = None
-        self._owner.feed_lost(self)
-
-    def give(self, record: Record) -> None:
-        """Sends the record, with others that come at nearly the same time."""
-        self._waiting.append(record)
-        self._waiting_bytes += len(record.body)
-        if len(self._waiting) >= _BLOCK_RECORDS or self._waiting_bytes >= _BLOCK_BYTES:
-            self._flush()
-        elif self._flushing is None:
-            self._flushing = self._owner.reactor.callLater(_BLOCK_SECONDS, self._flush_due)
-
-    def drop(self) -> None:
-        assert self.transport is not None
-        self.transport.abortConnection()  # type: ignore[attr-defined]
-
-    def _flush_due(self) -> None:
-        self._flushing = None
-        self._flush()
-
-    def _flush(self) -> None:
-        records, self._waiting = self._waiting, []
-        self._waiting_bytes = 0
-        if records:
-            assert self.transport is not None
-            self.transport.write(encode_block(records))
-
-
-class ControlPort(LineOnlyReceiver, TimeoutMixin):
-    """The connection of a job that confirms."""
-
-    delimiter = b"\n"
-    MAX_LENGTH = MAX_LINE
-
-    def __init__(self, owner: "SparkReceiverService") -> None:
-        self._owner = owner
-
-    def connectionMade(self) -> None:
-        self.setTimeout(_IDLE_SECONDS)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.setTimeout(None)
-
-    def lineReceived(self, line: bytes) -> None:
-        self.resetTimeout()
-        try:
-            request = decode_confirmation(line, self._owner.secret)
-        except ControlError as error:
-            answer = Answer(error=str(error))
-        else:
-            count = self._owner.unconfirmed.confirm(request.ranges())
-            answer = Answer(confirmed=count, open=len(self._owner.unconfirmed))
-        self.sendLine(msgspec.json.encode(answer))
 
 
 class SparkReceiverService(service.Service):

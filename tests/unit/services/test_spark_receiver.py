@@ -10,13 +10,9 @@ from twisted.internet.testing import StringTransport
 from twisted.python import usage
 
 from rocketmq_tw.client.message import ReceivedMessage
-from rocketmq_tw.services.spark_receiver import (
-    ControlPort,
-    Options,
-    ReceiverFeed,
-    SparkReceiverService,
-)
+from rocketmq_tw.services.spark_receiver import Options, SparkReceiverService
 from rocketmq_tw.spark.dstreams.control import encode_confirmation
+from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
