@@ -12,7 +12,8 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.message.tags import parse_tag_expression
-from rocketmq_tw.spark.batches import BatchBuilder, columnar
+from rocketmq_tw.spark.batches import BatchBuilder
+from rocketmq_tw.spark.columnar import columnar
 from rocketmq_tw.spark.columns import SCHEMA, arrow_schema, table_schema
 from rocketmq_tw.spark.options import Damaged
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
