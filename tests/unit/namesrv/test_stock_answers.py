@@ -1,4 +1,4 @@
-"""The conversation of tools/capture_namesrv.py: our answers are those that stock gave."""
+"""The conversation of tools/namesrv_goldens: our answers are those that stock gave."""
 
 import json
 from pathlib import Path
