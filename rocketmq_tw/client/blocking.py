@@ -35,7 +35,7 @@ from rocketmq_tw.client.routes import (
     publish_queues,
     subscribe_queues,
 )
-from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
+from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
@@ -138,6 +138,7 @@ class BlockingClient:
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        check_group(group)
         self._name_servers = name_server_addresses(name_servers)
         self.group = group
         self._connect_timeout = connect_timeout

@@ -56,7 +56,9 @@ class Preparer:
         self._compress_over = compress_over
 
     def prepare(self, message: Message) -> Prepared:
-        """One message. Raises `ValueError` or `RequestError` that says what is wrong with it."""
+        """One message. Raises `TypeError`, `ValueError` or `RequestError` that says what is wrong
+        with it."""
+        _check_type(message.body)
         _check(message.topic, message.body)
         properties, message_id = self._properties(message)
         body, sys_flag = message.body, 0
@@ -78,6 +80,7 @@ class Preparer:
                 raise ValueError(f"a batch has one topic: {topic} and {message.topic} are two")
             if message.delay_level:
                 raise ValueError("messages of a batch cannot be delayed: send them one by one")
+            _check_type(message.body)
             properties, message_id = self._properties(message)
             ids.append(message_id)
             parts.append(BatchedMessage(message.flag, message.body, _text(properties).encode()))
@@ -138,6 +141,11 @@ def process_unique_ids(series: int) -> UniqueIds:
     return UniqueIds(
         ip_address(host_address()).packed, os.getpid(), series, lambda: time.time_ns() // 1_000_000
     )
+
+
+def _check_type(body: object) -> None:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"a body of type {type(body).__name__}: give bytes, as of text.encode()")
 
 
 def _check(topic: str, body: bytes) -> None:

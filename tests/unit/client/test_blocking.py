@@ -187,6 +187,11 @@ def test_a_name_server_that_is_down_is_passed_over(cluster, dead):
         BlockingClient(dead).queues("T")
 
 
+def test_an_illegal_group_is_told_at_once(cluster):
+    with pytest.raises(RequestError, match="the group 'x y' has an illegal character"):
+        BlockingClient(cluster.names_server.address, group="x y")
+
+
 def test_an_unknown_topic_has_no_route(client):
     with pytest.raises(NoRouteError, match="NONE"):
         client.queues("NONE")

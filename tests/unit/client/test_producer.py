@@ -5,6 +5,8 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, SendStatus
 from rocketmq_tw.client.producer import Producer, by_key
+from rocketmq_tw.client.pull import PullConsumer
+from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
@@ -316,3 +318,19 @@ def test_a_producer_that_starts_again_follows_routes_again(world):
     world.run(producer.start())
     brokers = {world.run(producer.send(Message("T", b"x"))).queue.broker_name for _ in range(8)}
     assert brokers == {"broker-a", "broker-b"}
+
+
+@pytest.mark.parametrize("body", ["text", None, [1]])
+def test_a_body_that_is_no_bytes_is_told_with_what_to_give(world, body):
+    producer, message = world.producer(), Message("T", body)
+    with pytest.raises(TypeError, match=r"a body of type \w+: give bytes"):
+        producer.send(message)
+    with pytest.raises(TypeError, match=r"a body of type \w+: give bytes"):
+        producer.send_batch([message])
+
+
+@pytest.mark.parametrize("client", [Producer, PullConsumer, PushConsumer])
+def test_what_is_no_address_is_told_before_anything_is_asked(world, client):
+    listener = [print] if client is PushConsumer else []
+    with pytest.raises(ValueError, match=r"'10\.0\.0\.1' is no address: give host:port"):
+        client(world.clock, ["10.0.0.1"], "g", *listener)
