@@ -122,6 +122,12 @@ class QueueTable:
         self.unsynced.forget_below(directory)
         self.unsynced.dirs.add(self._directory)
 
+    def doubt_names(self) -> None:
+        """After a crash: which names in directories are durable was known to the process only."""
+        for queue in self:
+            self._doubt_names(queue)
+            self.unsynced.dirs.add(queue.segments.directory)
+
     def clear(self) -> None:
         """Removes all queues: there is no log that they could point into."""
         for topic in {queue.topic for queue in self}:
@@ -156,4 +162,7 @@ class QueueTable:
     def _make_directory(self, queue: ConsumeQueue) -> None:
         # A lost directory is built again from the log, so its name need not be durable at once.
         self._files.make_dirs(queue.segments.directory, durable=False)
+        self._doubt_names(queue)
+
+    def _doubt_names(self, queue: ConsumeQueue) -> None:
         self.unsynced.dirs |= {self._directory, f"{self._directory}/{queue.topic}"}

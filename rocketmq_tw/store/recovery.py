@@ -10,11 +10,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from rocketmq_tw.message.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC, parse_head
+from rocketmq_tw.message.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    SIZE_AND_MAGIC,
+    RecordHead,
+    parse_head,
+)
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
-from rocketmq_tw.store.dispatch import Dispatcher
+from rocketmq_tw.store.dispatch import Dispatch, Dispatcher
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.queues import QueueTable
@@ -174,6 +180,9 @@ class Recovery:
             check_body=self._check_body,
             unsynced=not report.clean,
         )
+        #: What comes next in the queues met so far; whatever else comes is looked at closely.
+        expected: dict[tuple[str, int], int] = {}
+        entries: list[Dispatch] = []
         for head in scan:
             report.records += 1
             report.last_timestamp = head.store_timestamp
@@ -188,30 +197,49 @@ class Recovery:
                 head.properties,
             )
             if entry.in_queue:
-                try:
-                    queue = self._queues.find_or_create(head.topic, head.queue_id)
-                except IllegalMessageError as error:
-                    report.notes.append(f"record at {head.physical_offset}: {error}")
-                    continue
-                if not queue.may_have(head.queue_offset, head.physical_offset):
-                    report.notes.append(
-                        f"record at {head.physical_offset}: {head.queue_offset} can be no queue"
-                        f" offset in {head.topic}/{head.queue_id}: left out"
-                    )
-                    continue
-                self._queues.put((entry,))
-            if self._index:
-                self._index.add((entry,))
-            if report.records % _BATCH == 0:
-                self._queues.write_pending()
+                key = head.topic, head.queue_id
+                if expected.get(key) != head.queue_offset:
+                    self._put(entries)
+                    if not self._can_have(head, report):
+                        continue
+                expected[key] = head.queue_offset + 1
+            entries.append(entry)
+            if len(entries) == _BATCH:
+                self._put(entries)
+        self._put(entries)
         if scan.damaged:
             self._refuse_to_lose(scan.position)
-        self._queues.write_pending()
         self._queues.write_out()
         if self._index:
             self._index.write_pending()
         report.start_offset = start
         report.end_offset = scan.position
+
+    def _put(self, entries: list[Dispatch]) -> None:
+        """Brings records into queues and index, and empties the list."""
+        if not entries:
+            return
+        self._queues.put(entries)
+        if self._index:
+            self._index.add(entries)
+        self._queues.write_pending()
+        entries.clear()
+
+    def _can_have(self, head: RecordHead, report: RecoveryReport) -> bool:
+        """Whether there can be a queue with that record at its queue offset; else a note says what
+        is wrong."""
+        try:
+            queue = self._queues.find_or_create(head.topic, head.queue_id)
+        except IllegalMessageError as error:
+            report.notes.append(f"record at {head.physical_offset}: {error}")
+            return False
+        if not queue.may_have(head.queue_offset, head.physical_offset):
+            report.notes.append(
+                f"record at {head.physical_offset}: {head.queue_offset} can be no queue"
+                f" offset in {head.topic}/{head.queue_id}: left out"
+            )
+            return False
+        return True
 
     def _refuse_to_lose(self, position: int) -> None:
         """A torn tail has nothing safe behind it; damage in the middle has."""
@@ -239,6 +267,8 @@ class Recovery:
         for first in log.segments.starts:
             if first + log.file_size > start:
                 log.segments.file(first).fsync()
+        if not report.clean:
+            self._queues.doubt_names()
         for queue in self._queues:
             if queue.max_physical > end:
                 queue.cut_where(lambda unit: unit.is_written and unit.position < end)

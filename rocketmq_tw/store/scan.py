@@ -48,20 +48,21 @@ class LogScan:
         self._window_at = position
 
     def __iter__(self) -> Iterator[RecordHead]:
-        file_size = self._segments.file_size
-        while self.end - self.position >= BLANK_SIZE:
+        file_size, end, check_body = self._segments.file_size, self.end, self._check_body
+        while end - self.position >= BLANK_SIZE:
             position = self.position
             room = file_size - position % file_size
-            at = self._load(position, BLANK_SIZE)
-            if at < 0:
+            at = position - self._window_at
+            if at + BLANK_SIZE > len(self._window) and not self._load(position, BLANK_SIZE):
                 self.damaged = True
                 return
+            at = position - self._window_at
             size, magic = SIZE_AND_MAGIC.unpack_from(self._window, at)
             if magic == BLANK_MAGIC:
                 if size != room:
                     self.damaged = True
                     return
-                if position + room > self.end:
+                if position + room > end:
                     return
                 self.position = position + room
                 continue
@@ -70,12 +71,12 @@ class LogScan:
             ) or not MIN_RECORD_SIZE <= size <= room - BLANK_SIZE:
                 self.damaged = True
                 return
-            if position + size > self.end:
+            if position + size > end:
                 return
-            at = self._load(position, size)
             head = None
-            if at >= 0:
-                head = parse_head(self._window, at, check_body=self._check_body)
+            if at + size <= len(self._window) or self._load(position, size):
+                at = position - self._window_at
+                head = parse_head(self._window, at, check_body=check_body)
             if head is None or head.physical_offset != position or head.size != size:
                 self.damaged = True
                 return
@@ -85,16 +86,11 @@ class LogScan:
             self.position = position + size
             yield head
 
-    def _load(self, position: int, size: int) -> int:
-        """Where in the window `size` bytes from `position` stand; -1 where the file has not got
-        them."""
-        at = position - self._window_at
-        if at < 0 or at + size > len(self._window):
-            wanted = max(size, min(_WINDOW, self.end - position))
-            self._window = self._segments.pread(wanted, position)
-            self._window_at = position
-            at = 0
-        return at if at + size <= len(self._window) else -1
+    def _load(self, position: int, size: int) -> bool:
+        """Lets the window begin at `position`; whether the file has `size` bytes there."""
+        self._window = self._segments.pread(max(size, min(_WINDOW, self.end - position)), position)
+        self._window_at = position
+        return len(self._window) >= size
 
 
 def _lost_a_sector(head: RecordHead) -> bool:

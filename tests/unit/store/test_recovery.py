@@ -309,6 +309,22 @@ def test_a_queue_keeps_its_offset_when_the_log_lost_all_its_messages(files: Memo
     assert store.append(make_message(topic="Old")).queue_offset == 12
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_names_of_queue_files_are_durable_with_a_checkpoint_also_after_a_kill(seed: int) -> None:
+    """The process that made the file was killed before it synced the directory."""
+    files = MemoryFiles()
+    store = open_store(files)
+    put(store, make_message(b"other", queue_id=1))
+    store.checkpoint()
+    put(store, *[make_message(b"%d" % n) for n in range(5)])
+    files = files.kill()
+    store = open_store(files)
+    put(store, *[make_message(b"%d" % n) for n in range(5, 10)])
+    store.checkpoint()
+    put(store, *[make_message(b"%d" % n) for n in range(10, 15)])
+    assert bodies_of(open_store(files.crash(seed))) == [b"%d" % n for n in range(15)]
+
+
 def test_configuration_that_cannot_be_is_refused() -> None:
     with pytest.raises(StoreError, match="mappedFileSizeConsumeQueue"):
         MessageStore(small_config(mapped_file_size_consume_queue=30), MemoryFiles(), lambda: 0)
