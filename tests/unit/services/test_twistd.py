@@ -106,6 +106,23 @@ def test_a_taken_port_is_named_and_what_started_is_stopped(twistd: Start, tmp_pa
             assert not (tmp_path / "data" / "store" / "abort").exists()
 
 
+def test_a_place_that_cannot_be_used_is_named_with_its_key(twistd: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    local = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
+    store = ("-o", "storePathRootDir=store")
+    peers = ("--peers", "n0-127.0.0.1:20911", "--bind", "127.0.0.1")
+    for key, *command in (
+        ("storePathRootDir", "rmq-broker", *local, "-o", "storePathRootDir=file/store"),
+        ("storePathCommitLog", "rmq-broker", *local, *store, "-o", "storePathCommitLog=file"),
+        ("kvConfigPath", "rmq-namesrv", *local, "-o", f"kvConfigPath={tmp_path}"),
+        ("--store", "rmq-dledger", *peers, "--store", "file"),
+    ):
+        status, output = twistd("--pidfile=", *command).finish()
+        assert f": change {key}\n" in output, output
+        assert status == 1, output
+        assert "Traceback" not in output
+
+
 def test_a_wrong_file_refuses_with_one_line(twistd: Start, tmp_path: Path) -> None:
     (tmp_path / "b.properties").write_text("brokerName=b\nflushDiskType=SYNC\n")
     status, output = twistd("rmq-broker", "-c", "b.properties").finish()
