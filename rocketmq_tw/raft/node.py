@@ -12,6 +12,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.raft.bodies import (
+    RESPONSE_BODIES,
+    BodyError,
+    decode_body,
+    encode_body,
+)
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, Refused, Role
 from rocketmq_tw.raft.core.config import RaftConfig
@@ -19,17 +25,13 @@ from rocketmq_tw.raft.core.core import RaftCore, Ready
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.machine import IStateMachine
-from rocketmq_tw.raft.messages import (
-    RESPONSE_BODIES,
-    BodyError,
-    decode_body,
-    encode_body,
+from rocketmq_tw.raft.pending import Applied, PendingProposals
+from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.raft.translation import (
     no_answer,
     request_to_body,
     response_from_body,
 )
-from rocketmq_tw.raft.pending import Applied, PendingProposals
-from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 

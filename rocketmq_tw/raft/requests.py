@@ -12,9 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, VoteResult
-from rocketmq_tw.raft.messages import (
+from rocketmq_tw.raft.bodies import (
     REQUEST_BODIES,
     RESPONSE_BODIES,
     AppendRequest,
@@ -29,12 +27,16 @@ from rocketmq_tw.raft.messages import (
     VoteResponseBody,
     decode_body,
     encode_body,
+)
+from rocketmq_tw.raft.core import messages as m
+from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, VoteResult
+from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.pending import Applied
+from rocketmq_tw.raft.translation import (
     entry_to_body,
     request_from_body,
     response_to_body,
 )
-from rocketmq_tw.raft.node import RaftNode
-from rocketmq_tw.raft.pending import Applied
 from rocketmq_tw.wire.command import RemotingCommand
 
 #: Answers that an election or the start of a leader's reign brings about; the others are logged.

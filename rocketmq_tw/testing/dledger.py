@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.raft.bodies import MetadataRequest, MetadataResponse, RequestCode
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.messages import MetadataRequest, MetadataResponse, RequestCode
 from rocketmq_tw.raft.store.recovery import scan
 from rocketmq_tw.raft.store.segments import SegmentedFile
 from rocketmq_tw.testing.jars import PROJECT, compiled, java_command, stock_jars

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from rocketmq_tw.raft.messages import AppendRequest, AppendResponse, RequestCode
+from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, RequestCode
 from rocketmq_tw.testing.dledger import GROUP, DLedgerGroup, Member, Timing
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.wait import wait_until

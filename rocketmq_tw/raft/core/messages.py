@@ -1,4 +1,4 @@
-"""What members say to each other, as values. The JSON around them is `raft/messages.py`.
+"""What members say to each other, as values. The JSON around them is `raft/bodies.py`.
 
 A request carries an `rpc` number; its answer carries the same one. Whoever delivers messages may
 lose, repeat and reorder them, and may answer in a peer's place with `UNKNOWN` or `NETWORK_ERROR`.

@@ -11,9 +11,9 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.raft.bodies import RequestCode
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.kv import KeyValue
-from rocketmq_tw.raft.messages import RequestCode
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore

@@ -11,9 +11,9 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.raft.bodies import RequestCode
 from rocketmq_tw.raft.core.codes import Code, Refused, VoteResult
 from rocketmq_tw.raft.kv import Delete, Put, encode_command
-from rocketmq_tw.raft.messages import RequestCode
 from rocketmq_tw.raft.requests import DLedgerRequests
 
 

@@ -1,207 +1,28 @@
-"""The JSON bodies of DLedger's requests 50000-51006 (docs/formats/dledger.md).
-
-Bodies of `byte[]` are base64. Unknown fields are passed over, missing ones get stock's defaults.
+"""Messages between members, from the core's values (`core/messages.py`) to DLedger's bodies
+(`bodies.py`) and back. What comes in is checked here: the core takes it for well-formed.
 """
 
-from enum import IntEnum
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-import msgspec
-
+from rocketmq_tw.raft.bodies import (
+    Body,
+    BodyError,
+    EntryBody,
+    HeartbeatRequestBody,
+    HeartbeatResponseBody,
+    PushRequestBody,
+    PushResponseBody,
+    RequestCode,
+    SnapshotRequestBody,
+    SnapshotResponseBody,
+    TransferRequestBody,
+    TransferResponseBody,
+    VoteRequestBody,
+    VoteResponseBody,
+)
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, PushKind, VoteResult
 from rocketmq_tw.raft.core.entry import MAGIC, Entry, crc_fits
-
-
-class RequestCode(IntEnum):
-    """DLedger's request codes. INSTALL_SNAPSHOT is known to later versions of stock only."""
-
-    METADATA = 50000
-    APPEND = 50001
-    GET = 50002
-    VOTE = 51001
-    HEART_BEAT = 51002
-    PULL = 51003
-    PUSH = 51004
-    LEADERSHIP_TRANSFER = 51005
-    INSTALL_SNAPSHOT = 51006
-
-
-#: Java's int and long: what the files have room for. A term leaves room for the next ones.
-Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Term = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
-
-
-class Body(msgspec.Struct, rename="camel", kw_only=True):
-    """What every request and response has. `code` is SUCCESS in requests."""
-
-    group: str | None = None
-    remote_id: str | None = None
-    local_id: str | None = None
-    code: Int = 200
-    leader_id: str | None = None
-    term: Term = -1
-
-
-class EntryBody(msgspec.Struct, rename="camel", kw_only=True):
-    """An entry; `size` counts its header of 48 bytes."""
-
-    magic: Int = MAGIC
-    size: Int = 0
-    index: Long = 0
-    term: Term = 0
-    pos: Long = 0
-    channel: Int = 0
-    chain_crc: Int = 0
-    body_crc: Int = 0
-    body: bytes = b""
-
-
-class MetadataRequest(Body):
-    pass
-
-
-class MetadataResponse(Body):
-    peers: dict[str, str] | None = None
-
-
-class AppendRequest(Body):
-    """One body, or several that become entries of their own and are answered together."""
-
-    body: bytes | None = None
-    batch_msgs: list[bytes] | None = None
-
-
-class AppendResponse(Body):
-    index: Long = -1
-    pos: Long = -1
-
-
-class GetRequest(Body):
-    begin_index: Long | None = None
-    max_size: Int = 0
-    index_list: list[Long] | None = None
-
-
-class GetResponse(Body):
-    entries: list[EntryBody] = []
-
-
-class VoteRequestBody(Body):
-    ledger_end_index: Long = -1
-    ledger_end_term: Term = -1
-
-
-class VoteResponseBody(Body):
-    vote_result: str | None = None
-
-
-class HeartbeatRequestBody(Body):
-    pass
-
-
-class HeartbeatResponseBody(Body):
-    pass
-
-
-class PullRequestBody(Body):
-    node_id: str | None = None
-    begin_index: Long | None = None
-
-
-class PullResponseBody(Body):
-    entries: list[EntryBody] = []
-
-
-class PushRequestBody(Body):
-    commit_index: Long = -1
-    type: str = "APPEND"
-    entry: EntryBody | None = None
-    batch_entry: list[EntryBody] | None = None
-
-
-class PushResponseBody(Body):
-    index: Long | None = None
-    begin_index: Long = 0
-    end_index: Long = 0
-    count: Int = 0
-
-
-class TransferRequestBody(Body):
-    transfer_id: str | None = None
-    transferee_id: str | None = None
-    take_leadership_ledger_index: Long = 0
-
-
-class TransferResponseBody(Body):
-    pass
-
-
-class SnapshotRequestBody(Body):
-    """Stock's fields, and ours: a chunk from `offset`, the last one where `done`, and where the
-    entry behind the snapshot lies."""
-
-    last_included_index: Long = -1
-    last_included_term: Term = -1
-    data: bytes = b""
-    offset: Long = 0
-    done: bool = True
-    next_pos: Long = 0
-
-
-class SnapshotResponseBody(Body):
-    last_included_index: Long = -1
-    received: Long = 0
-
-
-REQUEST_BODIES: dict[RequestCode, type[Body]] = {
-    RequestCode.METADATA: MetadataRequest,
-    RequestCode.APPEND: AppendRequest,
-    RequestCode.GET: GetRequest,
-    RequestCode.VOTE: VoteRequestBody,
-    RequestCode.HEART_BEAT: HeartbeatRequestBody,
-    RequestCode.PULL: PullRequestBody,
-    RequestCode.PUSH: PushRequestBody,
-    RequestCode.LEADERSHIP_TRANSFER: TransferRequestBody,
-    RequestCode.INSTALL_SNAPSHOT: SnapshotRequestBody,
-}
-
-RESPONSE_BODIES: dict[RequestCode, type[Body]] = {
-    RequestCode.METADATA: MetadataResponse,
-    RequestCode.APPEND: AppendResponse,
-    RequestCode.GET: GetResponse,
-    RequestCode.VOTE: VoteResponseBody,
-    RequestCode.HEART_BEAT: HeartbeatResponseBody,
-    RequestCode.PULL: PullResponseBody,
-    RequestCode.PUSH: PushResponseBody,
-    RequestCode.LEADERSHIP_TRANSFER: TransferResponseBody,
-    RequestCode.INSTALL_SNAPSHOT: SnapshotResponseBody,
-}
-
-B = TypeVar("B", bound=Body)
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {
-    body_type: msgspec.json.Decoder(body_type)
-    for body_type in (*REQUEST_BODIES.values(), *RESPONSE_BODIES.values())
-}
-encode_body = msgspec.json.Encoder().encode
-
-
-class BodyError(ValueError):
-    """A body that is no JSON of its kind, or says what cannot be; `code` answers it."""
-
-    def __init__(self, code: Code, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-def decode_body(body_type: type[B], data: bytes) -> B:
-    """The typed body. Raises `BodyError`."""
-    try:
-        body: B = _decoders[body_type].decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BodyError(Code.UNEXPECTED_ARGUMENT, f"{body_type.__name__}: {error}") from error
-    return body
 
 
 def entry_to_body(entry: Entry) -> EntryBody:
