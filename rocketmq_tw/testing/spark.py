@@ -16,6 +16,7 @@ from typing import Any
 import pyspark
 from pyspark.errors import StreamingQueryException
 
+from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.spark.dstreams.control import ControlError, confirm
 from rocketmq_tw.testing.jars import PROJECT
 from rocketmq_tw.testing.ports import LOOPBACK, ReservedPort
@@ -89,13 +90,18 @@ def session(
     return made
 
 
+def patient_client(name_servers: str, **options: Any) -> BlockingClient:
+    """A client that waits where a machine is busy: a send that it gave up could come twice."""
+    return BlockingClient(name_servers, connect_timeout=30, timeout=60, **options)
+
+
 #: Spark gives a process for a stream's offsets ten seconds to start, fixed in its code; on a busy
 #: machine that may be too short.
 TOO_SLOW = "Python worker failed to connect back"
 _ATTEMPTS = 8
 
 
-def run_to_end(start: Callable[[], Any], limit: float = 180) -> Any:
+def run_to_end(start: Callable[[], Any], limit: float = 300) -> Any:
     """The query that `start` starts, once it has ended without an error; `limit` in seconds. One
     that Spark gave up before it began is started again, as its checkpoint allows."""
     for attempt in range(_ATTEMPTS):

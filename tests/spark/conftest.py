@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.testing.cluster import OURS, Cluster
 from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.spark import session
+from rocketmq_tw.testing.spark import patient_client, session
+from rocketmq_tw.testing.wait import wait_until
 
 _numbers = itertools.count(1)
 #: Pulls as large as a data pipeline wants them, and SQL92; docs/spark.md says why.
@@ -30,7 +30,7 @@ class Topics:
     def __init__(self, cluster: Cluster, prefix: str) -> None:
         self.cluster = cluster
         self._prefix = prefix
-        self.client = BlockingClient(cluster.namesrv, group="test")
+        self.client = patient_client(cluster.namesrv, group="test")
 
     @property
     def name_servers(self) -> str:
@@ -44,7 +44,11 @@ class Topics:
         """Sends the bodies, 100 in a request; `fields` are the messages' others."""
         for at in range(0, len(bodies), 100):
             part = [Message(topic, body.encode(), **fields) for body in bodies[at : at + 100]]
-            self.client.send_batch(part)
+            sent = self.client.send_batch(part)
+        # Stock puts what it has stored into its queues a little later, one after the other.
+        wait_until(
+            lambda: self.client.max_offset(sent.queue) > sent.queue_offset, "the last in its queue"
+        )
 
     def filled(self, count: int, **fields: Any) -> str:
         """A new topic with the bodies m0 to m(count-1)."""

@@ -7,9 +7,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rocketmq_tw.client.access import Credentials
-from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.testing.cluster import Cluster
+from rocketmq_tw.testing.spark import patient_client
+from rocketmq_tw.testing.wait import wait_until
 
 ACCOUNTS = """globalWhiteRemoteAddresses: []
 accounts:
@@ -32,8 +33,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (conf / "plain_acl.yml").write_text(ACCOUNTS)
     with cluster:
         credentials = Credentials("RocketMQ", "12345678")
-        with BlockingClient(cluster.namesrv, credentials=credentials) as client:
-            client.send_batch([Message("guarded", b"m%d" % number) for number in range(10)])
+        with patient_client(cluster.namesrv, credentials=credentials) as client:
+            sent = client.send_batch([Message("guarded", b"m%d" % n) for n in range(10)])
+            # Stock puts what it has stored into its queues a little later.
+            wait_until(lambda: client.max_offset(sent.queue) == 10, "all in their queue")
         yield cluster
 
 
@@ -47,7 +50,7 @@ def test_keys_open_a_guarded_broker(guarded: Cluster, spark: Any) -> None:
     frame.select("body").write.format("rocketmq").options(
         nameServers=guarded.namesrv, topic="guarded", **keys
     ).mode("append").save()
-    assert reader.options(**keys).load().count() == 20
+    wait_until(lambda: reader.options(**keys).load().count() == 20, "what was written")
 
 
 def test_tls(topics: Any, spark: Any) -> None:

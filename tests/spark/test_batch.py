@@ -133,6 +133,7 @@ def test_what_was_read_is_written(topics: Any, spark: Any) -> None:
     topic, copy = topics.filled(500, tags="a", keys=["k"]), topics.name()
     frame = topics.reader(spark.read, topic).load()
     topics.reader(frame.write, copy).mode("append").save()
+    wait_until(lambda: len(topics.bodies(copy)) == 500, "all that was written")
     again = topics.reader(spark.read, copy).load()
     assert sorted(bodies(again)) == sorted(bodies(frame))
     ids = frame.select("msgId", "tags", "keys")

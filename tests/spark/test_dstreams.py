@@ -31,7 +31,9 @@ def write_lines(path: Path, lines: list[Any]) -> None:
 
 
 def read_lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """What was written, but for a last line that is not whole yet."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def direct_context(

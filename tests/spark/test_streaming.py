@@ -19,7 +19,7 @@ from rocketmq_tw.testing.jars import STOCK_VERSIONS
 from rocketmq_tw.testing.processes import BrokerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import Replicas, has_topic
-from rocketmq_tw.testing.spark import TOO_SLOW, run_to_end
+from rocketmq_tw.testing.spark import TOO_SLOW, patient_client, run_to_end
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import PERM_READ, PERM_WRITE
@@ -57,7 +57,7 @@ class Running:
 
     def wait_for(self, count: int) -> None:
         """Returns once it has read `count` messages in all."""
-        wait_until(lambda: self._rows() >= count, f"{count} rows", limit=240, interval=0.2)
+        wait_until(lambda: self._rows() >= count, f"{count} rows", limit=480, interval=0.2)
 
     def stop(self) -> None:
         self._query.stop()
@@ -114,11 +114,11 @@ def test_a_stream_is_written_to_a_topic(ours: Any, spark: Any, tmp_path: Path) -
     assert sorted(ours.bodies(copy)) == sorted(f"m{number}" for number in range(100))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) -> None:
     """A broker is killed while a query runs and comes back; another one joins."""
     with Cluster.of(tmp_path / "cluster", name_servers=["ours"], brokers=["ours"]) as cluster:
-        client = BlockingClient(cluster.namesrv)
+        client = patient_client(cluster.namesrv)
         _send(client, "t", range(100))
         frame = (
             spark.readStream.format("rocketmq")
@@ -170,7 +170,7 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
         assert sorted(found) == sorted([f"m{number}" for number in range(300)] + others)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("kind", [OURS, STOCK_VERSIONS[-1]])
 def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path, kind: str) -> None:
     """The master is killed for good between two triggers of a query that has read a part."""
@@ -181,7 +181,7 @@ def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path,
     ):
         pair.master.start()
         pair.slave.start()
-        client = BlockingClient(name_server.address)
+        client = patient_client(name_server.address)
         client.send_batch([Message("t", f"m{number}".encode()) for number in range(400)])
         pair.wait_equal(pair.slave)
         wait_until(lambda: has_topic(pair.slave, "t"), "the topic at the slave")
@@ -205,7 +205,7 @@ def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path,
 def test_a_stream_with_a_mistake_ends_with_what_to_change(ours: Any, spark: Any) -> None:
     frame = ours.reader(spark.readStream, ours.filled(1), endingOffsets="latest").load()
     with pytest.raises(PySparkException, match="a stream has no end"):
-        frame.writeStream.format("noop").start().awaitTermination(60)
+        frame.writeStream.format("noop").start().awaitTermination(300)
 
 
 def _sources(query: Any) -> list[Any]:
