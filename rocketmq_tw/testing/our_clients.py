@@ -27,7 +27,7 @@ PROPERTIES = {"ключ": "語 🚀"}
 LARGE = "compress me " * 1000
 #: What the listener of the first consumer refuses once.
 REFUSED = ("own-0", "own-1", "own-2")
-_LIMIT = 60.0
+_LIMIT = 180.0
 _STEP = 0.05
 
 

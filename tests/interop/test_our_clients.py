@@ -15,6 +15,7 @@ from rocketmq_tw.testing.cluster import OURS, Cluster
 from rocketmq_tw.testing.jars import PROJECT, STOCK_VERSIONS
 from rocketmq_tw.testing.java_client import JavaClients
 from rocketmq_tw.testing.our_clients import PROPERTIES, REFUSED
+from rocketmq_tw.testing.wait import wait_until
 
 KINDS = (OURS, *STOCK_VERSIONS)
 #: The first delay level of the brokers under test.
@@ -50,7 +51,7 @@ def _run(name_server: str, topic: str, group: str, others: list[str]) -> dict[st
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=800,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     seen: dict[str, Any] = json.loads(done.stdout)
@@ -122,12 +123,17 @@ def test_the_blocking_client_sends_and_pulls(
     namesrv = mixed.name_servers[KINDS.index(kind)].address
     topic = mixed.create_topic(jvms["5.3.3"], names.topic, queues=2)
     bodies = [f"m{number}".encode() for number in range(12)]
-    with BlockingClient([namesrv]) as client:
+    with BlockingClient([namesrv], timeout=60) as client:
         brokers = {client.send(Message(topic, body)).queue.broker_name for body in bodies}
-        pulled = [
-            message.body
-            for queue in client.queues(topic)
-            for message in client.pull(queue, client.min_offset(queue), 32).messages
-        ]
+
+        def pulled() -> list[bytes]:
+            return [
+                message.body
+                for queue in client.queues(topic)
+                for message in client.pull(queue, client.min_offset(queue), 32).messages
+            ]
+
+        # Stock puts what it has stored into its queues a little later.
+        wait_until(lambda: len(pulled()) >= len(bodies), "all messages in their queues")
+        assert sorted(pulled()) == sorted(bodies)
     assert brokers == {broker.name for broker in mixed.brokers}
-    assert sorted(pulled) == sorted(bodies)
