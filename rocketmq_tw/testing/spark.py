@@ -42,6 +42,8 @@ _SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
+    # Tests count the rows of all batches, and a slow machine makes many small ones.
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
 
 
