@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_tw.testing.wait import LIMIT
+
 PROJECT = Path(__file__).resolve().parents[3]
-LIMIT = 60.0
 
 
 #: A background job of a shell ignores SIGINT, and so would the servers that it starts.
