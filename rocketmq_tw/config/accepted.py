@@ -83,7 +83,6 @@ _POSITIVE = frozenset(
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
         "flushIntervalCommitLog",
-        "flushIntervalConsumeQueue",
         "haHousekeepingInterval",
         "haSendHeartbeatInterval",
         "inSyncReplicas",

@@ -63,17 +63,12 @@ class BrokerConfig(Config):
     trace_on: bool = True
     start_accept_send_request_time_stamp: int = 0
     reject_transaction_message: bool = False
-    wait_time_mills_in_send_queue: int = 200
 
     # pulling
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1_000
     lite_pull_message_enable: bool = True
     slave_read_enable: bool = False
-    enable_property_filter: bool = False
-    filter_support_retry: bool = False
-    disable_consume_if_consumer_read_slowly: bool = False
-    consumer_fallbehind_threshold: int = 17_179_869_184
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"

@@ -28,7 +28,6 @@ class MessageStoreConfig(Config):
     # flush; milliseconds
     flush_disk_type: str = "ASYNC_FLUSH"
     flush_interval_commit_log: int = 500
-    flush_interval_consume_queue: int = 1_000
     flush_consume_queue_thorough_interval: int = 60_000
     sync_flush_timeout: int = 5_000
 

@@ -1,11 +1,14 @@
 """Configuration files: what is read, what is refused and how that is said."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rocketmq_tw
 from rocketmq_tw.config.accepted import named_keys
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, load
@@ -196,6 +199,14 @@ def test_no_number_may_be_negative_and_every_default_is_accepted(config_type: ty
         if key.type is int:
             with pytest.raises(ValueError, match="give an integer from"):
                 key.parse("-1")
+
+
+@pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_every_key_that_is_taken_is_read_somewhere(config_type: type[Any]) -> None:
+    package = Path(rocketmq_tw.__file__).parent
+    source = "".join(file.read_text() for file in package.rglob("*.py"))
+    for key in keys_of(config_type).values():
+        assert len(re.findall(rf"\b{key.attribute}\b", source)) > 1, f"{key.name} has no effect"
 
 
 def test_what_is_accepted_is_said_of_keys_that_are_there() -> None:
