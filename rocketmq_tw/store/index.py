@@ -76,17 +76,21 @@ def batch_key_hashes(topic: str, keys: Sequence[bytes]) -> list[int]:
     if not joined.isascii() or set(map(len, keys)) != {_UNIQUE}:
         return [topic_key_hash(topic, key) for key in keys]
     starts = list(map(_all_but_two, keys))
-    #: The hashes of the starts, each with two characters 0 behind it, with their sign.
-    hashes: dict[bytes, int] = {}
-    for start in set(starts):
-        shared = _hash_of_prefix(topic, start[:_SHARED]) * _POWER_OF_MIDDLE
-        hashed = (shared + _hash_code(start[_SHARED:])) * 31 * 31 & 0xFFFFFFFF
-        hashes[start] = hashed if hashed < 0x80000000 else hashed - 0x100000000
+    hashes = {start: _hash_of_start(topic, start) for start in set(starts)}
     if max(hashes.values()) > _NO_OVERFLOW or min(hashes.values()) == -0x80000000:
         return [topic_key_hash(topic, key) for key in keys]
     last_but_one, last = joined[_UNIQUE - 2 :: _UNIQUE], joined[_UNIQUE - 1 :: _UNIQUE]
     last_two = map(add, map(mul, last_but_one, repeat(31)), last)
     return list(map(abs, map(add, map(hashes.__getitem__, starts), last_two)))
+
+
+@lru_cache(maxsize=1024)
+def _hash_of_start(topic: str, start: bytes) -> int:
+    """Of a unique id's characters but the last two, with two characters 0 in their place, and with
+    Java's sign."""
+    shared = _hash_of_prefix(topic, start[:_SHARED]) * _POWER_OF_MIDDLE
+    hashed: int = (shared + _hash_code(start[_SHARED:])) * 31 * 31 & 0xFFFFFFFF
+    return hashed if hashed < 0x80000000 else hashed - 0x100000000
 
 
 @lru_cache(maxsize=4096)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import count, repeat
-from operator import floordiv, mod
+from itertools import repeat
+from operator import itemgetter
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFile
@@ -18,6 +18,8 @@ from rocketmq_tw.files.interface import IFile
 SLOT_SIZE = 4
 #: Slots of a page; 4 KiB as files have them.
 PAGE_SLOTS = 1024
+
+_page_of = itemgetter(0)
 
 
 class SlotTable:
@@ -35,15 +37,14 @@ class SlotTable:
         """Gives the slots the numbers from `first` on, one after the other; returns the number
         that each had, 0 for one that is not below the new one. The file has them after `write`."""
         pages = self._pages
-        page_numbers = list(map(floordiv, slots, repeat(PAGE_SLOTS)))
-        for page in set(page_numbers):
-            if page not in pages:
-                pages[page] = self._read(page)
-        self._changed.update(page_numbers)
-        tables = map(pages.__getitem__, page_numbers)
-        places = map(mod, slots, repeat(PAGE_SLOTS))
+        places = list(map(divmod, slots, repeat(PAGE_SLOTS)))
+        touched = set(map(_page_of, places))
+        for page in touched - pages.keys():
+            pages[page] = self._read(page)
+        self._changed |= touched
         former = []
-        for table, place, number in zip(tables, places, count(first), strict=False):
+        for number, (page, place) in enumerate(places, first):
+            table = pages[page]
             former.append(table[place])
             table[place] = number
         if min(former) < 0 or max(former) >= first:

@@ -18,8 +18,8 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     end_offset: int
     queue_offset: int
     store_timestamp: int
-    #: Offset message ids in upper-case hex, one for each message of a batch.
-    message_ids: tuple[str, ...]
+    #: Offset message ids in upper-case hex, of a batch's messages with commas between them.
+    message_ids: str
 
 
 class GetStatus(Enum):

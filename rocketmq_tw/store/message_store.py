@@ -283,9 +283,9 @@ class MessageStore:
         first = offsets[0]
         if batch:
             text = pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
-            ids = tuple((prefix + text.replace(",", "," + prefix)).split(","))
+            ids = prefix + text.replace(",", "," + prefix)
         else:
-            ids = (f"{prefix}{first:016X}",)
+            ids = f"{prefix}{first:016X}"
         return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
 
     def _push(self, message: StoredMessage) -> int:

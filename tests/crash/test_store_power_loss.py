@@ -47,7 +47,7 @@ class Life:
         )
         appended = self.store.append(message, batch=batch if len(batch) > 1 else None)
         assert appended.queue_offset == len(self.expected[queue])
-        starts = [parse_offset_message_id(text).offset for text in appended.message_ids]
+        starts = [parse_offset_message_id(text).offset for text in appended.message_ids.split(",")]
         ends = [*starts[1:], appended.end_offset]
         for queue_offset, (body, end) in enumerate(
             zip(bodies, ends, strict=True), appended.queue_offset

@@ -372,8 +372,7 @@ class SendRequests:
         fields: dict[str, str] = {}
         if code in STORED:
             # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
-            ids = appended.message_ids
-            fields["msgId"] = ids[0] if len(ids) == 1 else ",".join(ids)
+            fields["msgId"] = appended.message_ids
             fields["queueId"] = str(queue_id)
             fields["queueOffset"] = str(appended.queue_offset)
             if unique_id is not None:

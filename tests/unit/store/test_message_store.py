@@ -55,7 +55,7 @@ def test_an_append_says_where_the_message_went(store: MessageStore, clock: Manua
     assert second.queue_offset == 1
     assert second.end_offset == store.end_offset
     assert first.store_timestamp == clock.now_ms
-    assert second.message_ids == (f"7F00000100002A9F{second.physical_offset:016X}",)
+    assert second.message_ids == f"7F00000100002A9F{second.physical_offset:016X}"
 
 
 def test_a_batch_is_contiguous_and_its_offsets_consecutive(store: MessageStore) -> None:
@@ -70,7 +70,7 @@ def test_a_batch_is_contiguous_and_its_offsets_consecutive(store: MessageStore) 
     assert [message.queue_offset for message in stored] == [7, 8, 9, 10]
     assert appended.end_offset == 4096 + sum(message.store_size for message in stored)
     assert [BatchedMessage(m.flag, m.body, m.properties) for m in stored] == batch
-    assert appended.message_ids == tuple(
+    assert appended.message_ids == ",".join(
         offset_message_id("127.0.0.1", 10911, message.physical_offset) for message in stored
     )
 
