@@ -13,10 +13,11 @@ from enum import StrEnum
 
 from rocketmq_tw.client.access import Credentials
 from rocketmq_tw.client.blocking import BlockingClient
-from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.message.names import check_group, is_legal
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.spark.errors import OptionError
+from rocketmq_tw.wire.errors import RequestError
 
 SQL92 = "SQL92"
 DEFAULT_GROUP = "spark-rocketmq"
@@ -221,13 +222,10 @@ def source_options(
         raise OptionError("a batch read from the latest offsets has no rows: give earliest or JSON")
     if end == "earliest":
         raise OptionError("endingOffsets is earliest, before every row: give latest or JSON")
-    group = read.text("group")
-    if group is not None and not is_legal(group):
-        raise OptionError(f"the option group is {group!r}: use only a-z, A-Z, 0-9, _, -, %, |")
     return SourceOptions(
         connection=_connection(read),
         subscription=subscription,
-        group=group or DEFAULT_GROUP,
+        group=_group(read, "group", DEFAULT_GROUP),
         starting_offsets=start or ("latest" if streaming else "earliest"),
         ending_offsets=end or "latest",
         starting_timestamp=read.number("startingTimestamp", None, 0),
@@ -236,12 +234,21 @@ def source_options(
         min_partitions=read.number("minPartitions", None),
         fail_on_data_loss=read.flag("failOnDataLoss", True),
         damaged=_damaged(read),
-        commit_offsets=read.flag("commitOffsets", group is not None),
+        commit_offsets=read.flag("commitOffsets", read.text("group") is not None),
         push_filters=read.flag("pushFilters", False),
         pull_batch_size=read.number("pullBatchSize", 4096) or 4096,
         pull_timeout=read.seconds("pullTimeoutMs", 10.0),
         broker_down_timeout=read.seconds("brokerDownTimeoutMs", 60.0),
     )
+
+
+def _group(read: "_Reader", option: str, default: str) -> str:
+    group = read.text(option) or default
+    try:
+        check_group(group)
+    except RequestError as error:
+        raise OptionError(f"the option {option}: {error.remark}") from error
+    return group
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
@@ -255,7 +262,7 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
     return SinkOptions(
         connection=_connection(read),
         topic=topic,
-        group=read.text("producerGroup") or DEFAULT_PRODUCER_GROUP,
+        group=_group(read, "producerGroup", DEFAULT_PRODUCER_GROUP),
         timeout=read.seconds("sendTimeoutMs", 10.0),
         retries=read.number("sendRetries", 2, 0) or 0,
         batch_size=read.number("sendBatchSize", 64) or 64,

@@ -14,7 +14,7 @@ from rocketmq_tw.spark.jobs.main import main
         ("lag T", 2, "Missing option '--group' / '-g'"),
         ("lag T -g g", 2, "no name server is given"),
         ("lag T -g g -n somewhere", 1, "nameServers has 'somewhere': give host:port"),
-        ("lag T -g a/b -n a:1", 1, "the option group is 'a/b': use only"),
+        ("lag T -g a/b -n a:1", 1, "the option group: the group 'a/b' has an illegal character"),
         ("ingest T out -n a:1 -o pullBatchSize=x", 1, "give a whole number of at least 1"),
         ("replay out -n a:1 --rate 0", 2, "0 is not in the range x>=1"),
         ("stats T -n a:1 -o nix", 2, "--option nix: give key=value"),

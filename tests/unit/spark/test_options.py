@@ -65,6 +65,7 @@ def test_offsets_are_committed_where_a_group_is_named() -> None:
         (GIVEN | {"expressionType": "regex"}, "TAG or SQL92"),
         (GIVEN | {"accessKey": "me"}, "belong together"),
         (GIVEN | {"group": "no group"}, "the option group"),
+        (GIVEN | {"group": "g" * 300}, "the option group: the group has 300 characters"),
         (GIVEN | {"startingOffsets": "earliest", "startingTimestamp": 5}, "contradict"),
         (GIVEN | {"endingOffsets": "earliest"}, "before every row"),
         (GIVEN | {"topic": "a", "subscribe": "b"}, "given twice"),
@@ -154,3 +155,8 @@ def test_every_option_and_spelling_is_described() -> None:
     table = page[page.index("## Options") : page.index("Queues that the JSON")]
     spellings = {name for others in _SPELLINGS.values() for name in others}
     assert {name for name in options | spellings if f"`{name}`" not in table} == set()
+
+
+def test_a_producer_group_is_checked_as_well() -> None:
+    with pytest.raises(OptionError, match="the option producerGroup: the group 'a b' has"):
+        sink_options(GIVEN | {"producerGroup": "a b"})
