@@ -50,6 +50,7 @@ from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 from rocketmq_tw.store.scan import LogScan
+from rocketmq_tw.store.segments import Unsynced
 
 #: What a record may have beside its body.
 _RECORD_ROOM = 64 * 1024
@@ -109,6 +110,10 @@ class MessageStore:
         self._dispatcher = Dispatcher(self.delay_levels, index=self._index is not None)
         self._reader = QueueReader(config, self._log, memory_bytes)
         self._checkpoint = Checkpoint()
+        #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
+        self._syncing = Unsynced()
+        #: Numbers of the last checkpoints prepared and written.
+        self._prepared = self._written = 0
         self._lock: IFile | None = None
         self._refusal = "the store is not loaded"
         self._disk_full = False
@@ -396,6 +401,7 @@ class MessageStore:
             raise StoreError(
                 f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
             )
+        self._written = self._prepared
         if offset < self._checkpoint.safe_offset:
             # Before the log shrinks: a checkpoint must never claim more than there is.
             self._checkpoint.safe_offset = -1
@@ -628,30 +634,35 @@ class MessageStore:
             checkpoint.index_begin, checkpoint.index_entries = index.mark
         if not changed and checkpoint == self._checkpoint:
             return None
-        paths, dirs = queues.unsynced.take()
+        # With what another one may still be syncing, which is not durable either.
+        syncing = Unsynced(self._syncing)
+        syncing.take(queues.unsynced)
         if index is not None:
-            index_paths, index_dirs = index.unsynced.take()
-            paths += index_paths
-            dirs += index_dirs
+            syncing.take(index.unsynced)
+        self._syncing = syncing
+        self._prepared += 1
+        return partial(self._write_checkpoint, checkpoint, self._prepared, syncing)
 
-        return partial(self._write_checkpoint, checkpoint, paths, dirs)
-
-    def _write_checkpoint(self, checkpoint: Checkpoint, paths: list[str], dirs: list[str]) -> None:
-        """Once log, queues and index are durable."""
+    def _write_checkpoint(self, checkpoint: Checkpoint, number: int, syncing: Unsynced) -> None:
+        """Once log, queues and index are durable; not where one with a higher number was faster."""
         if self._log.flushed_offset < checkpoint.safe_offset:
             raise StoreError("the log is not durable up to where the checkpoint would say")
         try:
-            for path in paths:
+            for path in sorted(syncing.files):
                 self._sync(path)
-            for directory in dirs:
+            for directory in sorted(syncing.dirs):
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)
         except OSError as error:
             # Never again a checkpoint that claims these files: the next start rebuilds them.
             self._queue_sync_failed = True
             raise StoreError(f"queues or index cannot be synced: {error}") from error
-        write_checkpoint(self._files, self.paths.checkpoint, checkpoint)
-        self._checkpoint = checkpoint
+        if number > self._written:
+            self._written = number
+            write_checkpoint(self._files, self.paths.checkpoint, checkpoint)
+            self._checkpoint = checkpoint
+        if self._syncing is syncing:
+            self._syncing = Unsynced()
 
     def _sync(self, path: str) -> None:
         try:

@@ -60,20 +60,21 @@ class HandlePool:
 
 
 class Unsynced:
-    """What was changed and not synced yet: paths of files, and directories whose names changed."""
+    """What was changed and not synced yet: paths of files, and directories whose names changed;
+    at first what `other` has."""
 
-    def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.dirs: set[str] = set()
+    def __init__(self, other: Unsynced | None = None) -> None:
+        self.files: set[str] = set(other.files) if other else set()
+        self.dirs: set[str] = set(other.dirs) if other else set()
 
     def __bool__(self) -> bool:
         return bool(self.files or self.dirs)
 
-    def take(self) -> tuple[list[str], list[str]]:
-        """Files and directories, which are then forgotten."""
-        taken = sorted(self.files), sorted(self.dirs)
-        self.files, self.dirs = set(), set()
-        return taken
+    def take(self, other: Unsynced) -> None:
+        """Takes over all that the other has."""
+        self.files |= other.files
+        self.dirs |= other.dirs
+        other.files, other.dirs = set(), set()
 
     def forget_below(self, directory: str) -> None:
         """Forgets a directory that was removed."""

@@ -72,14 +72,16 @@ class Life:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Life goes on between its two halves."""
+        """Life goes on between its two halves, if the second one comes."""
         write = self.store.prepare_checkpoint(thorough=self.random.random() < 0.5)
         self.store.fsync()
         for _ in range(self.random.randrange(4)):
             self.append()
             self.store.write_pending()
             self.store.dispatch()
-        if write is not None:
+            if self.random.random() < 0.1:
+                self.store.checkpoint()
+        if write is not None and self.random.random() < 0.9:
             write()
 
     def crash(self) -> None:

@@ -18,6 +18,7 @@ from rocketmq_tw.message.sysflags import (
     TRANSACTION_ROLLBACK,
 )
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore
@@ -437,3 +438,22 @@ def test_five_thousand_queues_with_few_descriptors(store: MessageStore) -> None:
     assert len(store._queues._pool._open) <= 256
     assert read_all(store, queue_id=4999)[0].queue_offset == 0
     assert read_all(store, queue_id=0)[0].queue_offset == 0
+
+
+def test_a_checkpoint_syncs_also_what_another_has_not_synced_yet() -> None:
+    files = MemoryFiles()
+    store = open_store(files)
+    put(store, make_message(b"a", queue_id=1))
+    store.checkpoint()
+    put(store, make_message(b"b"))
+    slow = store.prepare_checkpoint()
+    put(store, make_message(b"c", queue_id=1))
+    store.checkpoint()
+    after = open_store(files.crash())
+    assert [message.body for message in read_all(after)] == [b"b"]
+    assert after.report is not None and after.report.notes == []
+    assert slow is not None
+    slow()
+    checkpoint = read_checkpoint(files, store.paths.checkpoint)
+    assert checkpoint.safe_offset == store.end_offset
+    assert checkpoint.units == 3

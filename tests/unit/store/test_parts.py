@@ -183,7 +183,8 @@ def test_the_slots_of_a_full_index_file_are_synced_with_the_next_checkpoint() ->
     for number in range(39):
         index.add([indexed((b"k%d" % number,), number * 10, 1_000)])
     index.write_back(slots=False)
-    (full,), _ = index.unsynced.take()
+    (full,) = index.unsynced.files
+    index.unsynced.files.clear()
     assert index.mark == (-1, 1)
     index.add([indexed((b"k39",), 390, 1_000)])
     index.write_back()
