@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketmq_tw.broker.long_polling import LongPolling
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.store.dispatch import Dispatch
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
 from rocketmq_tw.testing.data_plane import DataPlane
 from rocketmq_tw.testing.network import FakePeer
 
@@ -62,6 +64,31 @@ def test_what_arrives_is_resumed_at_the_turns_end() -> None:
     assert holder.woken == []
     holder.polling.wake_ready()
     assert holder.woken == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "codes", "woken"),
+    [
+        (3, None, True),
+        (5, None, True),
+        (7, None, True),
+        (8, None, False),
+        (5, {1}, False),
+        (6, {1, 2}, True),
+        (6, {3}, True),
+        (7, {2}, False),
+    ],
+)
+def test_a_batch_wakes_who_waits_for_one_of_its_messages(
+    offset: int, codes: set[int] | None, woken: bool
+) -> None:
+    holder = Holder()
+    match = None if codes is None else codes.__contains__
+    holder.hold("mine", offset=offset, tag_match=match)
+    batch = BatchDispatch("T", 0, 5, 0, 300, 0, [0, 100, 200], [100] * 3, [4, 2, 3], (), 3)
+    holder.polling.arrived([batch])
+    holder.polling.wake_ready()
+    assert holder.woken == ["mine"] * woken
 
 
 def test_an_old_message_wakes_nobody() -> None:

@@ -21,6 +21,16 @@ def arrive(traffic: Traffic, *topics: str) -> None:
     )
 
 
+def test_a_batch_counts_with_all_its_messages() -> None:
+    traffic = Traffic(ManualClock())
+    batch = SimpleNamespace(topic="A", queue_id=0, queue_offset=0, count=3)
+    one = SimpleNamespace(topic="A", queue_id=0, queue_offset=3, count=1)
+    traffic.arrived([batch])
+    traffic.arrived([batch, one, one])
+    found = traffic.of(TOPIC_PUT, "A")
+    assert found is not None and found.stats_minute.sum == 8
+
+
 def pass_time(traffic: Traffic, now: ManualClock, looks: int) -> None:
     for _ in range(looks):
         now.now_ms += STEP_MS
