@@ -204,6 +204,11 @@ class InProcess:
             protocol.dataReceived(piece)
         self._reactor.turn()
 
+    def forget_former_answers(self) -> None:
+        """Keeps the last: fresh memory for all that is pulled would cost more than the pulls."""
+        for transport in self.transports:
+            del transport.written[:-1]
+
     def close(self) -> None:
         for protocol in self._protocols:
             protocol.connectionLost()
@@ -236,12 +241,15 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
             began = time.process_time()
             for pieces in work:
                 running.turn(pieces)
+                if case.pulled:
+                    running.forget_former_answers()
             taken = time.process_time() - began
             if profile is not None:
                 profile.disable()
             if round_number:
                 best = min(best, taken / (turns * case.messages))
-            _check(running.transports, turns * case.requests, case.pulled * case.size)
+            answers = 1 if case.pulled else turns * case.requests
+            _check(running.transports, answers, case.pulled * case.size)
         return best * 1e6
     finally:
         running.close()
