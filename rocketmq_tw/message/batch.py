@@ -25,11 +25,13 @@ class BatchedMessage(msgspec.Struct, gc=False):
 
 class Batch(msgspec.Struct, gc=False):
     """The messages of a batch by columns, since there is no object for each on its way through a
-    broker; all have the same length."""
+    broker; all have the same length. `common` stands behind the properties of each, which then end
+    with their separator."""
 
     flags: Sequence[int]
     bodies: Sequence[bytes]
     properties: Sequence[bytes]
+    common: bytes = b""
 
     @classmethod
     def of(cls, messages: Iterable[BatchedMessage]) -> Batch:
@@ -45,7 +47,8 @@ class Batch(msgspec.Struct, gc=False):
         return len(self.bodies)
 
     def __iter__(self) -> Iterator[BatchedMessage]:
-        return map(BatchedMessage, self.flags, self.bodies, self.properties)
+        whole = [properties + self.common for properties in self.properties]
+        return map(BatchedMessage, self.flags, self.bodies, whole)
 
 
 def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:

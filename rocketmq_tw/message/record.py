@@ -190,18 +190,20 @@ def encode_batch_records(
     if crc_property or len(born) != 8 or len(store) != 8:
         return _encode_any_batch(message, batch, in_queue, crc_property)
     magic, topic = _topic_part(message.topic)
-    bodies, properties = batch.bodies, batch.properties
+    bodies, properties, common = batch.bodies, batch.properties, batch.common
     body_lengths = list(map(len, bodies))
     properties_lengths = list(map(len, properties))
     fixed = 90 + len(topic)
-    #: By the properties' length: what stands between body and properties, and all but the body.
+    #: By the length of a message's own properties: what stands between body and properties, and
+    #: the size of all but the body.
     middles: dict[int, bytes] = {}
     others: dict[int, int] = {}
-    for length in set(properties_lengths):
+    for own in set(properties_lengths):
+        length = own + len(common)
         if length > MAX_PROPERTIES_LENGTH:
             raise _too_long(length)
-        middles[length] = topic + _SHORT.pack(length)
-        others[length] = fixed + length
+        middles[own] = topic + _SHORT.pack(length)
+        others[own] = fixed + length
     sizes = list(map(add, body_lengths, map(others.__getitem__, properties_lengths)))
     try:
         alike = _pack_alike(
@@ -225,11 +227,11 @@ def encode_batch_records(
             repeat(alike),
             body_lengths,
         )
-        parts = [b""] * (4 * len(sizes))
-        parts[0::4] = heads
-        parts[1::4] = bodies
-        parts[2::4] = map(middles.__getitem__, properties_lengths)
-        parts[3::4] = properties
+        parts = [common] * (5 * len(sizes))
+        parts[0::5] = heads
+        parts[1::5] = bodies
+        parts[2::5] = map(middles.__getitem__, properties_lengths)
+        parts[3::5] = properties
     except struct.error as error:
         raise RecordError(f"a number of the message is out of its range: {error}") from error
     return b"".join(parts), sizes

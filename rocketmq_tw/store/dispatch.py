@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import msgspec
 
+from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
@@ -183,17 +184,17 @@ class Dispatcher:
     def dispatch_batch(
         self,
         message: StoredMessage,
+        batch: Batch,
         offsets: Sequence[int],
         sizes: Sequence[int],
-        properties: Sequence[bytes],
     ) -> list[Dispatch] | list[BatchDispatch]:
-        """The same for a batch that begins with `message`: where its records stand, and the
-        properties of each."""
+        """The same for a batch whose first is `message`, and where its records stand."""
+        properties, common = batch.properties, batch.common
         topic, sys_flag = message.topic, message.sys_flag
         if topic != SCHEDULE_TOPIC and not sys_flag & TRANSACTION_ROLLBACK:
             ids = _differing_ids(properties)
             if ids is not None:
-                alike = self.dispatch(topic, 0, 0, 0, 0, sys_flag, 0, properties[0])
+                alike = self.dispatch(topic, 0, 0, 0, 0, sys_flag, 0, properties[0] + common)
                 if len(alike.keys) <= 1:
                     return [
                         BatchDispatch(
@@ -219,7 +220,7 @@ class Dispatcher:
                 size,
                 sys_flag,
                 message.store_timestamp,
-                each,
+                each + common,
             )
             for number, (offset, size, each) in enumerate(
                 zip(offsets, sizes, properties, strict=True)

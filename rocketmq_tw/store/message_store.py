@@ -331,9 +331,7 @@ class MessageStore:
             log.push(data)
         offsets = tuple(accumulate(sizes[:-1], initial=message.physical_offset))
         if not self._from_log:
-            self._waiting += self._dispatcher.dispatch_batch(
-                message, offsets, sizes, batch.properties
-            )
+            self._waiting += self._dispatcher.dispatch_batch(message, batch, offsets, sizes)
         message.store_size = sizes[0]
         return offsets
 

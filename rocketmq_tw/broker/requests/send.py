@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from operator import add, itemgetter
+from operator import itemgetter
 from random import randrange
 from typing import Protocol
 
@@ -352,7 +352,8 @@ class SendRequests:
         # The batch's own id must not hide those that its messages have.
         properties.pop(props.UNIQ_KEY, None)
         self._add_own_properties(properties)
-        batch.properties = _joined(batch.properties, join_properties(properties))
+        batch.properties = _separated(batch.properties)
+        batch.common = join_properties(properties)
         self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
 
     def _answer(
@@ -403,8 +404,9 @@ def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
     )
 
 
-def _joined(own: Sequence[bytes], common: bytes) -> list[bytes]:
-    """The properties of batched messages and the batch's; 4.9's leave out the last separator."""
-    ends = list(map(_last_byte, own))
-    behind = {end: common if end in (b"", b"\x02") else b"\x02" + common for end in set(ends)}
-    return list(map(add, own, map(behind.__getitem__, ends)))
+def _separated(own: Sequence[bytes]) -> Sequence[bytes]:
+    """The properties of batched messages with the last separator, which 4.9's leave out."""
+    ends = set(map(_last_byte, own))
+    if ends <= {b"", b"\x02"}:
+        return own
+    return [each if each[-1:] in (b"", b"\x02") else each + b"\x02" for each in own]

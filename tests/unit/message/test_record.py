@@ -87,22 +87,24 @@ def test_decode_gives_back_what_was_encoded(message: StoredMessage) -> None:
 @given(
     messages,
     st.lists(st.tuples(ints, st.binary(max_size=50), st.binary(max_size=50)), min_size=1),
+    st.binary(max_size=50),
     st.booleans(),
     st.booleans(),
 )
 def test_a_batch_in_one_pass_is_what_its_messages_are_one_by_one(
-    message: StoredMessage, parts: list[Any], in_queue: bool, crc_property: bool
+    message: StoredMessage, parts: list[Any], common: bytes, in_queue: bool, crc_property: bool
 ) -> None:
     message.physical_offset >>= 2
     message.queue_offset >>= 2
     batch = Batch.of(BatchedMessage(*part) for part in parts)
+    batch.common = common
     data, sizes = encode_batch_records(message, batch, in_queue=in_queue, crc_property=crc_property)
     ends = list(accumulate(sizes))
     assert ends[-1] == len(data)
     records = [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     each = msgspec.structs.replace(message)
     for record, (flag, body, properties) in zip(records, parts, strict=True):
-        each.flag, each.body, each.properties = flag, body, properties
+        each.flag, each.body, each.properties = flag, body, properties + common
         assert record == encode_record(each, crc_property=crc_property)
         each.physical_offset += len(record)
         each.queue_offset += in_queue

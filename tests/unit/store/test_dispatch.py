@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import parse_properties, rejoin_properties
@@ -55,11 +56,14 @@ _ALIKE = st.builds(
 _DIFFERENT = st.lists(st.builds(_text, _ENTRIES, st.just("\x02")), min_size=1, max_size=4)
 
 
-@given(_ALIKE | _DIFFERENT, _TOPICS, _FLAGS, st.booleans())
+@given(_ALIKE | _DIFFERENT, _ENTRIES, _TOPICS, _FLAGS, st.booleans())
 def test_a_batch_is_dispatched_as_its_records_are(
-    batch: list[str], topic: str, flags: int, index: bool
+    texts: list[str], common: list[tuple[str, str, str]], topic: str, flags: int, index: bool
 ) -> None:
-    properties = [each.encode() for each in batch]
+    batch = Batch([0] * len(texts), [b""] * len(texts), [text.encode() for text in texts])
+    if all(text[-1:] in ("", "\x02") for text in texts):
+        batch.common = _text(common, "\x02").encode()
+    properties = [each + batch.common for each in batch.properties]
     sizes = [91 + len(each) for each in properties]
     offsets = list(accumulate(sizes[:-1], initial=100))
     message = StoredMessage(
@@ -76,7 +80,7 @@ def test_a_batch_is_dispatched_as_its_records_are(
         dispatcher.dispatch(topic, 1, 7 + number, offsets[number], sizes[number], flags, 5, each)
         for number, each in enumerate(properties)
     ]
-    entries = dispatcher.dispatch_batch(message, offsets, sizes, properties)
+    entries = dispatcher.dispatch_batch(message, batch, offsets, sizes)
     assert _one_by_one(entries) == plain
     assert sum(entry.size for entry in entries) == sum(sizes)
     assert sum(entry.count for entry in entries) == len(plain)
@@ -88,9 +92,8 @@ def test_a_batch_is_dispatched_as_its_records_are(
 def test_a_batch_of_one_producer_is_one_entry() -> None:
     properties = [b"TAGS\x01a\x02UNIQ_KEY\x01u%d\x02WAIT\x01true\x02" % n for n in range(3)]
     message = StoredMessage(topic="T", queue_id=0, body=b"")
-    (entry,) = Dispatcher((), index=True).dispatch_batch(
-        message, [0, 200, 400], [200] * 3, properties
-    )
+    batch = Batch([0] * 3, [b""] * 3, properties, b"MSG_REGION\x01DefaultRegion\x02")
+    (entry,) = Dispatcher((), index=True).dispatch_batch(message, batch, [0, 200, 400], [200] * 3)
     assert isinstance(entry, BatchDispatch)
     assert (entry.tags_codes, entry.keys) == ([97] * 3, [b"u0", b"u1", b"u2"])
 
