@@ -26,8 +26,10 @@ InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
 Flushed = Callable[[bool], None]
 
 #: A checkpoint comes when the log has grown by so much, whatever the interval says: after a crash
-#: all behind the last one is read again, at some 10 us a record.
+#: all behind the last one is read again, at some 10 us a record. Where thousands of queues are in
+#: use it comes later, by so much for each file that it has to sync.
 CHECKPOINT_BYTES = 64 << 20
+FILE_BYTES = 64 << 10
 
 log = Logger()
 
@@ -124,7 +126,9 @@ class Flusher:
         store, now, end = self._store, self._clock.seconds(), self._store.end_offset
         interval = self._config.flush_consume_queue_thorough_interval / 1000
         thorough = now - self._checkpoint_at >= interval
-        if not thorough and end - self._checkpoint_end < CHECKPOINT_BYTES:
+        if not thorough and end - self._checkpoint_end < (
+            CHECKPOINT_BYTES + FILE_BYTES * store.unsynced_files
+        ):
             return
         if thorough:
             self._checkpoint_at = now

@@ -173,6 +173,8 @@ class IMessageStore(Interface):
         """Retention by age and disk ratio; returns the number of files removed. `at_any_hour`:
         what is too old goes now, not only at `deleteWhen`."""
 
+    unsynced_files: int = Attribute("How many files the next checkpoint has to sync.")
+
     def prepare_checkpoint(*, thorough: bool = True) -> Callable[[], None] | None:
         """A call that makes queues and index durable and says so in the checkpoint; None where
         nothing changed. It may be made in any thread, once the log is durable up to the

@@ -608,6 +608,11 @@ class MessageStore:
             self._log.fsync()
             run()
 
+    @property
+    def unsynced_files(self) -> int:
+        """See `IMessageStore`."""
+        return len(self._queues.unsynced.files)
+
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""

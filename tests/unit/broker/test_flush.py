@@ -100,6 +100,7 @@ def test_a_log_that_grows_fast_gets_checkpoints_before_their_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 2000)
+    monkeypatch.setattr(flush, "FILE_BYTES", 0)
     plane = DataPlane()
     plane.flusher.start()
 
@@ -118,6 +119,25 @@ def test_a_log_that_grows_fast_gets_checkpoints_before_their_time(
     append(plane)
     plane.clock.pump([0.5] * 4)
     assert safe_offset() == reached
+
+
+def test_many_files_to_sync_put_off_a_checkpoint_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 0)
+    monkeypatch.setattr(flush, "FILE_BYTES", 1000)
+    plane = DataPlane()
+    plane.flusher.start()
+    append(plane)
+    assert plane.store.unsynced_files == 1
+    plane.clock.pump([0.5] * 2)
+    assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
+    while plane.store.end_offset < 1000 * plane.store.unsynced_files:
+        append(plane)
+    plane.clock.advance(0.5)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
+    assert plane.store.unsynced_files == 0
 
 
 def test_a_log_that_is_never_flushed_to_its_end_gets_its_checkpoints() -> None:
