@@ -130,18 +130,18 @@ def at_once(function: Callable[[], Any]) -> Deferred[Any]:
 def request(number: int, case: Case) -> bytes:
     """A send as stock's Java client writes it."""
     body = b"x" * case.size
-    properties = f"UNIQ_KEY\x017F0000010A2B0B1C2D3E{number:012X}\x02"
+    name, wait = "UNIQ_KEY\x017F0000010A2B0B1C2D3E", "WAIT\x01true\x02"
     if case.batch > 1:
         body = encode_batch(
             BatchedMessage(
                 0,
                 body,
-                f"UNIQ_KEY\x017F0000010A2B0B1C2D3E{number:08X}{index:04X}\x02WAIT\x01true".encode(),
+                f"{name}{number:08X}{index:04X}\x02{wait}".encode(),
             )
             for index in range(case.batch)
         )
     command = send_request("bench-load", number % _QUEUES, body, batch=case.batch > 1)
-    command.ext_fields |= {"i": properties + "WAIT\x01true\x02", "n": "bench"}
+    command.ext_fields |= {"i": f"{name}{number:012X}\x02{wait}", "n": "bench"}
     command.language = LanguageCode.JAVA
     command.opaque = number
     return encode_command(command)
