@@ -28,10 +28,10 @@ from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
     Replicas,
-    has_topic,
     log_digest,
     send_volume,
     slaves_in_sync,
+    wait_topic,
 )
 from rocketmq_tw.testing.wait import wait_until
 from tools.bench.client import LoadClient
@@ -80,7 +80,7 @@ def _copy_volume(home: Path, java: JavaClients, master: str, slave: str, size: i
         end = pair.wait_equal(pair.slave, limit=1200)
         copied = time.monotonic() - start
         equal = log_digest(pair.slave, 0, end) == log_digest(pair.master, 0, end)
-        wait_until(lambda: has_topic(pair.slave, TOPIC), "the topic at the slave", limit=90)
+        wait_topic(pair.slave, TOPIC)
         pair.master.kill()
         wait_until(lambda: not name_server.knows(pair.master), "the master to be gone")
         start = time.monotonic()

@@ -11,11 +11,11 @@ from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
     Replicas,
-    has_topic,
     log_digest,
     log_end,
     slaves_in_sync,
     wait_equal,
+    wait_topic,
 )
 from rocketmq_tw.testing.storecheck import read_log
 from rocketmq_tw.testing.wait import wait_until
@@ -39,7 +39,7 @@ def pair(servers: str, name_server: NameServerProcess, tmp_path: Path) -> Iterat
         replicas.master.start()
         ask(replicas.master.address, send_request(TOPIC, 0, b"first"))
         replicas.slave.start()
-        wait_until(lambda: has_topic(replicas.slave, TOPIC), "the topic at the slave")
+        wait_topic(replicas.slave, TOPIC)
         yield replicas
 
 

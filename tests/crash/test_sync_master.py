@@ -6,7 +6,7 @@ from pathlib import Path
 from rocketmq_tw.testing.cluster import make_name_server
 from rocketmq_tw.testing.load import Acked, Load, read_topic, send_request
 from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest
+from rocketmq_tw.testing.replicas import Replicas, log_digest, wait_topic
 from rocketmq_tw.testing.storecheck import check_store
 from rocketmq_tw.testing.wait import wait_until
 
@@ -37,7 +37,7 @@ def test_what_a_sync_master_acknowledged_is_on_its_slave(servers: str, tmp_path:
         master.start()
         slave.start()
         ask(master.address, send_request(TOPIC, 0, b"first"))
-        wait_until(lambda: has_topic(slave, TOPIC), "the topic at the slave")
+        wait_topic(slave, TOPIC)
         for kill in range(KILLS):
             pair.wait_equal(slave)
             load = Load(master.address, TOPIC, f"round{kill}")

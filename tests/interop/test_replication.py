@@ -11,12 +11,13 @@ from rocketmq_tw.testing.java_client import JavaClients, Json
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.testing.replicas import (
+    COPY_LIMIT,
     Replicas,
-    has_topic,
     log_digest,
     log_end,
     offsets_of,
     send_volume,
+    wait_topic,
 )
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -123,16 +124,17 @@ def check(pair: Pair) -> None:
         end = replicas.wait_equal(slave)
         assert log_digest(slave, 0, end) == log_digest(replicas.master, 0, end)
         # Who lags is sent to the slave, and the puller starts with the oldest message.
-        wait_until(lambda: has_topic(slave, topic), "the topic at the slave")
+        wait_topic(slave, topic)
         expected = puller.wait_drained(topic, sent + 20)
         assert len(expected) == sent + 20
         puller.stop()
     wait_until(
         lambda: offsets_of(slave, topic, group) == dict.fromkeys(range(QUEUES), COMMITTED),
         "the group's offsets at the slave",
+        limit=COPY_LIMIT,
     )
     if replicas.master.settings.keys() >= TIMER.keys():
-        wait_until(lambda: timer_read_ms(slave) > 0, "the timer's progress at the slave")
+        wait_until(lambda: timer_read_ms(slave) > 0, "the timer's progress", limit=COPY_LIMIT)
         progress = timer_read_ms(replicas.master)
         wait_until(lambda: timer_read_ms(slave) >= progress, "the timer's progress to go on")
     with java.consumer(namesrv, f"{group}-lagging", {topic: "*"}) as consumer:

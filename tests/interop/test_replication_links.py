@@ -16,7 +16,7 @@ from rocketmq_tw.testing.ports import BrokerPorts
 from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
 from rocketmq_tw.testing.proxy import LinkProxy
 from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import Replicas, has_topic, log_digest
+from rocketmq_tw.testing.replicas import Replicas, log_digest, wait_topic
 from rocketmq_tw.testing.rmqadmin import answer
 from rocketmq_tw.testing.storecheck import check_store
 from rocketmq_tw.testing.wait import wait_until
@@ -115,7 +115,7 @@ def test_a_slave_catches_up_over_bad_links(
                 end,
                 proxy.address,
             )
-        wait_until(lambda: has_topic(pair.slave, topic), "the topic at the slave")
+        wait_topic(pair.slave, topic)
         served = {(r.queue, r.offset): r.body for r in read_topic(pair.slave.address, topic)}
         assert {(a.queue, a.offset): a.body for a in acked}.items() <= served.items()
         pair.slave.stop()

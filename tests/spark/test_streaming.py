@@ -18,7 +18,7 @@ from rocketmq_tw.testing.cluster import OURS, Cluster, make_broker, make_name_se
 from rocketmq_tw.testing.jars import STOCK_VERSIONS
 from rocketmq_tw.testing.processes import BrokerProcess
 from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import Replicas, has_topic
+from rocketmq_tw.testing.replicas import Replicas, wait_topic
 from rocketmq_tw.testing.spark import TOO_SLOW, patient_client, run_to_end
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
@@ -184,7 +184,7 @@ def test_a_slave_serves_what_its_dead_master_did_not(spark: Any, tmp_path: Path,
         client = patient_client(name_server.address)
         client.send_batch([Message("t", f"m{number}".encode()) for number in range(400)])
         pair.wait_equal(pair.slave)
-        wait_until(lambda: has_topic(pair.slave, "t"), "the topic at the slave")
+        wait_topic(pair.slave, "t")
         wait_until(lambda: _max_offset(pair.slave, client) == 400, "the slave's queue")
         frame = (
             spark.readStream.format("rocketmq")
