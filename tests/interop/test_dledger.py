@@ -106,6 +106,7 @@ class Appender:
 
 
 def test_nothing_acknowledged_is_lost_when_whoever_leads_is_killed(running: Running) -> None:
+    """The last test of a group: it stops the members to read their files."""
     group, client = running
     appender = Appender(client)
     kills = 0
