@@ -6,7 +6,7 @@ As in stock a key has three windows: a minute looked at every 10 seconds, an hou
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _MINUTE_LOOKS, _HOUR_LOOKS, _DAY_LOOKS = 6, 6, 24
 
 TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 
-_topic_and_count_of = attrgetter("topic", "count")
+_topic_of, _count_of = attrgetter("topic"), attrgetter("count")
 
 
 def group_key(topic: str, group: str) -> str:
@@ -70,11 +70,12 @@ class Traffic:
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
         """Messages became readable: the store's arrival callback."""
-        if len(runs) == 1:
-            self._count(TOPIC_PUT, runs[0].topic, runs[0].count)
+        topics = set(map(_topic_of, runs))
+        if len(topics) == 1:
+            self._count(TOPIC_PUT, topics.pop(), sum(map(_count_of, runs)))
             return
-        for (topic, number), times in Counter(map(_topic_and_count_of, runs)).items():
-            self._count(TOPIC_PUT, topic, number * times)
+        for run in runs:
+            self._count(TOPIC_PUT, run.topic, run.count)
 
     def pulled(self, topic: str, group: str, messages: int) -> None:
         """So many messages of `topic` left in one answer to a member of `group`."""
