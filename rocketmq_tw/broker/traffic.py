@@ -70,12 +70,14 @@ class Traffic:
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
         """Messages became readable: the store's arrival callback."""
-        topics = set(map(_topic_of, runs))
-        if len(topics) == 1:
-            self._count(TOPIC_PUT, topics.pop(), sum(map(_count_of, runs)))
+        numbers = dict.fromkeys(map(_topic_of, runs), 0)
+        if len(numbers) == 1:
+            self._count(TOPIC_PUT, runs[0].topic, sum(map(_count_of, runs)))
             return
         for run in runs:
-            self._count(TOPIC_PUT, run.topic, run.count)
+            numbers[run.topic] += run.count
+        for topic, number in numbers.items():
+            self._count(TOPIC_PUT, topic, number)
 
     def pulled(self, topic: str, group: str, messages: int) -> None:
         """So many messages of `topic` left in one answer to a member of `group`."""
