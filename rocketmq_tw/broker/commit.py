@@ -10,6 +10,7 @@ said its word on top.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -84,9 +85,12 @@ class Commit:
         replicator: IReplicator | None = None,
         *,
         gather: Callable[[Callable[[], None]], None] = _at_once,
+        at_turn_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`gather` carries out what writes to many peers (`RemotingServer.gather`)."""
+        """`gather` carries out what writes to many peers (`RemotingServer.gather`); `at_turn_end`
+        what has to wait for the end of the reactor turn, by default with a timer."""
         self._gather = gather
+        self._at_turn_end = at_turn_end or partial(clock.callLater, 0)
         self._store = store
         self._config = config
         self._clock = clock
@@ -95,7 +99,7 @@ class Commit:
         self._after_write: list[Callable[[], None]] = []
         self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[_Entry] = []
-        self._turn_end: IDelayedCall | None = None
+        self._turn_is_open = False
         self._retry: IDelayedCall | None = None
         self._later: IDelayedCall | None = None
         self._stopped = False
@@ -147,8 +151,9 @@ class Commit:
         except StoreError as error:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
         self._appends.append((done, appended, wait))
-        if self._turn_end is None:
-            self._turn_end = self._clock.callLater(0, self._end_turn)
+        if not self._turn_is_open:
+            self._turn_is_open = True
+            self._at_turn_end(self._write_now)
 
     def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
         """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
@@ -195,12 +200,11 @@ class Commit:
         return durable
 
     def _write_now(self) -> None:
-        if self._turn_end is not None:
-            self._turn_end.cancel()
+        if self._turn_is_open:
             self._end_turn()
 
     def _end_turn(self) -> None:
-        self._turn_end = None
+        self._turn_is_open = False
         appends, self._appends = self._appends, []
         try:
             self._store.write_pending()

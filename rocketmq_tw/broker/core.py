@@ -146,7 +146,12 @@ class Broker:
             tls=tls,
         )
         self.commit = Commit(
-            self.store, store_config, reactor, self._flusher, gather=self.server.gather
+            self.store,
+            store_config,
+            reactor,
+            self._flusher,
+            gather=self.server.gather,
+            at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.levels = DelayLevels(store_config.message_delay_level)
         self.delay_offsets = DelayOffsets(self._state_file("delayOffset"), now_ms)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
+from rocketmq_tw.broker.commit import Commit
 from rocketmq_tw.broker.interfaces import Appended, IReplicator
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
@@ -48,6 +50,24 @@ def test_one_turn_is_one_write_and_its_answers_come_together() -> None:
     plane.clock.advance(0)
     assert answers == [(name, ResponseCode.SUCCESS) for name in "abc"]
     assert [message.body for message in plane.consume()] == [b"a", b"b", b"c"]
+
+
+def test_the_turn_ends_where_the_reactor_says_so() -> None:
+    plane, answers = DataPlane(), Answers()
+    ends: list[Callable[[], None]] = []
+    commit = Commit(
+        plane.store, plane.store_config, plane.clock, plane.flusher, at_turn_end=ends.append
+    )
+    for name in "ab":
+        commit.append(make_message(), answers.to(name))
+    assert len(ends) == 1 and not answers
+    commit.flushed()
+    assert [name for name, _ in answers] == ["a", "b"]
+    commit.append(make_message(), answers.to("c"))
+    for end in ends:
+        end()
+    assert [name for name, _ in answers] == ["a", "b", "c"]
+    assert not plane.clock.getDelayedCalls()
 
 
 def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
@@ -306,4 +326,5 @@ def test_stop_answers_all_and_accepts_no_more() -> None:
     assert not stopped
     threads.run()
     assert stopped and answers == [("a", ResponseCode.SUCCESS)]
+    plane.clock.advance(0)
     assert not plane.clock.getDelayedCalls(), "nothing ticks any more"

@@ -55,9 +55,13 @@ class Descriptor(FileDescriptor):
 def reactor(request: pytest.FixtureRequest) -> Iterator[EPollReactor]:
     made = request.param()
     yield made
-    made.removeAll()
-    made.waker.connectionLost(Failure(CONNECTION_DONE))
-    made._poller.close()
+    close(made)
+
+
+def close(reactor: EPollReactor) -> None:
+    reactor.removeAll()
+    reactor.waker.connectionLost(Failure(CONNECTION_DONE))
+    reactor._poller.close()
 
 
 @pytest.fixture
@@ -194,3 +198,30 @@ def test_timers_and_calls_from_threads_end_a_wait(reactor: EPollReactor) -> None
     reactor.callLater(0, called.append, "timer")
     reactor.runUntilCurrent()
     assert called == ["thread", "timer"]
+
+
+def test_a_turn_ends_behind_its_events_and_timers(logged: list[LogEvent]) -> None:
+    reactor = ServerReactor()
+    try:
+        called: list[str] = []
+        error = ValueError("as the test means it")
+
+        def fail() -> None:
+            raise error
+
+        def end() -> None:
+            called.append("end")
+            reactor.at_turn_end(lambda: called.append("what the end asks for"))
+
+        reactor.at_turn_end(fail)
+        reactor.at_turn_end(end)
+        reactor.callLater(0, called.append, "timer")
+        reactor.callFromThread(called.append, "thread")
+        assert called == []
+        reactor.runUntilCurrent()
+        assert called == ["thread", "timer", "end", "what the end asks for"]
+        assert [e["log_failure"].value for e in logged if e.get("log_failure")] == [error]
+        reactor.runUntilCurrent()
+        assert len(called) == 4
+    finally:
+        close(reactor)
