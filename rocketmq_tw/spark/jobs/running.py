@@ -25,6 +25,8 @@ from rocketmq_tw.spark.options import canonical, source_options
 
 #: The last line of a Python traceback that came back through Spark.
 _OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
+#: What py4j says of an exception of Spark's that PySpark has no class for.
+_JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 #: Columns of a terminal that no table needs.
 _WIDEST = 10_000
 #: Spark's own lines are for who writes a job, except errors. Who has a Spark of his own has
@@ -48,6 +50,7 @@ class Job:
     def session(self) -> Iterator[Any]:
         """A Spark session, stopped at the end unless it was there before; what goes wrong in it
         ends the command with one line."""
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
@@ -74,7 +77,7 @@ class Job:
         spark.sparkContext.setLogLevel("ERROR")
         try:
             yield spark
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             raise click.ClickException(reason(error)) from error
         finally:
             if there is None:
@@ -158,4 +161,7 @@ def reason(error: Exception) -> str:
     """The line that says what to change, out of Spark's report."""
     text = str(error)
     found = _OURS.findall(text)
-    return found[-1][1].strip() if found else text.strip().split("\n")[0]
+    if found:
+        return str(found[-1][1]).strip()
+    javas = _JAVAS.search(text)
+    return javas[1].strip() if javas is not None else text.strip().split("\n")[0]

@@ -27,6 +27,8 @@ def test_the_reason_is_the_last_of_our_errors_in_sparks_report() -> None:
     )
     assert reason(ValueError(report)) == "there is no option maxOfsets: did you mean it?"
     assert reason(ValueError("[PATH_NOT_FOUND] /x\nmore")) == "[PATH_NOT_FOUND] /x"
+    javas = "An error occurred while calling o7.start.\n: java.io.IOException: mkdir of /x failed\n"
+    assert reason(ValueError(f"{javas}\tat a.B.c(B.java:1)\n")) == "mkdir of /x failed"
 
 
 def test_settings_of_the_command_line() -> None:
