@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from struct import pack
@@ -25,7 +25,7 @@ from rocketmq_tw.message.record import (
 )
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.store import time_search
-from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.checkpoints import Checkpoints
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, Unit
 from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch, Dispatcher, parse_delay_levels
@@ -50,7 +50,6 @@ from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 from rocketmq_tw.store.scan import LogScan
-from rocketmq_tw.store.segments import Unsynced
 
 #: What a record may have beside its body.
 _RECORD_ROOM = 64 * 1024
@@ -109,15 +108,12 @@ class MessageStore:
             )
         self._dispatcher = Dispatcher(self.delay_levels, index=self._index is not None)
         self._reader = QueueReader(config, self._log, memory_bytes)
-        self._checkpoint = Checkpoint()
-        #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
-        self._syncing = Unsynced()
-        #: Numbers of the last checkpoints prepared and written.
-        self._prepared = self._written = 0
+        self._checkpoints = Checkpoints(
+            files, self.paths.checkpoint, self._log, self._queues, self._index
+        )
         self._lock: IFile | None = None
         self._refusal = "the store is not loaded"
         self._disk_full = False
-        self._queue_sync_failed = False
         self._arrivals: list[Arrival] = []
         #: Behind the last record dispatched.
         self._dispatched = 0
@@ -154,23 +150,23 @@ class MessageStore:
     def _recover(self) -> None:
         files, paths = self._files, self.paths
         clean = not files.exists(paths.abort)
-        self._checkpoint = read_checkpoint(files, paths.checkpoint)
+        checkpoint = self._checkpoints.load()
         self._log.load()
         repaired = self._queues.load()
         if self._index:
-            self._index.load(self._checkpoint.index_mark, clean=clean)
+            self._index.load(checkpoint.index_mark, clean=clean)
         self.report = Recovery(
             self._log,
             self._queues,
             self._index,
             self._dispatcher,
-            self._checkpoint,
+            checkpoint,
             check_body=self.config.check_crc_on_recover,
-            retract=self._retract_checkpoint,
+            retract=self._checkpoints.retract,
         ).run(clean=clean, queues_repaired=repaired)
         self._dispatched = self._log.end_offset
         self._last_timestamp = self._last_dispatched_timestamp = max(
-            self.report.last_timestamp, self._checkpoint.physic_msg_timestamp
+            self.report.last_timestamp, self._checkpoints.last.physic_msg_timestamp
         )
         abort = files.open(paths.abort, create=True)
         abort.truncate(0)
@@ -178,19 +174,9 @@ class MessageStore:
         abort.fsync()
         abort.close()
         files.sync_dir(paths.root)
-        if self._checkpoint.safe_offset < 0 and self.report.records:
+        if self._checkpoints.last.safe_offset < 0 and self.report.records:
             # So that the next crash need not read all of it again.
             self.checkpoint()
-
-    def _retract_checkpoint(self) -> None:
-        """A power loss while queues are built again must not find that they were safe."""
-        former = self._checkpoint
-        if former.safe_offset >= 0 or former.logics_msg_timestamp > 0:
-            self._checkpoint = Checkpoint(
-                master_flushed_offset=former.master_flushed_offset,
-                confirm_phy_offset=former.confirm_phy_offset,
-            )
-            write_checkpoint(self._files, self.paths.checkpoint, self._checkpoint)
 
     def close(self) -> None:
         """Writes, flushes, dispatches, checkpoints; removes `abort` only where all of it held."""
@@ -204,7 +190,7 @@ class MessageStore:
                 self.fsync()
                 self.dispatch()
                 self.checkpoint()
-                if self._dispatched == self._log.end_offset and not self._queue_sync_failed:
+                if self._dispatched == self._log.end_offset and not self._checkpoints.failed:
                     self._files.remove(self.paths.abort)
                     self._files.sync_dir(self.paths.root)
         finally:
@@ -399,11 +385,8 @@ class MessageStore:
             raise StoreError(
                 f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
             )
-        self._written = self._prepared
-        if offset < self._checkpoint.safe_offset:
-            # Before the log shrinks: a checkpoint must never claim more than there is.
-            self._checkpoint.safe_offset = -1
-            write_checkpoint(self._files, self.paths.checkpoint, self._checkpoint)
+        # Before the log shrinks: a checkpoint must never claim more than there is.
+        self._checkpoints.before_cut(offset)
         self._waiting.clear()
         self._moved.clear()
         log.truncate_to(offset)
@@ -413,9 +396,7 @@ class MessageStore:
             queue.next_offset = queue.max_offset
         if self._index:
             self._index.cut(offset)
-            if self._index.mark != self._checkpoint.index_mark:
-                self._checkpoint.index_begin, self._checkpoint.index_entries = self._index.mark
-                write_checkpoint(self._files, self.paths.checkpoint, self._checkpoint)
+        self._checkpoints.after_cut()
         self._dispatched = min(self._dispatched, offset)
         self._raw_end = min(self._raw_end, offset)
         self._from_log = self._dispatched < log.end_offset
@@ -598,7 +579,7 @@ class MessageStore:
         """See `IMessageStore`."""
         self._waiting = deque([entry for entry in self._waiting if entry.topic != topic])
         self._queues.remove_topic(topic)
-        if self._checkpoint.safe_offset >= 0:
+        if self._checkpoints.last.safe_offset >= 0:
             self.checkpoint()
 
     def checkpoint(self) -> None:
@@ -616,67 +597,9 @@ class MessageStore:
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
-        if self._queue_sync_failed or self._log.failure:
-            return None
-        queues, index = self._queues, self._index
-        queues.write_out()
-        checkpoint = Checkpoint(
-            physic_msg_timestamp=self._last_dispatched_timestamp,
-            logics_msg_timestamp=self._last_dispatched_timestamp,
-            master_flushed_offset=self._checkpoint.master_flushed_offset,
-            confirm_phy_offset=self._dispatched,
-            safe_offset=self._dispatched,
-            queues=len(queues),
-            units=queues.units,
+        return self._checkpoints.prepare(
+            self._dispatched, self._last_dispatched_timestamp, thorough=thorough
         )
-        changed = bool(queues.unsynced)
-        if index is not None:
-            index.write_back(slots=thorough)
-            changed = changed or bool(index.unsynced)
-            checkpoint.index_msg_timestamp = index.end_timestamp
-            checkpoint.index_begin, checkpoint.index_entries = index.mark
-        if not changed and checkpoint == self._checkpoint:
-            return None
-        # With what another one may still be syncing, which is not durable either.
-        syncing = Unsynced(self._syncing)
-        syncing.take(queues.unsynced)
-        if index is not None:
-            syncing.take(index.unsynced)
-        self._syncing = syncing
-        self._prepared += 1
-        return partial(self._write_checkpoint, checkpoint, self._prepared, syncing)
-
-    def _write_checkpoint(self, checkpoint: Checkpoint, number: int, syncing: Unsynced) -> None:
-        """Once log, queues and index are durable; not where one with a higher number was faster."""
-        if self._log.flushed_offset < checkpoint.safe_offset:
-            raise StoreError("the log is not durable up to where the checkpoint would say")
-        try:
-            for path in sorted(syncing.files):
-                self._sync(path)
-            for directory in sorted(syncing.dirs):
-                if self._files.exists(directory):
-                    self._files.sync_dir(directory)
-        except OSError as error:
-            # Never again a checkpoint that claims these files: the next start rebuilds them.
-            self._queue_sync_failed = True
-            raise StoreError(f"queues or index cannot be synced: {error}") from error
-        if number > self._written:
-            self._written = number
-            write_checkpoint(self._files, self.paths.checkpoint, checkpoint)
-            self._checkpoint = checkpoint
-        if self._syncing is syncing:
-            self._syncing = Unsynced()
-
-    def _sync(self, path: str) -> None:
-        try:
-            file = self._files.open(path)
-        except FileNotFoundError:
-            # Removed with its topic or by retention since it was written.
-            return
-        try:
-            file.fsync()
-        finally:
-            file.close()
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
         """See `IMessageStore`."""
