@@ -13,6 +13,7 @@ from rocketmq_tw.testing.cluster import OURS, Cluster
 from rocketmq_tw.testing.jars import STOCK_VERSIONS
 from rocketmq_tw.testing.spark import patient_client, session
 from rocketmq_tw.testing.wait import wait_until
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
 _numbers = itertools.count(1)
 #: Pulls as large as a data pipeline wants them, and SQL92; docs/spark.md says why.
@@ -46,9 +47,15 @@ class Topics:
             part = [Message(topic, body.encode(), **fields) for body in bodies[at : at + 100]]
             sent = self.client.send_batch(part)
         # Stock puts what it has stored into its queues a little later, one after the other.
+        self.queues(topic)
         wait_until(
             lambda: self.client.max_offset(sent.queue) > sent.queue_offset, "the last in its queue"
         )
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Those of a topic that was sent to; stock tells its name server of a new one beside the
+        answer to the send."""
+        return wait_until(lambda: self.client.queues(topic), f"the route of {topic}")
 
     def filled(self, count: int, **fields: Any) -> str:
         """A new topic with the bodies m0 to m(count-1)."""
@@ -64,7 +71,7 @@ class Topics:
     def bodies(self, topic: str) -> list[str]:
         """All bodies of a topic, read without Spark, queue after queue."""
         found = []
-        for queue in self.client.queues(topic):
+        for queue in self.queues(topic):
             offset, end = 0, self.client.max_offset(queue)
             while offset < end:
                 pulled = self.client.pull(queue, offset, 1000)

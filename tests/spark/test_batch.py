@@ -30,8 +30,8 @@ def test_a_topic_is_a_table(topics: Any, spark: Any) -> None:
 
 def test_offsets_and_times_choose(topics: Any, spark: Any) -> None:
     topic = topics.filled(400)
-    queue = topics.client.queues(topic)[1]
-    whole = {q: topics.client.max_offset(q) for q in topics.client.queues(topic)}
+    queue = topics.queues(topic)[1]
+    whole = {q: topics.client.max_offset(q) for q in topics.queues(topic)}
     offsets = {topic: {queue.broker_name: {str(queue.queue_id): -1, "0": 10}}}
     frame = topics.reader(spark.read, topic, startingOffsets=json.dumps(offsets)).load()
     assert frame.count() == 400 - whole[queue] - 10
@@ -92,7 +92,7 @@ def test_names_of_topics_have_commas_between(ours: Any, spark: Any) -> None:
 
 def test_offsets_that_are_gone_are_passed_over_where_allowed(ours: Any, spark: Any) -> None:
     topic = ours.filled(400)
-    queue = ours.client.queues(topic)[0]
+    queue = ours.queues(topic)[0]
     offsets = json.dumps({topic: {queue.broker_name: {str(queue.queue_id): 99999}}})
     given = {"startingOffsets": offsets, "failOnDataLoss": False}
     there = 400 - ours.client.max_offset(queue)

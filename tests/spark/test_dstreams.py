@@ -162,5 +162,5 @@ def _bodies(rdd: Any) -> list[str]:
 
 
 def _committed(topics: Any, topic: str, group: str) -> int:
-    queues = topics.client.queues(topic)
+    queues = topics.queues(topic)
     return sum(topics.client.committed_offset(queue, group) or 0 for queue in queues)

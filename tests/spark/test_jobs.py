@@ -115,7 +115,7 @@ def test_stats_by_topic_tag_and_window(ours: Any, spark: Any, tmp_path: Path) ->
 
 def test_lag_of_groups_over_time(ours: Any, tmp_path: Path) -> None:
     topic, page = ours.filled(40), tmp_path / "lag.html"
-    queue = ours.client.queues(topic)[0]
+    queue = ours.queues(topic)[0]
     ours.client.commit_offset(queue, 4, "half")
     command = ["lag", topic, "-g", "half", "-g", "none", "-n", ours.name_servers]
     said = run(*command, "--samples", "2", "--interval", "0.01", "--json", "--html", str(page))
@@ -165,7 +165,7 @@ def test_a_mistake_is_one_line(
 
 def _send_unpackable(topics: Any, topic: str) -> None:
     """A message that says its body is packed, which it is not."""
-    queue = topics.client.queues(topic)[0]
+    queue = topics.queues(topic)[0]
     prepared = Preparer(process_unique_ids(0)).prepare(Message(topic, b"not packed"))
     prepared = prepared._replace(sys_flag=compression_flag(CompressionType.ZLIB))
     command = send_command(prepared, "test", queue, int(time.time() * 1000))

@@ -76,7 +76,7 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     topics: Any, spark: Any, tmp_path: Path
 ) -> None:
     topic = topics.filled(1)
-    most, least = topics.client.queues(topic)[:2]
+    most, least = topics.queues(topic)[:2]
     for queue, first, last in ((most, 1, 201), (most, 201, 246), (least, 246, 250)):
         part = [Message(topic, f"m{number}".encode()) for number in range(first, last)]
         topics.client.send_batch(part, queue=queue)
@@ -97,7 +97,7 @@ def test_available_now_reads_what_is_there_in_batches_of_the_limit(
     assert sorted(bodies(spark, tmp_path / "out")) == sorted(
         [f"m{n}" for n in range(250)] + ["later"]
     )
-    queues = topics.client.queues(topic)
+    queues = topics.queues(topic)
     told = sum(topics.client.committed_offset(queue, "counted") or 0 for queue in queues)
     assert 250 <= told <= 251
 
