@@ -18,7 +18,7 @@ from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import QueueReader
 from rocketmq_tw.client.session import Session
-from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -103,8 +103,7 @@ class Tool:
                 " several with ';' between them"
             )
         try:
-            for address in name_server_addresses(self.name_servers):
-                split_address(address)
+            name_server_addresses(self.name_servers)
         except ValueError as error:
             raise click.UsageError(f"-n: {error}") from error
         try:

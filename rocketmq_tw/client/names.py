@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import read_route, route_command
 from rocketmq_tw.client.errors import ClientError, NoRouteError
-from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -22,15 +22,11 @@ REQUEST_TIMEOUT = 3.0
 
 
 class NameServers:
-    """Asks one name server, and the next where that one does not answer.
-
-    Raises `ValueError` for what is no address: to try it again and again would hide the mistake.
-    """
+    """Asks one name server, and the next where that one does not answer; `ValueError` for what
+    is no address."""
 
     def __init__(self, remoting: IRemotingClient, addresses: str | Sequence[str]) -> None:
         self.addresses = name_server_addresses(addresses)
-        for address in self.addresses:
-            split_address(address)
         self._remoting = remoting
         self._current = 0
 

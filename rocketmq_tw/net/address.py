@@ -37,10 +37,13 @@ def split_addresses(text: str | Sequence[str]) -> list[str]:
 
 
 def name_server_addresses(text: str | Sequence[str]) -> list[str]:
-    """The same; raises `ValueError` for none."""
+    """The same; raises `ValueError` for none, and for what is no address: to try it again and
+    again would hide the mistake."""
     addresses = split_addresses(text)
     if not addresses:
         raise ValueError("no name server is given: name one as host:port, more separated by ;")
+    for address in addresses:
+        split_address(address)
     return addresses
 
 

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.names import check_group, check_topic
-from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import whole_number
@@ -62,8 +62,7 @@ class Options(usage.Options):
             if not self[name]:
                 raise usage.UsageError(f"--{name} is missing")
         try:
-            for address in name_server_addresses(self["namesrv"]):
-                split_address(address)
+            name_server_addresses(self["namesrv"])
         except ValueError as error:
             raise usage.UsageError(f"--namesrv: {error}") from error
         if self["from"] not in ("first", "last"):

@@ -15,7 +15,6 @@ from rocketmq_tw.testing.running import Running
 from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.fastjson import loads
 
 #: Four JVMs that start at once on two busy cores take a minute.
@@ -283,15 +282,12 @@ class BrokerProcess(ServerProcess):
         return _write_properties(self.home / "broker.properties", settings)
 
     def stored_offsets(self, topic: str, group: str) -> dict[str, int]:
-        """The group's offsets by queue id as they are on disk; none while they are being written.
+        """The group's offsets by queue id as they are on disk.
 
-        Stock truncates the file before it writes it anew, so that a reader may find less.
+        Stock truncates the file before it writes it anew: raises what a wait takes for "not yet".
         """
         path = self.store / "config" / "consumerOffset.json"
-        try:
-            table = loads(path.read_bytes())["offsetTable"]
-        except (FileNotFoundError, WireError):
-            return {}
+        table = loads(path.read_bytes())["offsetTable"]
         return {str(queue): offset for queue, offset in table.get(f"{topic}@{group}", {}).items()}
 
     def close(self) -> None:
