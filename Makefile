@@ -63,7 +63,7 @@ crash: $(STAMP)-test
 
 #: make jars     fetch the stock jars through Maven
 jars: $(STAMP)-test
-	$(BIN)/python -m rocketmq_tw.testing.jars
+	$(BIN)/python -m tests.support.jars
 
 #: make interop  the stock jars against ours, both ways
 interop: jars

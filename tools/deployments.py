@@ -19,15 +19,15 @@ from pathlib import Path
 
 import javaproperties
 
-from rocketmq_tw.testing.cluster import OURS, make_name_server
-from rocketmq_tw.testing.jars import PROJECT, STOCK_VERSIONS
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.ports import LOOPBACK
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.replicas import log_digest, log_end
-from rocketmq_tw.testing.servers import OurBroker
-from rocketmq_tw.testing.stock import StockBroker
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import OURS, make_name_server
+from tests.support.jars import PROJECT, STOCK_VERSIONS
+from tests.support.java_client import JavaClients
+from tests.support.ports import LOOPBACK
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.replicas import log_digest, log_end
+from tests.support.servers import OurBroker
+from tests.support.stock import StockBroker
+from tests.support.wait import wait_until
 
 SETS = ("single", "2m-noslave", "2m-2s-async", "2m-2s-sync")
 MESSAGES = 16

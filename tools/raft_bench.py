@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rocketmq_tw.testing.dledger import DLedgerGroup, StockDLedgerClient, Timing, running_group
+from tests.support.dledger import DLedgerGroup, StockDLedgerClient, Timing, running_group
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _THREADS = (1, 16, 64)

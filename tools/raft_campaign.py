@@ -9,8 +9,8 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from rocketmq_tw.testing.raft_cluster import simulate
-from rocketmq_tw.testing.raft_invariants import Violation
+from tests.support.raft_cluster import simulate
+from tests.support.raft_invariants import Violation
 
 CHUNK = 200
 PROGRESS = 5000

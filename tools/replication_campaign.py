@@ -21,19 +21,19 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from rocketmq_tw.testing.cluster import OURS, make_broker, make_name_server
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.load import send_request
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import (
+from tests.support.cluster import OURS, make_broker, make_name_server
+from tests.support.java_client import JavaClients
+from tests.support.load import send_request
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.remoting import ask
+from tests.support.replicas import (
     Replicas,
     log_digest,
     send_volume,
     slaves_in_sync,
     wait_topic,
 )
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.wait import wait_until
 from tools.bench.client import LoadClient
 from tools.bench.subjects import SETTINGS as BENCH_SETTINGS
 from tools.bench.subjects import WarmStockBroker

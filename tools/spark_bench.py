@@ -29,8 +29,8 @@ from rocketmq_tw.spark.filters import QueueFilter
 from rocketmq_tw.spark.options import source_options
 from rocketmq_tw.spark.planning import plan_batch
 from rocketmq_tw.spark.reading import read_range
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.spark import session
+from tests.support.cluster import Cluster
+from tests.support.spark import session
 
 SETTINGS = {
     "maxTransferCountOnMessageInMemory": "4096",

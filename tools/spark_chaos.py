@@ -24,9 +24,9 @@ from pathlib import Path
 
 from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.spark import SparkReceiver, environment, session
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.spark import SparkReceiver, environment, session
+from tests.support.wait import wait_until
 
 SETTINGS = {
     "maxTransferCountOnMessageInMemory": "4096",

@@ -9,7 +9,7 @@ from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.broker.assembly.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.namesrv import NamesrvConfig

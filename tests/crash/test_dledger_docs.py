@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rocketmq_tw.services.dledger import Options
-from rocketmq_tw.testing.ports import ReservedPort
+from tests.support.ports import ReservedPort
 
 PAGE = (Path(__file__).parents[2] / "docs" / "raft.md").read_text()
 

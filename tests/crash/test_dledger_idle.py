@@ -7,10 +7,10 @@ import msgspec
 import psutil
 
 from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, RequestCode
-from rocketmq_tw.testing.dledger import GROUP, DLedgerGroup, Member, Timing
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.dledger import GROUP, DLedgerGroup, Member, Timing
+from tests.support.remoting import ask
+from tests.support.wait import wait_until
 
 #: DLedger's defaults.
 TIMING = Timing(heartbeat=2000, min_vote=300, max_vote=1000)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.cluster import make_broker
-from rocketmq_tw.testing.load import Acked, Load, read_topic
-from rocketmq_tw.testing.storecheck import check_store
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import make_broker
+from tests.support.load import Acked, Load, read_topic
+from tests.support.storecheck import check_store
+from tests.support.wait import wait_until
 
 KILLS = 20
 TOPIC = "load"

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.cluster import make_name_server
-from rocketmq_tw.testing.load import Acked, Load, read_topic, send_request
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import (
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.cluster import make_name_server
+from tests.support.load import Acked, Load, read_topic, send_request
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.remoting import ask
+from tests.support.replicas import (
     Replicas,
     log_digest,
     log_end,
@@ -17,9 +18,8 @@ from rocketmq_tw.testing.replicas import (
     wait_equal,
     wait_topic,
 )
-from rocketmq_tw.testing.storecheck import read_log
-from rocketmq_tw.testing.wait import wait_until
-from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.storecheck import read_log
+from tests.support.wait import wait_until
 
 TOPIC = "load"
 #: Of `TEST_SETTINGS`: six seconds, by when another broker is the master.

@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-from rocketmq_tw.testing.load import encode_batch, read_topic, send_request
-from rocketmq_tw.testing.remoting import Connection
-from rocketmq_tw.testing.servers import OurBroker
 from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.load import encode_batch, read_topic, send_request
+from tests.support.remoting import Connection
+from tests.support.servers import OurBroker
 
 MESSAGES = 1_000_000
 BATCH = 500

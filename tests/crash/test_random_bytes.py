@@ -12,16 +12,16 @@ import msgspec
 import psutil
 import pytest
 
-from rocketmq_tw.testing.load import Load, read_topic
-from rocketmq_tw.testing.processes import ServerProcess
-from rocketmq_tw.testing.remoting import Connection
-from rocketmq_tw.testing.servers import OurBroker, OurNameServer
-from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire import headers
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command
 from rocketmq_tw.wire.frame import encode_frame
 from rocketmq_tw.wire.headers.base import Header
+from tests.support.load import Load, read_topic
+from tests.support.processes import ServerProcess
+from tests.support.remoting import Connection
+from tests.support.servers import OurBroker, OurNameServer
+from tests.support.wait import wait_until
 
 GROWTH_LIMIT = 64 * 1024 * 1024
 #: What a log line of an error that nobody handled, or an exception that nobody expected, holds.

@@ -9,7 +9,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, read_all
+from tests.support.stores import ManualClock, make_message, open_store, read_all
 
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.testing.stores import make_message, open_store, put, read_all
+from tests.support.stores import make_message, open_store, put, read_all
 
 
 def live(files: FaultyFiles, promised: list[bytes]) -> None:

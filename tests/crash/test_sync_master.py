@@ -3,12 +3,12 @@
 import random
 from pathlib import Path
 
-from rocketmq_tw.testing.cluster import make_name_server
-from rocketmq_tw.testing.load import Acked, Load, read_topic, send_request
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import Replicas, log_digest, wait_topic
-from rocketmq_tw.testing.storecheck import check_store
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import make_name_server
+from tests.support.load import Acked, Load, read_topic, send_request
+from tests.support.remoting import ask
+from tests.support.replicas import Replicas, log_digest, wait_topic
+from tests.support.storecheck import check_store
+from tests.support.wait import wait_until
 
 KILLS = 20
 TOPIC = "load"

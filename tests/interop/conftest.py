@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.java_client import JavaClients, Producer, PullConsumer
+from tests.support.cluster import Cluster
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.java_client import JavaClients, Producer, PullConsumer
 
 _numbers = itertools.count(1)
 

@@ -11,12 +11,12 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.properties import read_properties
 from rocketmq_tw.config.schema import stock_keys
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.testing.cluster import OURS, make_broker
-from rocketmq_tw.testing.jars import PROJECT
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.replicas import wait_equal
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import OURS, make_broker
+from tests.support.jars import PROJECT
+from tests.support.java_client import JavaClients
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.replicas import wait_equal
+from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
 SETS = {

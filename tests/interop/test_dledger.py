@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_tw.testing.dledger import (
+from tests.support.dledger import (
     Appended,
     DLedgerGroup,
     Member,
@@ -15,7 +15,7 @@ from rocketmq_tw.testing.dledger import (
     Timing,
     running_group,
 )
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.interop
 

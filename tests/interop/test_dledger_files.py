@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.dledger import (
+from tests.support.dledger import (
     Appended,
     Member,
     OurMember,
@@ -12,7 +12,7 @@ from rocketmq_tw.testing.dledger import (
     StockMember,
     Timing,
 )
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.interop
 

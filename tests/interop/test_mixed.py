@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_tw.testing.cluster import OURS, Cluster
-from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import OURS, Cluster
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.java_client import JavaClients
+from tests.support.wait import wait_until
 
 KINDS = (OURS, *STOCK_VERSIONS)
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.client.blocking import BlockingClient, Message
-from rocketmq_tw.testing.cluster import OURS, Cluster
-from rocketmq_tw.testing.jars import PROJECT, STOCK_VERSIONS
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.our_clients import PROPERTIES, REFUSED
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import OURS, Cluster
+from tests.support.jars import PROJECT, STOCK_VERSIONS
+from tests.support.java_client import JavaClients
+from tests.support.our_clients import PROPERTIES, REFUSED
+from tests.support.wait import wait_until
 
 KINDS = (OURS, *STOCK_VERSIONS)
 #: The first delay level of the brokers under test.
@@ -41,7 +41,7 @@ def _run(name_server: str, topic: str, group: str, others: list[str]) -> dict[st
         [
             sys.executable,
             "-m",
-            "rocketmq_tw.testing.our_clients",
+            "tests.support.our_clients",
             name_server,
             topic,
             group,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Json, Producer, PullConsumer
-from rocketmq_tw.testing.wait import wait_past, wait_until
+from tests.support.cluster import Cluster
+from tests.support.java_client import JavaClients, Json, Producer, PullConsumer
+from tests.support.wait import wait_past, wait_until
 
 
 @pytest.fixture

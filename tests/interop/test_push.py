@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import pytest
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Json, Producer, PushConsumer
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.java_client import JavaClients, Json, Producer, PushConsumer
+from tests.support.wait import wait_until
 
 ROUNDS = 10
 

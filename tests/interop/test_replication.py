@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.broker.timer_progress import decode_checkpoint
-from rocketmq_tw.testing.cluster import OURS, Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Json
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import (
+from rocketmq_tw.broker.timer.progress import decode_checkpoint
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.fastjson import loads
+from tests.support.cluster import OURS, Cluster
+from tests.support.java_client import JavaClients, Json
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.remoting import ask
+from tests.support.replicas import (
     COPY_LIMIT,
     Replicas,
     log_digest,
@@ -19,10 +22,7 @@ from rocketmq_tw.testing.replicas import (
     send_volume,
     wait_topic,
 )
-from rocketmq_tw.testing.wait import wait_until
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.fastjson import loads
+from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
 VOLUME = 32 << 20

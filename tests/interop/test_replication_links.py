@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.testing.cluster import OURS, Cluster
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.load import Load, read_topic, send_request
-from rocketmq_tw.testing.ports import BrokerPorts
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.proxy import LinkProxy
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import Replicas, log_digest, wait_topic
-from rocketmq_tw.testing.rmqadmin import answer
-from rocketmq_tw.testing.storecheck import check_store
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import OURS, Cluster
+from tests.support.java_client import JavaClients
+from tests.support.load import Load, read_topic, send_request
+from tests.support.ports import BrokerPorts
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.proxy import LinkProxy
+from tests.support.remoting import ask
+from tests.support.replicas import Replicas, log_digest, wait_topic
+from tests.support.rmqadmin import answer
+from tests.support.storecheck import check_store
+from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
 CUTS = 8

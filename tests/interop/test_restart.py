@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Json
-from rocketmq_tw.testing.processes import BrokerProcess
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.java_client import JavaClients, Json
+from tests.support.processes import BrokerProcess
+from tests.support.wait import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 import time
 from itertools import pairwise
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Producer
-from rocketmq_tw.testing.processes import TEST_SETTINGS
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.java_client import JavaClients, Producer
+from tests.support.processes import TEST_SETTINGS
+from tests.support.wait import wait_until
 
 ROUNDS = 8
 #: The promise: a delayed message comes within half a second of its time.

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.java_client import JavaClients
-from rocketmq_tw.testing.rmqadmin import answer, rmqadmin
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.java_client import JavaClients
+from tests.support.rmqadmin import answer, rmqadmin
+from tests.support.wait import wait_until
 
 # rmqadmin on stock's servers
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.java_client import JavaClients, Json, Producer, PullConsumer
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.java_client import JavaClients, Json, Producer, PullConsumer
+from tests.support.wait import wait_until
 
 #: Compressed, and with what: a client of 5.x clears the first bit when it decompresses, one of
 #: 4.9 knows nothing of the others.

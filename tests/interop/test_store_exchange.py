@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.cluster import OURS, Cluster, make_broker
-from rocketmq_tw.testing.java_client import JavaClients, Json, PullConsumer
-from rocketmq_tw.testing.ports import BrokerPorts
-from rocketmq_tw.testing.processes import BrokerProcess, NameServerProcess
-from rocketmq_tw.testing.storecheck import check_store
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import OURS, Cluster, make_broker
+from tests.support.java_client import JavaClients, Json, PullConsumer
+from tests.support.ports import BrokerPorts
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.storecheck import check_store
+from tests.support.wait import wait_until
 
 STOCK = "5.3.3"
 COMMITTED = 7

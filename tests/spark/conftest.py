@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.testing.cluster import OURS, Cluster
-from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.spark import patient_client, session
-from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from tests.support.cluster import OURS, Cluster
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.spark import patient_client, session
+from tests.support.wait import wait_until
 
 _numbers = itertools.count(1)
 #: Pulls as large as a data pipeline wants them, and SQL92; docs/spark.md says why.

@@ -8,9 +8,9 @@ from pyspark.errors import PySparkException
 
 from rocketmq_tw.client.access import Credentials
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.testing.cluster import Cluster
-from rocketmq_tw.testing.spark import patient_client
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.cluster import Cluster
+from tests.support.spark import patient_client
+from tests.support.wait import wait_until
 
 ACCOUNTS = """globalWhiteRemoteAddresses: []
 accounts:

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rocketmq_tw.spark.columns import SCHEMA
-from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.wait import wait_until
 
 
 def bodies(frame: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.testing.spark import StandaloneCluster, environment
+from tests.support.spark import StandaloneCluster, environment
 
 PROGRAM = """
 import json, sys, time
@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.streaming import StreamingContext
 from pyspark_rocketmq.dstreams import createDirectStream
 from rocketmq_tw.spark.jobs.main import cli
-from rocketmq_tw.testing.spark import session
+from tests.support.spark import session
 
 master, name_servers, topic, copy, home = sys.argv[1:]
 small = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.driver.memory": "512m"}

@@ -17,8 +17,8 @@ from pyspark_rocketmq.dstreams import (
     offsetRanges,
 )
 from rocketmq_tw.spark.errors import OffsetError, OptionError
-from rocketmq_tw.testing.spark import SparkReceiver
-from rocketmq_tw.testing.wait import wait_until
+from tests.support.spark import SparkReceiver
+from tests.support.wait import wait_until
 
 BATCH_SECONDS = 0.5
 

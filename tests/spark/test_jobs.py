@@ -13,8 +13,8 @@ from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.preparing import Preparer, process_unique_ids, send_command
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.spark.jobs.main import cli
-from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.remoting import ask
 
 
 def run(*arguments: str, fails: bool = False) -> str:

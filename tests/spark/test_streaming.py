@@ -14,18 +14,18 @@ from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.spark.offsets import from_json, lag
-from rocketmq_tw.testing.cluster import OURS, Cluster, make_broker, make_name_server
-from rocketmq_tw.testing.jars import STOCK_VERSIONS
-from rocketmq_tw.testing.processes import BrokerProcess
-from rocketmq_tw.testing.remoting import ask
-from rocketmq_tw.testing.replicas import Replicas, wait_topic
-from rocketmq_tw.testing.spark import TOO_SLOW, patient_client, run_to_end
-from rocketmq_tw.testing.wait import wait_until
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import PERM_READ, PERM_WRITE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
+from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.processes import BrokerProcess
+from tests.support.remoting import ask
+from tests.support.replicas import Replicas, wait_topic
+from tests.support.spark import TOO_SLOW, patient_client, run_to_end
+from tests.support.wait import wait_until
 
 
 def bodies(spark: Any, path: Path) -> list[str]:

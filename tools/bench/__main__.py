@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from rocketmq_tw.testing.jars import PROJECT
-from rocketmq_tw.testing.processes import ServerFailed
+from tests.support.jars import PROJECT
+from tests.support.processes import ServerFailed
 from tools.bench.cases import CASES, Bench, Case
 from tools.bench.client import LoadClient, LoadFailed
 from tools.bench.report import page, text_table

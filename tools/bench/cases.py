@@ -11,13 +11,13 @@ from typing import Any
 
 import psutil
 
-from rocketmq_tw.testing.remoting import Connection, ask
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
+from tests.support.remoting import Connection, ask
 from tools.bench.client import LoadClient
 from tools.bench.pipeline import pipelined_sends
 from tools.bench.statistics import figures

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from rocketmq_tw.testing.jars import BUILD, JarsMissing, java_command, stock_jars
+from tests.support.jars import BUILD, JarsMissing, java_command, stock_jars
 
 _SOURCES = Path(__file__).with_name("java")
 _HEAP_MB = 1024

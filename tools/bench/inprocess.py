@@ -22,7 +22,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred, execute
 
-from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.broker.assembly.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -31,7 +31,6 @@ from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.services.memory import spare_what_stays
-from rocketmq_tw.testing.load import send_request
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import (
     LanguageCode,
@@ -41,6 +40,7 @@ from rocketmq_tw.wire.command import (
 )
 from rocketmq_tw.wire.frame import FrameDecoder
 from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
+from tests.support.load import send_request
 
 _PORT = 10911
 _QUEUES = 4

@@ -22,16 +22,16 @@ from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
 
-from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.broker.assembly.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.services.memory import spare_what_stays
-from rocketmq_tw.testing.ports import ReservedPort
 from rocketmq_tw.wire.command import decode_command
 from rocketmq_tw.wire.frame import FrameDecoder
+from tests.support.ports import ReservedPort
 from tools.bench.inprocess import Case, at_once, request
 
 _CONNECTIONS = 16

@@ -9,9 +9,9 @@ import selectors
 import socket
 import time
 
-from rocketmq_tw.testing.load import send_request
 from rocketmq_tw.wire.command import decode_command, encode_command
 from rocketmq_tw.wire.frame import FrameDecoder
+from tests.support.load import send_request
 
 #: What a topic has that a stock producer's first send made.
 _QUEUES = 4

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketmq_tw.testing.jars import stock_jars
-from rocketmq_tw.testing.load import send_request
-from rocketmq_tw.testing.ports import ReservedPort
-from rocketmq_tw.testing.processes import NameServerProcess, ServerProcess
-from rocketmq_tw.testing.remoting import Connection
-from rocketmq_tw.testing.running import Running
-from rocketmq_tw.testing.servers import OurBroker, OurNameServer
-from rocketmq_tw.testing.stock import StockBroker, StockNameServer
 from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.jars import stock_jars
+from tests.support.load import send_request
+from tests.support.ports import ReservedPort
+from tests.support.processes import NameServerProcess, ServerProcess
+from tests.support.remoting import Connection
+from tests.support.running import Running
+from tests.support.servers import OurBroker, OurNameServer
+from tests.support.stock import StockBroker, StockNameServer
 from tools.bench.statistics import CEILING, OURS, STOCK
 
 STOCK_VERSION = "5.3.3"

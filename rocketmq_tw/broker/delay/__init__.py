@@ -1,1 +1,1 @@
-"""Messages that wait for their time: the delay levels and who delivers what is due."""
+"""Messages that wait for one of the delay levels."""

@@ -16,12 +16,12 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.commit import STORED, Commit
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.flush import InThread
 from rocketmq_tw.broker.interfaces import Appended, Arrived, IMessageStore
-from rocketmq_tw.broker.progress import write_progress
+from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.writing.commit import STORED, Commit
+from rocketmq_tw.broker.writing.flush import InThread
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC

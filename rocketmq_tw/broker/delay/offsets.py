@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketmq_tw.broker.state import StateFile
+from rocketmq_tw.broker.tables.table_file import StateFile
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable

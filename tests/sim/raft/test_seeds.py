@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_tw.testing.raft_cluster import SimCluster, simulate
+from tests.support.raft_cluster import SimCluster, simulate
 
 SEEDS = 1000
 CHUNK = 50

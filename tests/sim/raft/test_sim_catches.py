@@ -9,9 +9,9 @@ from rocketmq_tw.raft.core.codes import Code, Role
 from rocketmq_tw.raft.core.state import State
 from rocketmq_tw.raft.store.ledger import Ledger
 from rocketmq_tw.raft.store.segments import SegmentedFile
-from rocketmq_tw.testing.raft_cluster import Faults, SimCluster, SimMember, simulate
-from rocketmq_tw.testing.raft_history import Operation
-from rocketmq_tw.testing.raft_invariants import Violation
+from tests.support.raft_cluster import Faults, SimCluster, SimMember, simulate
+from tests.support.raft_history import Operation
+from tests.support.raft_invariants import Violation
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -26,8 +26,8 @@ from zope.interface import implementer
 from rocketmq_tw.replication.client import HAClient
 from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.service import TICK_SECONDS, HAService, HASettings
-from rocketmq_tw.testing.network import MemoryAddress
 from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.network import MemoryAddress
 
 SEEDS = 1000
 FILE_SIZE = 512

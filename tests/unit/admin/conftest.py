@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.tool import Servers, Tool, Work
-from rocketmq_tw.broker.core import Broker
+from rocketmq_tw.broker.assembly.broker import Broker
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.config.broker import BrokerConfig
@@ -22,9 +22,9 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
-from rocketmq_tw.testing.data_plane import Threads
-from rocketmq_tw.testing.network import MemoryNetwork
-from rocketmq_tw.testing.stores import START_MS, small_config
+from tests.support.data_plane import Threads
+from tests.support.network import MemoryNetwork
+from tests.support.stores import START_MS, small_config
 
 NAMES = "10.0.0.1:9876"
 

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.testing.control_plane import ControlPlane
-from rocketmq_tw.testing.data_plane import DataPlane
-from rocketmq_tw.testing.network import FakePeer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError, WireError
+from tests.support.control_plane import ControlPlane
+from tests.support.data_plane import DataPlane
+from tests.support.network import FakePeer
 
 #: The fields that requests of the broker have, long and short.
 FIELDS = (

@@ -10,8 +10,8 @@ from rocketmq_tw.client.pull import PullConsumer
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.net.interfaces import Handler
-from rocketmq_tw.testing.memory_broker import MemoryBroker, MemoryNameServer
-from rocketmq_tw.testing.network import MemoryNetwork
+from tests.support.memory_broker import MemoryBroker, MemoryNameServer
+from tests.support.network import MemoryNetwork
 
 NAMES = "10.0.0.1:9876"
 BROKER_A = "10.0.0.2:10911"

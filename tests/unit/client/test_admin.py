@@ -3,7 +3,6 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -12,6 +11,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import PutKVConfigRequestHeader
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
+from tests.support.network import MemoryNetwork
 
 FIRST, SECOND, BROKER = "10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:10911"
 

@@ -11,13 +11,13 @@ import pytest
 from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, PullStatus, SendStatus
-from rocketmq_tw.testing.memory_broker import MemoryBroker, MemoryNameServer
-from rocketmq_tw.testing.network import FakePeer
-from rocketmq_tw.testing.ports import ReservedPort
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.frame import FrameDecoder
+from tests.support.memory_broker import MemoryBroker, MemoryNameServer
+from tests.support.network import FakePeer
+from tests.support.ports import ReservedPort
 
 
 class ThreadedServer:

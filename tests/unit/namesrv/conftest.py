@@ -11,8 +11,8 @@ from twisted.internet.task import Clock
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
-from rocketmq_tw.testing.network import FakePeer
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.network import FakePeer
 
 
 class Asked:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rocketmq_tw.testing.network import FakePeer
+from tests.support.network import FakePeer
 
 
 def start(namesrv: Any) -> None:

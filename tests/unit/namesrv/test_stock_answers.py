@@ -9,13 +9,13 @@ from twisted.internet.task import Clock
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
-from rocketmq_tw.testing.network import FakePeer
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.network import FakePeer
 
 GOLDENS = Path(__file__).parent / "goldens"
 #: What 4.9.7 does not have in its bodies.

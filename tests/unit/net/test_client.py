@@ -5,8 +5,8 @@ from twisted.internet.task import Clock
 from rocketmq_tw.config.net import NettyClientConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import ConnectError, ConnectionLost, RequestTimeout
-from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.network import MemoryNetwork
 
 ADDRESS = "10.0.0.1:10911"
 

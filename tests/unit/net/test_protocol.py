@@ -6,7 +6,6 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.protocol import RemotingProtocol
-from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import (
     RemotingCommand,
@@ -17,6 +16,7 @@ from rocketmq_tw.wire.command import (
 from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.frame import FrameDecoder
 from rocketmq_tw.wire.headers.base import Header
+from tests.support.network import MemoryNetwork
 
 ECHO, REFUSE, BREAK, BAD_BODY, LATE, SELF, COROUTINE, NEEDS_HEADER = range(1, 9)
 

@@ -12,10 +12,10 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.server import ENOUGH_UNREAD, REQUEST_OVERHEAD, RemotingFactory, RemotingServer
-from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import FrameDecoder, encode_frame
+from tests.support.network import MemoryNetwork
 
 ADDRESS = "10.0.0.1:10911"
 ECHO, BIG, HELD = 1, 2, 3

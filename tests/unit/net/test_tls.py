@@ -10,8 +10,8 @@ from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.server import RemotingFactory
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
-from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.network import MemoryNetwork
 
 ADDRESS = "10.0.0.1:10911"
 

@@ -17,8 +17,8 @@ from rocketmq_tw.raft.kv import KeyValue
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.testing.network import MemoryNetwork
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.network import MemoryNetwork
 
 PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
 FILE_SIZE = 4096

@@ -22,8 +22,8 @@ from rocketmq_tw.raft.core.state import HardState
 from rocketmq_tw.raft.kv import KeyValue, Put, encode_command
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.testing.network import MemoryNetwork
-from rocketmq_tw.testing.raft_store import entries_of_terms
+from tests.support.network import MemoryNetwork
+from tests.support.raft_store import entries_of_terms
 
 PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
 FILE_SIZE = 512

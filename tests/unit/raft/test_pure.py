@@ -12,7 +12,7 @@ from rocketmq_tw.raft import core as room
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.core import RaftCore
 from rocketmq_tw.raft.core.state import HardState
-from rocketmq_tw.testing.raft_store import MemoryStore
+from tests.support.raft_store import MemoryStore
 
 #: Modules of the core may import these and each other, nothing else.
 ALLOWED = {

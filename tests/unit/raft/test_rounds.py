@@ -16,7 +16,7 @@ from rocketmq_tw.raft.core.messages import (
     VoteResponse,
 )
 from rocketmq_tw.raft.core.state import HardState
-from rocketmq_tw.testing.raft_store import MemoryStore, entries_of_terms
+from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
 V, C = VoteResult, Code

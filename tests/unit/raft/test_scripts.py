@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.raft_script import run_script
+from tests.support.raft_script import run_script
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 

@@ -13,7 +13,7 @@ from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.core.state import HardState
 from rocketmq_tw.raft.store.format import StoreError, decode_entry, encode_header, encode_index
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.testing.raft_store import entries_of_terms
+from tests.support.raft_store import entries_of_terms
 
 FILE_SIZE = 512
 INDEX_SIZE = 32 * 8

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.testing.wait import LIMIT
+from tests.support.wait import LIMIT
 
 PROJECT = Path(__file__).resolve().parents[3]
 

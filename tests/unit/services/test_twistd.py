@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rocketmq_tw.testing.remoting import ask
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.remoting import ask
 
 LOOPBACK = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
 Start = Callable[..., Any]

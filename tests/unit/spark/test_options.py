@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_tw.spark.errors import OptionError
 from rocketmq_tw.spark.options import _SPELLINGS, canonical, sink_options, source_options
-from rocketmq_tw.testing.jars import PROJECT
+from tests.support.jars import PROJECT
 
 GIVEN = {"nameServers": "10.0.0.1:9876;10.0.0.2:9876", "topic": "orders"}
 

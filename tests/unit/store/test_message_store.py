@@ -22,7 +22,7 @@ from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, put, read_all
+from tests.support.stores import ManualClock, make_message, open_store, put, read_all
 
 
 @pytest.fixture

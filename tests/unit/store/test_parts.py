@@ -26,7 +26,7 @@ from rocketmq_tw.store.index_file import ENTRY, HEADER
 from rocketmq_tw.store.index_slots import SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
-from rocketmq_tw.testing.stores import ManualClock, small_config
+from tests.support.stores import ManualClock, small_config
 
 PATH = "/store/config/topics.json"
 

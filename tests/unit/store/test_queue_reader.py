@@ -11,7 +11,7 @@ from rocketmq_tw.store.consume_queue import UNIT, ConsumeQueue
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_reader import QueueReader
-from rocketmq_tw.testing.stores import ROOT, ManualClock, make_message, open_store, put
+from tests.support.stores import ROOT, ManualClock, make_message, open_store, put
 
 _QUEUES = 3
 _LOG_FILE = 4096

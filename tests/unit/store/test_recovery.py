@@ -9,7 +9,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import MAGIC_V1
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.testing.stores import ROOT, make_message, open_store, put, read_all, small_config
+from tests.support.stores import ROOT, make_message, open_store, put, read_all, small_config
 
 LOG = f"{ROOT}/commitlog"
 QUEUE = f"{ROOT}/consumequeue/Topic/0"

@@ -19,7 +19,7 @@ from rocketmq_tw.store.dispatch import BatchDispatch
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.segments import HandlePool, Unsynced
-from rocketmq_tw.testing.stores import ManualClock, make_message, open_store, put, read_all
+from tests.support.stores import ManualClock, make_message, open_store, put, read_all
 
 _FILE = 8 * UNIT_SIZE
 

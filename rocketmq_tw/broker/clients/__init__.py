@@ -1,0 +1,1 @@
+"""Who is connected, and who holds which queue."""

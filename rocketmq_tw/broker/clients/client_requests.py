@@ -1,0 +1,132 @@
+"""Clients announce themselves and ask for each other: 34, 35, 38, 46."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.permissions import READ, WRITE
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.consumers import ConsumerIdList
+from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, ConsumerData, HeartbeatData
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.clients import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+
+#: A thousand subscriptions take a fifth of it; what a client says stays in memory.
+MAX_HEARTBEAT_BYTES = 1 << 20
+#: The bit of a topic's `topic_sys_flag` that says that unit-mode groups subscribe.
+UNIT_SUB_FLAG = 2
+
+
+class ClientRequests:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clients: ClientRegistry,
+        groups: GroupTable,
+        topics: TopicTable,
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.list_consumers,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client,
+        }
+
+    def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Registers all groups of the client; makes their retry topics."""
+        if len(request.body) > MAX_HEARTBEAT_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"a heartbeat of {len(request.body)} bytes: subscribe to fewer topics an instance,"
+                f" {MAX_HEARTBEAT_BYTES} are the limit",
+            )
+        data = decode_request(HeartbeatData, request.body)
+        names.check_length("clientID", data.client_id)
+        client = Client(peer, data.client_id, request.language.name, request.version)
+        resend = False
+        for consumer in data.consumer_data_set:
+            resend = self._register_consumer(client, consumer, data) or resend
+        for producer in data.producer_data_set:
+            names.check_group(producer.group_name)
+            self._clients.register_producer(producer.group_name, client)
+        response = request.response()
+        # A 4.9 client, and a 5.x client before it knows the broker, sends no fingerprint.
+        response.ext_fields = {
+            "isSupportHeartBeatV2": "true",
+            "isSubChange": "true" if resend or not data.heartbeat_fingerprint else "false",
+        }
+        return response
+
+    def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(UnregisterClientRequestHeader)
+        if header.producer_group is not None:
+            self._clients.unregister_producer(header.producer_group, peer)
+        if header.consumer_group is not None:
+            self._clients.unregister_consumer(header.consumer_group, peer)
+        return request.response()
+
+    def list_consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        name = request.header(GetConsumerListByGroupRequestHeader).consumer_group
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of group {name} is connected here"
+            )
+        return request.response(
+            body=encode_body(ConsumerIdList(consumer_id_list=group.client_ids()))
+        )
+
+    def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Whether a subscription's expression can be filtered by."""
+        subscription = decode_request(CheckClientBody, request.body).subscription_data
+        if subscription is not None and subscription.expression_type not in ("", "TAG"):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"this broker does not filter by {subscription.expression_type}: subscribe by tags",
+            )
+        return request.response()
+
+    def _register_consumer(
+        self, client: Client, consumer: ConsumerData, heartbeat: HeartbeatData
+    ) -> bool:
+        if self._config.reject_pull_consumer_enable and consumer.consume_type == "CONSUME_ACTIVELY":
+            return False
+        group = self._groups.get(consumer.group_name)
+        if group is None:
+            # As in stock, the pull of such a group is what gets refused and says why.
+            return False
+        ordered = any(
+            topic is not None and topic.order
+            for topic in (
+                self._topics.get(wanted.topic) for wanted in consumer.subscription_data_set
+            )
+        )
+        self._topics.create_on_send_back(
+            names.retry_topic(group.group_name),
+            group.retry_queue_nums,
+            READ | WRITE,
+            UNIT_SUB_FLAG if consumer.unit_mode else 0,
+            order=ordered,
+        )
+        return self._clients.register_consumer(
+            client,
+            consumer,
+            notify_changes=group.notify_consumer_ids_changed_enable,
+            fingerprint=heartbeat.heartbeat_fingerprint or 0,
+            without_sub=bool(heartbeat.without_sub),
+        )

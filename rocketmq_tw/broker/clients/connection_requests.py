@@ -1,0 +1,185 @@
+"""Who is connected (203, 204, 328, 345), and what a consumer says of itself (307, 309)."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.consumers import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+    SubscriptionQueryBody,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.clients import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetProducerConnectionListRequestHeader,
+)
+from rocketmq_tw.wire.headers.topics import QuerySubscriptionByConsumerRequestHeader
+
+#: Seconds that a client gets to answer what is passed on to it.
+CLIENT_TIMEOUT = 10.0
+
+
+class ConnectionRequests:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clients: ClientRegistry,
+        topics: TopicTable,
+        groups: GroupTable,
+        store: IMessageStore,
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumers,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producers,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
+        }
+
+    def consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {name} is connected here"
+            )
+        body = ConsumerConnection(
+            connection_set=[_connection(client) for client in group.clients.values()],
+            subscription_table=group.subscriptions,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return request.response(body=encode_body(body))
+
+    def producers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        name = request.header(GetProducerConnectionListRequestHeader).producer_group
+        clients = self._clients.producers(name)
+        if not clients:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no producer of group {name} is connected here"
+            )
+        body = ProducerConnection(connection_set=[_connection(client) for client in clients])
+        return request.response(body=encode_body(body))
+
+    def all_producers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        table = {
+            group: [
+                ProducerInfo(
+                    client_id=client.client_id,
+                    remote_ip=client.peer.address,
+                    language=client.language,
+                    version=client.version,
+                    last_update_timestamp=client.last_update_ms,
+                )
+                for client in clients
+            ]
+            for group, clients in self._clients.producer_groups().items()
+        }
+        return request.response(body=encode_body(ProducerTable(data=table)))
+
+    def subscription(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(QuerySubscriptionByConsumerRequestHeader)
+        body = SubscriptionQueryBody(
+            group=header.group,
+            topic=header.topic,
+            subscription_data=self._clients.subscription(header.group, header.topic or ""),
+        )
+        return request.response(body=encode_body(body))
+
+    def running_info(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        header = request.header(GetConsumerRunningInfoRequestHeader)
+        return self._pass_on(request, header.consumer_group, header.client_id, request.ext_fields)
+
+    def consume_directly(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Has one client consume one message of our log; stock's client wants the whole record."""
+        header = request.header(ConsumeMessageDirectlyResultRequestHeader)
+        fields = request.ext_fields | {"brokerName": self._config.broker_name}
+        topic = self._topics.get(header.topic or "")
+        if topic is not None:
+            fields["topicSysFlag"] = str(topic.topic_sys_flag)
+        group = self._groups.get(header.consumer_group)
+        if group is not None:
+            fields["groupSysFlag"] = str(group.group_sys_flag or 0)
+        record = self._record(header.msg_id or "")
+        return self._pass_on(request, header.consumer_group, header.client_id or "", fields, record)
+
+    def _record(self, message_id: str) -> bytes:
+        try:
+            offset = parse_offset_message_id(message_id).offset
+        except ValueError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        record = self._store.record_at(offset)
+        if record is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"there is no message {message_id} in this broker's log"
+            )
+        return record
+
+    def _pass_on(
+        self,
+        request: RemotingCommand,
+        group: str,
+        client_id: str,
+        fields: dict[str, str],
+        body: bytes | None = None,
+    ) -> Deferred[RemotingCommand]:
+        members = self._clients.consumer_group(group)
+        client = None if members is None else members.find(client_id)
+        if client is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"consumer {client_id} of group {group} is not connected here",
+            )
+        command = RemotingCommand.request(request.code, body=request.body if body is None else body)
+        command.ext_fields = dict(fields)
+
+        def answer(reply: RemotingCommand) -> RemotingCommand:
+            response = request.response(reply.code, reply.remark, body=reply.body)
+            response.ext_fields = reply.ext_fields
+            return response
+
+        def refuse(failure: Failure) -> RemotingCommand:
+            late = failure.check(RequestTimeout)
+            failure.trap(RequestTimeout, ConnectionLost)
+            raise RequestError(
+                ResponseCode.CONSUME_MSG_TIMEOUT if late else ResponseCode.SYSTEM_ERROR,
+                f"consumer {client_id} of group {group}: {failure.value}",
+            )
+
+        return client.peer.request(command, CLIENT_TIMEOUT).addCallbacks(answer, refuse)
+
+
+def _connection(client: Client) -> Connection:
+    return Connection(
+        client_id=client.client_id,
+        client_addr=client.peer.address,
+        language=client.language,
+        version=client.version,
+    )

@@ -1,0 +1,1 @@
+"""The broker's place among name servers and brokers."""

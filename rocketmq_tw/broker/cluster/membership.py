@@ -1,0 +1,333 @@
+"""This broker's place in the cluster: its registration with all name servers.
+
+In full every registerNameServerPeriod (103), at once with what changed when a topic does, and
+taken back at the end (104). A name server that is down is passed over, and asked again and again
+until it has everything. What name servers answer about the master and ordered topics is handed on.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.cluster.announcements import Announcements
+from rocketmq_tw.broker.tables import permissions
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.address import split_addresses
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
+from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.namesrv import (
+    BrokerHeartbeatRequestHeader,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    RegisterTopicRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+
+#: Seconds; as stock waits.
+UNREGISTER_TIMEOUT = 3.0
+REGISTER_TOPIC_TIMEOUT = 3.0
+
+log = Logger()
+
+
+class Master(NamedTuple):
+    """What a name server says of the master of a slave's broker name; empty where it has none."""
+
+    address: str
+    ha_address: str
+
+
+class MasterListener(Protocol):
+    def __call__(self, master: Master) -> None: ...
+
+
+class Membership:
+    """`address` is the `host:port` that clients are to use, `ha_address` the one of slaves."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        client: IRemotingClient,
+        address: str,
+        ha_address: str,
+        announcements: Announcements,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._announcements = announcements
+        self._client = client
+        self._address = address
+        self._ha_address = ha_address
+        self._left = False
+        self._unreachable: set[str] = set()
+        self._sent_version: DataVersion | None = None
+        self._registered_at: set[str] = set()
+        self._waiting: list[tuple[str, Deferred[None]]] = []
+        self._listeners: list[MasterListener] = []
+        topics.on_change(self._topics_changed)
+
+    @property
+    def name_servers(self) -> list[str]:
+        """`namesrvAddr` as addresses."""
+        return split_addresses(self._config.namesrv_addr)
+
+    def on_master(self, listener: MasterListener) -> None:
+        """Adds a listener to the master's address in answers to registrations."""
+        self._listeners.append(listener)
+
+    def when_registered(self, name_server: str) -> Deferred[None]:
+        """Fires once this name server, one of `name_servers`, has taken a registration."""
+        if name_server in self._registered_at:
+            return succeed(None)
+        registered: Deferred[None] = Deferred()
+        self._waiting.append((name_server, registered))
+        return registered
+
+    def register(self, force: bool | None = None) -> Deferred[None]:
+        """Registers everything; unless forced, only where a name server knows another version.
+
+        Fires when all name servers have answered or failed; never fails.
+        """
+        if self._left:
+            return succeed(None)
+        if self._config.force_register if force is None else force:
+            return self._send(self._topics.all())
+        return self._any_outdated().addCallback(
+            lambda outdated: self._send(self._topics.all()) if outdated else None
+        )
+
+    def retry(self) -> Deferred[None]:
+        """Registers everything with the name servers that could not be reached last time."""
+        if self._left or not self._unreachable:
+            return succeed(None)
+        return self._send(self._topics.all(), to=sorted(self._unreachable))
+
+    def heartbeat(self) -> Deferred[None]:
+        """Says that the broker lives (904); 5.x's name servers, with enableSlaveActingMaster."""
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name=self._config.broker_cluster_name,
+            broker_addr=self._address,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            heartbeat_timeout_mills=self._config.broker_not_active_timeout_millis,
+        )
+        timeout = self._config.send_heartbeat_timeout_millis / 1000
+        return self._ask_all(RequestCode.BROKER_HEARTBEAT, header, b"", timeout)
+
+    def leave(self) -> Deferred[None]:
+        """Takes the registration back; fires when all name servers have answered or failed."""
+        self._left = True
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=self._config.broker_name,
+            broker_addr=self._address,
+            cluster_name=self._config.broker_cluster_name,
+            broker_id=self._config.broker_id,
+        )
+        return self._ask_all(RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
+
+    def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:
+        if self._left:
+            return
+        changed = {topic.topic_name: topic for topic in topics}
+
+        def register() -> Deferred[Any]:
+            if self._config.enable_single_topic_register:
+                return DeferredList([self._send_topic(topic) for topic in topics])
+            if self._topics.data_version == self._sent_version:
+                # What was kept with others has their version, which would be passed over now.
+                self._topics.touch()
+            return self._send(changed)
+
+        self._announcements.begin(changed, kept, register)
+
+    def _send(
+        self, topics: Mapping[str, TopicConfig], to: Sequence[str] | None = None
+    ) -> Deferred[None]:
+        """Registers `topics`, in parts where enableSplitRegistration wants them; with all name
+        servers, or only some."""
+        seen = [self._as_permitted(topic) for topic in topics.values()]
+        size = len(seen)
+        if self._config.enable_split_registration:
+            size = self._config.split_registration_size
+        registered = []
+        for start in range(0, len(seen), max(1, size)):
+            if start:
+                # A second part of the same version would be passed over.
+                self._topics.touch()
+            registered.append(self._send_part(seen[start : start + size], to))
+        return DeferredList(registered).addCallback(lambda _: None)
+
+    def _send_part(self, topics: Sequence[TopicConfig], to: Sequence[str] | None) -> Deferred[None]:
+        config = self._config
+        table = self._topics.table({topic.topic_name: topic for topic in topics})
+        table.topic_queue_mapping_info_map = {}
+        self._sent_version = table.data_version
+        # Stock 5.3.3 says "not compressed" of a compressed body; name servers then refuse it.
+        compressed = config.compressed_register
+        body = encode_registration(
+            RegisterBrokerBody(topic_config_serialize_wrapper=table), compressed=compressed
+        )
+        header = RegisterBrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=self._ha_address,
+            broker_id=config.broker_id,
+            heartbeat_timeout_millis=(
+                config.broker_not_active_timeout_millis
+                if config.enable_slave_acting_master
+                else None
+            ),
+            enable_acting_master=config.enable_slave_acting_master,
+            compressed=compressed,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        timeout = config.register_broker_timeout_mills / 1000
+        return self._ask_all(
+            RequestCode.REGISTER_BROKER, header, body, timeout, self._registered, to
+        )
+
+    def _tell_again(self, name_server: str) -> None:
+        """A name server passes over a version that it knows, even if it missed what led there; so
+        one that is back gets everything in a new one. The others have nothing to learn from it."""
+        if not self._left:
+            self._topics.touch()
+            self._send(self._topics.all(), to=[name_server])
+
+    def _send_topic(self, topic: TopicConfig) -> Deferred[None]:
+        config = self._as_permitted(topic)
+        route = TopicRouteData(
+            queue_datas=[
+                QueueData(
+                    broker_name=self._config.broker_name,
+                    read_queue_nums=config.read_queue_nums,
+                    write_queue_nums=config.write_queue_nums,
+                    perm=config.perm,
+                    topic_sys_flag=config.topic_sys_flag,
+                )
+            ]
+        )
+        return self._ask_all(
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+            RegisterTopicRequestHeader(topic=topic.topic_name),
+            encode_body(route),
+            REGISTER_TOPIC_TIMEOUT,
+        )
+
+    def _as_permitted(self, topic: TopicConfig) -> TopicConfig:
+        """The topic as clients may use it: a broker without permission takes its topics' away."""
+        permitted = self._config.broker_permission
+        if permissions.is_readable(permitted) and permissions.is_writable(permitted):
+            return topic
+        return msgspec.structs.replace(topic, perm=topic.perm & permitted)
+
+    def _registered(self, response: RemotingCommand, name_server: str) -> None:
+        if name_server not in self._registered_at:
+            self._registered_at.add(name_server)
+            log.info(
+                "broker {name} is registered with name server {name_server}",
+                name=self._config.broker_name,
+                name_server=name_server,
+            )
+            served = [waiter for waiter in self._waiting if waiter[0] == name_server]
+            self._waiting = [waiter for waiter in self._waiting if waiter not in served]
+            for _, registered in served:
+                registered.callback(None)
+        header = response.header(RegisterBrokerResponseHeader)
+        if header.master_addr or header.ha_server_addr:
+            for listener in self._listeners:
+                listener(Master(header.master_addr or "", header.ha_server_addr or ""))
+        if response.body:
+            self._topics.mark_ordered(decode_body(KVTable, response.body).table)
+
+    def _any_outdated(self) -> Deferred[bool]:
+        """Whether some name server has another version of the topics, or cannot say."""
+        config = self._config
+        version = self._topics.data_version
+        header = QueryDataVersionRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+        body = encode_body(version)
+        timeout = config.register_broker_timeout_mills / 1000
+
+        def is_outdated(response: RemotingCommand) -> bool:
+            if response.code != ResponseCode.SUCCESS:
+                return True
+            changed = response.header(QueryDataVersionResponseHeader).changed
+            known = decode_body(DataVersion, response.body) if response.body else version
+            return changed or known != version
+
+        def ask(address: str) -> Deferred[bool]:
+            command = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, header, body)
+            answered = self._client.request(address, command, timeout)
+            return answered.addCallback(is_outdated).addErrback(lambda _: True)
+
+        asked = DeferredList([ask(address) for address in self.name_servers])
+        return asked.addCallback(lambda results: any(outdated for _, outdated in results))
+
+    def _ask_all(
+        self,
+        code: int,
+        header: Header,
+        body: bytes,
+        timeout: float,
+        take: Callable[[RemotingCommand, str], None] | None = None,
+        to: Sequence[str] | None = None,
+    ) -> Deferred[None]:
+        """One request to every name server, or to some; `take` gets each answer of success and
+        whose it is."""
+
+        def answered(response: RemotingCommand, address: str) -> None:
+            if response.code != ResponseCode.SUCCESS:
+                log.warn(
+                    "name server {address} answers request {code} with {response}",
+                    address=address,
+                    code=int(code),
+                    response=response,
+                )
+                return
+            if take is not None:
+                take(response, address)
+            if address in self._unreachable:
+                self._unreachable.discard(address)
+                log.info("name server {address} is back", address=address)
+                self._tell_again(address)
+
+        def failed(failure: Failure, address: str) -> None:
+            if address not in self._unreachable:
+                self._unreachable.add(address)
+                log.warn(
+                    "name server {address} is passed over: {why}",
+                    address=address,
+                    why=failure.getErrorMessage(),
+                )
+
+        asked = []
+        for address in self.name_servers if to is None else to:
+            command = RemotingCommand.request(code, header, body)
+            request = self._client.request(address, command, timeout)
+            request.addCallback(answered, address).addErrback(failed, address)
+            asked.append(request)
+        return DeferredList(asked).addCallback(lambda _: None)

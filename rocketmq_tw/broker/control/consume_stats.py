@@ -1,0 +1,153 @@
+"""How far groups are behind: 208 for one group, 317 for all, 303 in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.offsets import (
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpanBody,
+    MessageQueue,
+    OffsetWrapper,
+    QueueTimeSpan,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.groups import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+)
+from rocketmq_tw.wire.headers.offsets import QueryConsumeTimeSpanRequestHeader
+
+
+class ConsumeStatsRequests:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        clients: ClientRegistry,
+        store: IMessageStore,
+        traffic: Traffic,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._traffic = traffic
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._store = store
+        self._now_ms = now_ms
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.GET_CONSUME_STATS: self.of_group,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.of_all_groups,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_span,
+        }
+
+    def of_group(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Of the topics asked for, or of all that the group has offsets in."""
+        header = request.header(GetConsumeStatsRequestHeader)
+        group = header.consumer_group
+        listed = {topic for topic in (header.topic_list or "").split(";") if topic}
+        if header.topic:
+            listed.add(header.topic)
+        stats = self._stats(group, listed or self._consumed_topics(group))
+        return request.response(body=encode_body(stats))
+
+    def of_all_groups(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        only_ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
+        body = ConsumeStatsList(broker_addr=peer.local_address)
+        for group in self._groups.all():
+            each = []
+            for topic in sorted(self._consumed_topics(group)):
+                config = self._topics.get(topic)
+                if config is None or (only_ordered and not config.order):
+                    continue
+                stats = self._stats(group, [topic])
+                body.total_diff += sum(
+                    queue.broker_offset - queue.consumer_offset
+                    for queue in stats.offset_table.values()
+                )
+                each.append(stats)
+            body.consume_stats_list.append({group: each})
+        return request.response(body=encode_body(body))
+
+    def time_span(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(QueryConsumeTimeSpanRequestHeader)
+        config = self._topics.get(header.topic)
+        if config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {header.topic} here"
+            )
+        spans = [
+            self._time_span(header.group, header.topic, queue_id)
+            for queue_id in range(config.write_queue_nums)
+        ]
+        return request.response(body=encode_body(ConsumeTimeSpanBody(consume_time_span_set=spans)))
+
+    def _consumed_topics(self, group: str) -> set[str]:
+        """Where the group has offsets, without what its connected consumers gave up."""
+        topics = self._offsets.topics_of(group)
+        connected = self._clients.consumer_group(group)
+        if connected is not None and connected.subscriptions:
+            topics &= connected.subscriptions.keys()
+        return topics
+
+    def _stats(self, group: str, topics: Iterable[str]) -> ConsumeStats:
+        stats = ConsumeStats()
+        for topic in topics:
+            config = self._topics.get(topic)
+            if config is None:
+                continue
+            stats.consume_tps += self._traffic.tps(GROUP_GET, group_key(topic, group))
+            for queue_id in range(config.read_queue_nums):
+                stats.offset_table[self._queue(topic, queue_id)] = self._progress(
+                    group, topic, queue_id
+                )
+        return stats
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        consumed = max(0, self._offsets.query(group, topic, queue_id))
+        last_time = self._store.store_time(topic, queue_id, consumed - 1) if consumed else 0
+        return OffsetWrapper(
+            broker_offset=max(0, self._store.max_queue_offset(topic, queue_id)),
+            consumer_offset=consumed,
+            pull_offset=consumed,
+            last_timestamp=max(0, last_time),
+        )
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        store = self._store
+        end = store.max_queue_offset(topic, queue_id)
+        first_time = store.earliest_store_time(topic, queue_id)
+        consumed = self._offsets.query(group, topic, queue_id)
+        span = QueueTimeSpan(
+            message_queue=self._queue(topic, queue_id),
+            min_time_stamp=first_time,
+            max_time_stamp=store.store_time(topic, queue_id, end - 1),
+            consume_time_stamp=(
+                store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else first_time
+            ),
+        )
+        if consumed < end:
+            next_time = store.store_time(topic, queue_id, max(0, consumed))
+            span.delay_time = max(0, self._now_ms() - next_time) if next_time > 0 else 0
+        return span
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic=topic, broker_name=self._config.broker_name, queue_id=queue_id)

@@ -1,0 +1,251 @@
+"""Offsets are moved by an administrator: 222 resets, 314 copies; 223 and 308 look before that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.offsets import (
+    ConsumerStatusBody,
+    CorrectionOffsetBody,
+    MessageQueue,
+    ResetOffsetBody,
+    queue_offsets,
+)
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.offsets import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumerStatusRequestHeader,
+    QueryCorrectionOffsetHeader,
+    ResetOffsetRequestHeader,
+)
+
+log = Logger()
+
+#: Seconds that a client gets to tell its offsets.
+STATUS_TIMEOUT = 5.0
+LARGEST_LONG = 2**63 - 1
+
+
+class ResetRequests:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        clients: ClientRegistry,
+        store: IMessageStore,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._store = store
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone,
+            RequestCode.QUERY_CORRECTION_OFFSET: self.correction,
+        }
+
+    def reset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """To an offset of one queue, or to a time in all; the connected consumers follow.
+
+        With useServerSideResetOffset the broker holds the offset until a pull takes it up;
+        without, the clients are told (220) and commit it.
+        """
+        header = request.header(ResetOffsetRequestHeader)
+        config = self._topic(header.topic)
+        if self._config.use_server_side_reset_offset:
+            offsets = self._server_side(header, config)
+        else:
+            offsets = self._client_side(header, config)
+        log.info(
+            "{peer} reset {group} in {topic} to {offsets}",
+            peer=peer.address,
+            group=header.group,
+            topic=header.topic,
+            offsets=offsets,
+        )
+        body = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
+        return request.response(body=encode_body(ResetOffsetBody(offset_table=body)))
+
+    def clone(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(CloneGroupOffsetRequestHeader)
+        source = header.src_group
+        topics = {header.topic} if header.topic else self._offsets.topics_of(source)
+        if self._groups.get(header.dest_group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"there is no group {header.dest_group} here: create it first",
+            )
+        connected = self._clients.consumer_group(source)
+        for topic in topics:
+            gave_up = (
+                not header.offline
+                and connected is not None
+                and bool(connected.subscriptions)
+                and topic not in connected.subscriptions
+            )
+            if self._topics.get(topic) is not None and not gave_up:
+                self._offsets.clone(source, header.dest_group, topic)
+        return request.response()
+
+    def correction(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """The smallest readable offset of all groups in each queue; where the compared group is
+        behind even that, the largest long says so."""
+        header = request.header(QueryCorrectionOffsetHeader)
+        left_out = set((header.filter_groups or "").split(","))
+        smallest: dict[int, int] = {}
+        for group in self._offsets.groups_of(header.topic) - left_out:
+            for queue_id, offset in self._offsets.of(group, header.topic).items():
+                if offset >= self._store.min_queue_offset(header.topic, queue_id):
+                    smallest[queue_id] = min(offset, smallest.get(queue_id, LARGEST_LONG))
+        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+            if smallest.get(queue_id, LARGEST_LONG) > offset:
+                smallest[queue_id] = LARGEST_LONG
+        return request.response(body=encode_body(CorrectionOffsetBody(correction_offsets=smallest)))
+
+    def consumer_status(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """The offsets that each connected consumer, or the named one, works with."""
+        header = request.header(GetConsumerStatusRequestHeader)
+        clients = [
+            client
+            for client in self._connected(header.group)
+            if header.client_addr in (None, "", client.client_id)
+        ]
+        if not clients:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of group {header.group} is connected here"
+            )
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        body = ConsumerStatusBody()
+
+        def take(reply: RemotingCommand, client: Client) -> None:
+            if reply.code == ResponseCode.SUCCESS and reply.body:
+                status = decode_body(ConsumerStatusBody, reply.body)
+                body.consumer_table[client.client_id] = status.message_queue_table
+
+        def ask(client: Client) -> Deferred[Any]:
+            command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
+            answered = client.peer.request(command, STATUS_TIMEOUT)
+            answered.addCallback(take, client)
+            return answered.addErrback(
+                lambda failure: log.warn(
+                    "{client} tells no offsets: {why}",
+                    client=client.client_id,
+                    why=failure.getErrorMessage(),
+                )
+            )
+
+        return DeferredList([ask(client) for client in clients]).addCallback(
+            lambda _: request.response(body=encode_body(body))
+        )
+
+    def _server_side(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
+        if not self._groups.contains(header.group):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {header.group} here"
+            )
+        if header.queue_id >= config.read_queue_nums:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{header.topic} has no queue {header.queue_id}: give -1 for all of its"
+                f" {config.read_queue_nums}",
+            )
+        if header.queue_id < 0:
+            offsets = {
+                queue_id: self._at_time(header.topic, queue_id, header.timestamp)
+                for queue_id in range(config.read_queue_nums)
+            }
+        elif header.offset is None or header.offset == -1:
+            at_time = self._at_time(header.topic, header.queue_id, header.timestamp)
+            offsets = {header.queue_id: at_time}
+        else:
+            first = self._store.min_queue_offset(header.topic, header.queue_id)
+            end = self._store.max_queue_offset(header.topic, header.queue_id)
+            if not max(first, 0) <= header.offset <= end + 1:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"offset {header.offset} is not in queue {header.queue_id}:"
+                    f" give one from {first} to {end}",
+                )
+            offsets = {header.queue_id: header.offset}
+        for queue_id, offset in offsets.items():
+            self._offsets.reset(header.group, header.topic, queue_id, offset)
+        return offsets
+
+    def _client_side(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
+        clients = self._connected(header.group)
+        if not clients:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"no consumer of group {header.group} is connected here, so none can be reset",
+            )
+        offsets = {}
+        for queue_id in range(config.write_queue_nums):
+            consumed = self._offsets.query(header.group, header.topic, queue_id)
+            if consumed < 0:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"group {header.group} has no offset in queue {queue_id} of {header.topic}",
+                )
+            wanted = self._at_time(header.topic, queue_id, header.timestamp)
+            offsets[queue_id] = wanted if header.is_force else min(wanted, consumed)
+        self._tell(clients, header, offsets)
+        return offsets
+
+    def _tell(
+        self, clients: list[Client], header: ResetOffsetRequestHeader, offsets: dict[int, int]
+    ) -> None:
+        table = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
+        for client in clients:
+            if client.language == "JAVA":
+                body = encode_body(ResetOffsetBody(offset_table=table))
+            else:
+                body = encode_body(queue_offsets(table))
+            order = RemotingCommand.request(
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+                ResetOffsetRequestHeader(
+                    topic=header.topic, group=header.group, timestamp=header.timestamp
+                ),
+                body,
+                oneway=True,
+            )
+            client.peer.send_oneway(order)
+
+    def _at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """As stock: any negative time is the queue's end."""
+        if timestamp < 0:
+            return self._store.max_queue_offset(topic, queue_id)
+        return max(0, self._store.offset_by_time(topic, queue_id, timestamp))
+
+    def _connected(self, group: str) -> list[Client]:
+        found = self._clients.consumer_group(group)
+        return [] if found is None else list(found.clients.values())
+
+    def _topic(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
+        return config
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic=topic, broker_name=self._config.broker_name, queue_id=queue_id)

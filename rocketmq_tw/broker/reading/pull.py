@@ -1,0 +1,372 @@
+"""Requests 11 and 361: a consumer reads a queue, and may wait for what is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.interfaces import GetStatus, IMessageStore, QueueRead, TagMatch
+from rocketmq_tw.broker.reading.long_polling import LongPolling
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.permissions import is_readable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression, tag_match
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+
+#: `forbiddenType` of a NO_PERMISSION answer: what forbids the pull.
+BROKER_FORBIDDEN = 1
+GROUP_FORBIDDEN = 2
+TOPIC_FORBIDDEN = 3
+BROADCASTING_FORBIDDEN = 4
+SUBSCRIPTION_FORBIDDEN = 5
+
+_NO_LIMIT = 0x7FFFFFFF
+_SYSTEM_GROUP = "CID_RMQ_SYS_"
+
+#: How a read ended to the code of the answer; where nothing is in the queue see `_code`.
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+log = Logger()
+
+
+class _Forbidden(RequestError):
+    """NO_PERMISSION with the reason as stock's clients read it."""
+
+    def __init__(self, forbidden_type: int, remark: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.forbidden_type = forbidden_type
+
+
+class PullRequests:
+    """Reads queues for consumers: answers at once, or holds the read with `long_polling`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        clients: ClientRegistry,
+        store: IMessageStore,
+        long_polling: LongPolling,
+        pulled: Callable[[str, str, int], None] | None = None,
+        *,
+        master_is_near: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`pulled` is told how many messages each answer takes along; `master_is_near` tells a
+        slave whether clients will find its master."""
+        self._master_is_near = master_is_near
+        self._pulled = pulled
+        self._config = config
+        self._store_config = store_config
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._store = store
+        self._long_polling = long_polling
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.pull,
+        }
+
+    def pull(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand | None:
+        """The answer; None where the read is held and answered later."""
+        return self._answer(request, peer, may_suspend=True)
+
+    def _resume(self, request: RemotingCommand, peer: IPeer) -> None:
+        try:
+            response = self._answer(request, peer, may_suspend=False)
+        except RequestError as error:
+            response = request.response(error.code, error.remark)
+        except Exception:
+            log.failure("a held pull of {address}", address=peer.address)
+            response = request.response(
+                ResponseCode.SYSTEM_ERROR, "the pull failed; see the broker's log"
+            )
+        assert response is not None
+        peer.reply(response)
+
+    def _answer(
+        self, request: RemotingCommand, peer: IPeer, *, may_suspend: bool
+    ) -> RemotingCommand | None:
+        if self._config.is_slave and not self._config.slave_read_enable:
+            return self._send_to_master(request)
+        header = request.header(PullMessageRequestHeader)
+        try:
+            group, topic = self._check(request.code, header)
+            match = self._tag_match(header, group, peer)
+        except _Forbidden as error:
+            response = request.response(error.code, error.remark)
+            response.ext_fields["forbiddenType"] = str(error.forbidden_type)
+            return response
+        reset = None
+        if self._config.use_server_side_reset_offset:
+            reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if reset is not None:
+            read, code = self._reset_to(header, reset), ResponseCode.PULL_OFFSET_MOVED
+        else:
+            read = self._read(header, match)
+            code = _code(read.status, header.queue_offset)
+            if may_suspend and header.sys_flag & PULL_COMMIT_OFFSET:
+                self._commit_offset(header, peer)
+        suggested = self._suggest_broker(read, group)
+        if self._config.is_slave:
+            code = self._code_of_slave(code)
+        if code is ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & PULL_SUSPEND:
+            held = self._long_polling.hold(
+                header.topic,
+                header.queue_id,
+                header.queue_offset,
+                match,
+                header.suspend_timeout_millis,
+                peer,
+                lambda: self._resume(request, peer),
+            )
+            if held:
+                return None
+        if read.messages and self._pulled is not None:
+            self._pulled(header.topic, header.consumer_group, read.messages)
+        return request.response(
+            code,
+            read.status.name if reset is None else "OFFSET_RESET",
+            header=PullMessageResponseHeader(
+                suggest_which_broker_id=suggested,
+                next_begin_offset=read.next_offset,
+                min_offset=read.min_offset,
+                max_offset=read.max_offset,
+                topic_sys_flag=topic.topic_sys_flag,
+                group_sys_flag=group.group_sys_flag or 0,
+            ),
+            body=read.data,
+        )
+
+    # Checks
+
+    def _check(
+        self, code: int, header: PullMessageRequestHeader
+    ) -> tuple[SubscriptionGroupConfig, TopicConfig]:
+        config = self._config
+        if not is_readable(config.broker_permission):
+            raise _Forbidden(
+                BROKER_FORBIDDEN, f"the broker {config.broker_ip1} may not be read from"
+            )
+        if code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
+            raise _Forbidden(
+                BROKER_FORBIDDEN, f"the broker {config.broker_ip1} takes no lite pull consumers"
+            )
+        group = self._groups.get(header.consumer_group)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"{header.consumer_group} is no consumer group of this broker: create it"
+                " (rmqadmin updateSubGroup)",
+            )
+        if not group.consume_enable:
+            raise _Forbidden(GROUP_FORBIDDEN, f"group {header.consumer_group} may not consume")
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"{header.topic} is no topic of this broker: create it (rmqadmin updateTopic)",
+            )
+        if not is_readable(topic.perm):
+            raise _Forbidden(TOPIC_FORBIDDEN, f"the topic {header.topic} may not be read from")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{header.topic} has no queue {header.queue_id}:"
+                f" it has {topic.read_queue_nums} to read from",
+            )
+        return group, topic
+
+    def _tag_match(
+        self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, peer: IPeer
+    ) -> TagMatch | None:
+        """What the pull's own expression or the group's subscription asks for."""
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            match = self._own_match(header)
+        else:
+            match = self._subscribed_match(header, group)
+        if self._config.reject_pull_consumer_enable:
+            self._check_pull_consumer(header.consumer_group, peer)
+        return match
+
+    def _own_match(self, header: PullMessageRequestHeader) -> TagMatch | None:
+        kind = header.expression_type or TAG_TYPE
+        if kind != TAG_TYPE:
+            if not header.subscription:
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression is empty"
+                )
+            raise _no_filter(kind)
+        try:
+            expression = parse_tag_expression(header.subscription)
+        except ValueError as error:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        return tag_match(expression.text, expression.codes)
+
+    def _subscribed_match(
+        self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
+    ) -> TagMatch | None:
+        consumers = self._clients.consumer_group(header.consumer_group)
+        if consumers is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"no consumer of group {header.consumer_group} is known: send a heartbeat first",
+            )
+        if consumers.is_broadcasting and not group.consume_broadcast_enable:
+            raise _Forbidden(
+                BROADCASTING_FORBIDDEN, f"group {header.consumer_group} may not broadcast"
+            )
+        if not self._groups.may_read(header.consumer_group, header.topic):
+            raise _Forbidden(
+                SUBSCRIPTION_FORBIDDEN,
+                f"group {header.consumer_group} may not read the topic {header.topic}",
+            )
+        subscription = consumers.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"group {header.consumer_group} does not subscribe to {header.topic}:"
+                " all its consumers must have the same subscriptions",
+            )
+        if subscription.sub_version < header.sub_version:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST,
+                f"the subscription of {header.consumer_group} is older than the pull's:"
+                " send a heartbeat first",
+            )
+        if subscription.class_filter_mode:
+            return None
+        if subscription.expression_type != TAG_TYPE:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"{subscription.expression_type} expressions are not kept here: use tags",
+            )
+        return tag_match(subscription.sub_string, subscription.code_set)
+
+    def _check_pull_consumer(self, name: str, peer: IPeer) -> None:
+        consumers = self._clients.consumer_group(name)
+        if consumers is not None and consumers.consume_type != "CONSUME_ACTIVELY":
+            return
+        if (consumers is None or peer not in consumers.clients) and not name.startswith(
+            _SYSTEM_GROUP
+        ):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the broker takes no pull consumers (rejectPullConsumerEnable); group {name}",
+            )
+
+    # The read
+
+    def _read(self, header: PullMessageRequestHeader, match: TagMatch | None) -> QueueRead:
+        """The store has limits of its own; the client may ask for less."""
+        return self._store.read_queue(
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.max_msg_nums,
+            header.max_msg_bytes or _NO_LIMIT,
+            match,
+        )
+
+    def _reset_to(self, header: PullMessageRequestHeader, offset: int) -> QueueRead:
+        topic, queue_id = header.topic, header.queue_id
+        return QueueRead(
+            status=GetStatus.OFFSET_FOUND_NULL,
+            data=b"",
+            messages=0,
+            next_offset=offset,
+            min_offset=self._store.min_queue_offset(topic, queue_id),
+            max_offset=self._store.max_queue_offset(topic, queue_id),
+        )
+
+    def _commit_offset(self, header: PullMessageRequestHeader, peer: IPeer) -> None:
+        if header.commit_offset >= 0:
+            self._offsets.commit(
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                header.commit_offset,
+                peer.address,
+            )
+
+    def _suggest_broker(self, read: QueueRead, group: SubscriptionGroupConfig) -> int:
+        """Where the consumer had better pull next."""
+        if not self._config.slave_read_enable:
+            return MASTER_ID
+        if read.suggest_slave:
+            return group.which_broker_when_consume_slowly
+        return group.broker_id if self._config.broker_id == MASTER_ID else MASTER_ID
+
+    def _code_of_slave(self, code: ResponseCode) -> ResponseCode:
+        """A slave may lag behind: what it lacks is asked of the master before it is believed, and
+        waited for while there is none."""
+        if code is ResponseCode.SUCCESS:
+            return code
+        moved = code is ResponseCode.PULL_OFFSET_MOVED
+        if moved and self._store_config.offset_check_in_slave:
+            return code
+        if self._master_is_near():
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        return ResponseCode.PULL_NOT_FOUND if moved else code
+
+    def _send_to_master(self, request: RemotingCommand) -> RemotingCommand:
+        """Nobody reads here (slaveReadEnable): stock 4.9's answer while there is a master, 5.3's,
+        which makes a client pause, while there is none."""
+        if not self._master_is_near():
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                "this broker is a slave that serves no reads (slaveReadEnable) and has no master",
+            )
+        header = request.header(PullMessageRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        return request.response(
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            "this broker is a slave that serves no reads (slaveReadEnable): ask its master",
+            header=PullMessageResponseHeader(
+                suggest_which_broker_id=MASTER_ID,
+                next_begin_offset=header.queue_offset,
+                min_offset=self._store.min_queue_offset(topic, queue_id),
+                max_offset=self._store.max_queue_offset(topic, queue_id),
+            ),
+        )
+
+
+def _code(status: GetStatus, offset: int) -> ResponseCode:
+    code = _CODES.get(status)
+    if code is None:
+        # The queue is empty or not there: an offset other than 0 cannot be right.
+        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return code
+
+
+def _no_filter(kind: str) -> RequestError:
+    return RequestError(
+        ResponseCode.SYSTEM_ERROR, f"the broker does not filter by {kind} expressions: use tags"
+    )

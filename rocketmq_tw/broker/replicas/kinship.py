@@ -1,0 +1,54 @@
+"""Whether a slave's log is a stretch of its master's, asked before each link.
+
+The classic HA protocol carries offsets only: a slave that was a master, or whose master lost its
+log's end, would go on behind bytes that its master does not have, and nobody would notice. So the
+slave's newest message is compared with what the master has at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.replication.frames import LinkError
+
+ADVICE = (
+    "nothing was changed. Stop this broker, move its store away and start it empty; or, where it"
+    " has messages that must not be lost, make it the master (docs/replication.md)"
+)
+
+
+@inlineCallbacks
+def check_kinship(
+    calls: MasterCalls, address: str, store: IMessageStore, file_size: int
+) -> Generator[Deferred[Any], Any, None]:
+    """Asks the master at `address`; raises `LinkError` that says what to do where the logs are not
+    one. An empty store may follow any master whose files have its size."""
+    theirs = yield calls.file_size(address)
+    if theirs is not None and theirs != file_size:
+        raise LinkError(
+            f"mappedFileSizeCommitLog is {file_size} here and {theirs} at the master: make it the"
+            " same (docs/replication.md)"
+        )
+    end = store.written_offset
+    if end == 0:
+        return
+    log = yield calls.log_range(address)
+    if end > log.end:
+        raise LinkError(f"this log ends at {end}, the master's at {log.end} before it; {ADVICE}")
+    if end < log.start:
+        raise LinkError(
+            f"this log ends at {end}, the master's starts only at {log.start}: what lies between"
+            f" is gone; {ADVICE}"
+        )
+    offset = store.last_record_offset
+    if offset < log.start:
+        return
+    own = store.record_at(offset)
+    theirs = yield calls.record(address, offset)
+    if own is not None and own != theirs:
+        raise LinkError(f"the master has another message at {offset} than this log; {ADVICE}")

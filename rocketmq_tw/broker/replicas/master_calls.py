@@ -1,0 +1,111 @@
+"""What a slave asks its master over the remoting protocol."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import javaproperties
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_checkpoint
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
+
+B = TypeVar("B")
+
+#: Seconds.
+TIMEOUT = 5.0
+
+
+class LogRange(NamedTuple):
+    """A master's log from its oldest file to its end; `boot` is when the master was started, in
+    milliseconds of its own clock."""
+
+    start: int
+    end: int
+    boot: int
+
+
+class MasterCalls:
+    """Each call names the master's address; it fails with `RequestError` where the master
+    refuses."""
+
+    def __init__(self, client: IRemotingClient) -> None:
+        self._client = client
+
+    def table(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
+        """One of the tables that a slave copies: 21, 43, 45, 201."""
+        asked = self._ask(address, code)
+        return asked.addCallback(lambda response: decode_body(body_type, response.body))
+
+    def log_range(self, address: str) -> Deferred[LogRange]:
+        """Which log the master has now."""
+
+        def read(response: RemotingCommand) -> LogRange:
+            table = decode_body(KVTable, response.body).table
+            return LogRange(
+                int(table["commitLogMinOffset"]),
+                int(table["commitLogMaxOffset"]),
+                int(table["bootTimestamp"]),
+            )
+
+        return self._ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).addCallback(read)
+
+    def timer_checkpoint(self, address: str) -> Deferred[TimerCheckpoint | None]:
+        """How far the master's timer is (60); None where none runs there, as with 4.x."""
+
+        def read(response: RemotingCommand) -> TimerCheckpoint | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            return decode_checkpoint(response.body)
+
+        command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
+        return self._client.request(address, command, TIMEOUT).addCallback(read)
+
+    def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:
+        """Where a queue of the master ends; 0 where it has none."""
+
+        def read(response: RemotingCommand) -> int:
+            return response.header(GetMaxOffsetResponseHeader).offset
+
+        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+        return self._ask(address, RequestCode.GET_MAX_OFFSET, header).addCallback(read)
+
+    def file_size(self, address: str) -> Deferred[int | None]:
+        """The master's mappedFileSizeCommitLog; None where it does not tell its configuration."""
+
+        def read(response: RemotingCommand) -> int | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            size = javaproperties.loads(response.body.decode()).get("mappedFileSizeCommitLog")
+            return None if size is None else int(size)
+
+        command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
+        return self._client.request(address, command, TIMEOUT).addCallback(read)
+
+    def record(self, address: str, offset: int) -> Deferred[bytes]:
+        """The record that the master has at an offset of its log; empty where there is none."""
+        header = ViewMessageRequestHeader(offset=offset)
+        command = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+        answered = self._client.request(address, command, TIMEOUT)
+        return answered.addCallback(
+            lambda response: response.body if response.code == ResponseCode.SUCCESS else b""
+        )
+
+    def _ask(
+        self, address: str, code: int, header: Header | None = None
+    ) -> Deferred[RemotingCommand]:
+        def check(response: RemotingCommand) -> RemotingCommand:
+            if response.code != ResponseCode.SUCCESS:
+                raise RequestError(response.code, f"{address}: {response.remark}")
+            return response
+
+        command = RemotingCommand.request(code, header)
+        return self._client.request(address, command, TIMEOUT).addCallback(check)

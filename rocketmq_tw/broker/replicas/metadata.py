@@ -1,0 +1,166 @@
+"""A slave's copy of its master's topics, groups, consumer offsets, delay and timer progress.
+
+Offsets never go back: the master's value is taken where it is larger, a smaller one only where the
+master's own went down since the last copy, which is a reset; but not where it was started in
+between, for it writes them at intervals and a kill takes it back. And they wait until this log has
+what they stand for: a delay level must not be past a message whose delivery the log lacks.
+
+Nor does a master that lost its files take anything from its slave: a topic stays while the master
+still has messages of it, and groups stay where the master's version is behind the slave's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import msgspec
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
+from rocketmq_tw.wire.codes import RequestCode
+
+
+class _Progress(NamedTuple):
+    """Offsets that hold once the log is dispatched up to `end`; from the master's start `boot`."""
+
+    end: int
+    boot: int
+    consumers: ConsumerOffsetTable
+    delays: DelayOffsetTable
+    timer: TimerCheckpoint | None
+
+
+_NOTHING = _Progress(0, -1, ConsumerOffsetTable(), DelayOffsetTable(), None)
+
+
+class SlaveMetadata:
+    """`copy` asks the master; `log_grew` takes over what waited for the log."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        calls: MasterCalls,
+        store: IMessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        delay_offsets: DelayOffsets,
+        timer: TimerProgress,
+    ) -> None:
+        self._calls = calls
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._timer = timer
+        #: Topics that the master may have lost or be about to remove: looked at again each time.
+        self._lost: dict[str, TopicConfig] = {}
+        self._waiting: _Progress | None = None
+        #: What the master said the last time; empty before that.
+        self._former = _NOTHING
+        #: How often there was another master: what one still answers to is not taken then.
+        self._masters = 0
+
+    def forget(self) -> None:
+        """There is another master now: what the former one said is no measure."""
+        self._masters += 1
+        self._waiting = None
+        self._former = _NOTHING
+
+    @inlineCallbacks
+    def copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
+        """Copies everything from the master at `address`; what fails leaves all as it was."""
+        calls, master = self._calls, self._masters
+        topics = yield calls.table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        if topics.data_version != self._topics.data_version or self._lost:
+            lost = yield self._lost_by_master(address, topics)
+            if master == self._masters:
+                self._take_topics(topics, lost)
+        groups = yield calls.table(
+            address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable
+        )
+        if master == self._masters and groups.data_version != self._groups.data_version:
+            self._take_groups(groups)
+        if self._waiting is not None:
+            # Replacing it with newer ones might never let a slave that is behind reach any.
+            return
+        before = yield calls.log_range(address)
+        consumers = yield calls.table(
+            address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
+        )
+        delays = yield calls.table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+        timer = yield calls.timer_checkpoint(address)
+        log = yield calls.log_range(address)
+        if master == self._masters and log.boot == before.boot:
+            self._waiting = _Progress(log.end, log.boot, consumers, delays, timer)
+            self.log_grew()
+
+    def log_grew(self) -> None:
+        """Takes over the offsets that waited, if the log has reached what they stand for."""
+        waiting = self._waiting
+        if waiting is None or self._store.dispatched_offset < waiting.end:
+            return
+        self._waiting = None
+        former, self._former = self._former, waiting
+        if former.boot != waiting.boot:
+            former = _NOTHING
+        self._offsets.follow(waiting.consumers, former.consumers)
+        self._delay_offsets.follow(waiting.delays, former.delays)
+        if waiting.timer is not None:
+            self._timer.follow(waiting.timer)
+
+    @inlineCallbacks
+    def _lost_by_master(
+        self, address: str, table: TopicConfigTable
+    ) -> Generator[Deferred[Any], Any, dict[str, TopicConfig]]:
+        """The topics that are not in the master's table though it has messages of them."""
+        lost: dict[str, TopicConfig] = {}
+        queues = self._store.queues()
+        for topic, config in self._topics.all().items():
+            if topic in table.topic_config_table:
+                continue
+            for queue_id in queues.get(topic, ()):
+                if (yield self._calls.max_queue_offset(address, topic, queue_id)):
+                    lost[topic] = config
+                    break
+        return lost
+
+    def _take_topics(self, table: TopicConfigTable, lost: dict[str, TopicConfig]) -> None:
+        if lost.keys() - self._lost.keys():
+            self.log.warn(
+                "the master has messages of topics that its table lacks; kept here, make them"
+                " again there (rmqadmin updateTopic): {topics}",
+                topics=", ".join(sorted(lost)),
+            )
+        self._lost = lost
+        gone = self._topics.all().keys() - table.topic_config_table.keys() - lost.keys()
+        topics = lost | table.topic_config_table
+        self._topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))
+        for topic in sorted(gone & self._store.queues().keys()):
+            self.log.info("the master has no topic {topic!r} any more: removed", topic=topic)
+            self._store.remove_topic(topic)
+
+    def _take_groups(self, table: SubscriptionGroupTable) -> None:
+        own = self._groups.table()
+        if table.data_version.counter < own.data_version.counter:
+            table = msgspec.structs.replace(
+                table,
+                subscription_group_table=(
+                    own.subscription_group_table | table.subscription_group_table
+                ),
+                forbidden_table=(own.forbidden_table or {}) | (table.forbidden_table or {}),
+            )
+        self._groups.replace_all(table)

@@ -1,1 +1,0 @@
-"""One module for each family of requests; `table` maps codes to handlers."""

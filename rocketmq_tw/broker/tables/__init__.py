@@ -1,0 +1,1 @@
+"""Topics, groups and consumer offsets: the books that a broker keeps in its `config/` directory."""

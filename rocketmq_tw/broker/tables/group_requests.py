@@ -1,0 +1,94 @@
+"""Consumer groups are made, changed, removed and listed: 200, 201, 207, 225, 352; 353 keeps one
+from a topic.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred, succeed
+
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.groups import (
+    GroupForbidden,
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.groups import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+)
+from rocketmq_tw.wire.headers.topics import UpdateGroupForbiddenRequestHeader
+
+
+class GroupRequests:
+    def __init__(self, groups: GroupTable, offsets: OffsetTable) -> None:
+        self._groups = groups
+        self._offsets = offsets
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_list,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbidden,
+        }
+
+    def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        kept = self._groups.update(decode_request(SubscriptionGroupConfig, request.body))
+        return kept.addCallback(lambda _: request.response())
+
+    def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """All of the groups or none."""
+        configs = decode_request(SubscriptionGroupList, request.body).group_config_list
+        kept = self._groups.update(*configs) if configs else succeed(None)
+        return kept.addCallback(lambda _: request.response())
+
+    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        header = request.header(DeleteSubscriptionGroupRequestHeader)
+
+        def deleted(_: None) -> RemotingCommand:
+            # Only now: a deletion that cannot be kept must leave all as it was.
+            if header.clean_offset or header.remove_offset:
+                self._offsets.remove_group(header.group_name)
+            return request.response()
+
+        return self._groups.delete(header.group_name).addCallback(deleted)
+
+    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._groups.table()))
+
+    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        name = request.header(GetSubscriptionGroupConfigRequestHeader).group
+        config = self._groups.get(name)
+        if config is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
+            )
+        return request.response(body=encode_body(config))
+
+    def forbidden(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """Whether a group may read a topic, after changing it where the request says so."""
+        header = request.header(UpdateGroupForbiddenRequestHeader)
+        name, topic = header.group, header.topic
+
+        def answer(_: None) -> RemotingCommand:
+            readable = self._groups.may_read(name, topic)
+            body = GroupForbidden(group=name, topic=topic, readable=readable)
+            return request.response(body=encode_body(body))
+
+        if header.readable is None:
+            return answer(None)
+        if not self._groups.contains(name):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
+            )
+        return self._groups.set_readable(name, topic, header.readable).addCallback(answer)

@@ -1,0 +1,107 @@
+"""Consumer offsets: 14 asks, 15 sets; 43, and 45 for the delay levels, take all to a slave."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.offsets import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+#: Where a stored record has its own offset in the log (docs/formats/commitlog.md).
+_PHYSICAL_OFFSET = Struct(">28xq")
+
+
+class OffsetRequests:
+    """`memory_bytes` is how much of the log's end counts as being in memory."""
+
+    def __init__(
+        self,
+        offsets: OffsetTable,
+        delay_offsets: DelayOffsets,
+        topics: TopicTable,
+        groups: GroupTable,
+        store: IMessageStore,
+        memory_bytes: int,
+    ) -> None:
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._memory_bytes = memory_bytes
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.all,
+            RequestCode.GET_ALL_DELAY_OFFSET: self.all_delays,
+        }
+
+    def query(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """A group that has no offset starts at 0 only where the whole queue is still at hand;
+        elsewhere QUERY_NOT_FOUND lets the client decide by its ConsumeFromWhere."""
+        header = request.header(QueryConsumerOffsetRequestHeader)
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0:
+            if header.set_zero_if_not_found is False or not self._starts_in_memory(
+                header.topic, header.queue_id
+            ):
+                raise RequestError(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    f"group {header.consumer_group} has no offset in queue {header.queue_id} of"
+                    f" {header.topic}: it may be starting for the first time",
+                )
+            offset = 0
+        return request.response(header=QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(UpdateConsumerOffsetRequestHeader)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._groups.get(group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group} here"
+            )
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        known = queue_id in self._offsets.of(group, topic)
+        if header.commit_offset < 0 or not (0 <= queue_id < queues or known):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {header.commit_offset} in queue {queue_id} of {topic}:"
+                f" the topic has queues 0 to {queues - 1}, offsets start at 0",
+            )
+        if self._offsets.has_reset(group, topic, queue_id):
+            return request.response(remark="the offset was reset and waits to be taken up")
+        self._offsets.commit(group, topic, queue_id, header.commit_offset, peer.address)
+        return request.response()
+
+    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._offsets.table()))
+
+    def all_delays(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._delay_offsets.table()))
+
+    def _starts_in_memory(self, topic: str, queue_id: int) -> bool:
+        if self._store.min_queue_offset(topic, queue_id) > 0:
+            return False
+        first = self._store.read_queue(topic, queue_id, 0, 1, 1)
+        if not first.messages:
+            return False
+        (physical_offset,) = _PHYSICAL_OFFSET.unpack_from(first.data)
+        return self._store.end_offset - physical_offset <= self._memory_bytes

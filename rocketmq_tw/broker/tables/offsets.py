@@ -1,0 +1,177 @@
+"""How far each consumer group has consumed each queue, in `config/consumerOffset.json`.
+
+The file is written at intervals, not at each commit: after a crash a group may see again what it
+had consumed since, never miss anything. An offset changes only by what a client commits or an
+admin resets; what lags far behind, or cannot be read, is never taken for 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.tables.table_file import StateFile
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Pairs of a topic and a group that clients may make; anybody may name any two that there are.
+MAX_PAIRS = 1_000_000
+
+log = Logger()
+
+
+class OffsetTable:
+    """(group, topic) → queue id → the offset of the next message to consume."""
+
+    def __init__(self, config: BrokerConfig, file: StateFile, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._file = file
+        self._now_ms = now_ms
+        self._offsets: dict[str, dict[int, int]] = {}
+        self._resets: dict[str, dict[int, int]] = {}
+        self._commits = 0
+        self._dirty = False
+        self.data_version = DataVersion(timestamp=now_ms())
+
+    def load(self) -> None:
+        """Takes what the file has; raises what the file's reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_body(ConsumerOffsetTable, data))
+        if table is not None:
+            self._offsets = table.offset_table
+            self.data_version = table.data_version or self.data_version
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
+        """Sets the offset; one below the last is taken too, for clients may rewind. Raises
+        `RequestError` where it would be one pair too many."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            if len(self._offsets) >= MAX_PAIRS:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"{MAX_PAIRS} pairs of topic and group have offsets: delete what is unused",
+                )
+            queues = self._offsets[key] = {}
+        before = queues.get(queue_id)
+        if before is not None and offset < before:
+            log.warn(
+                "{client} put {group!r} back from {before} to {offset} in {topic!r} {queue}",
+                client=client,
+                group=group,
+                before=before,
+                offset=offset,
+                queue=queue_id,
+                topic=topic,
+            )
+        queues[queue_id] = offset
+        self._dirty = True
+        self._commits += 1
+        if self._commits % self._config.consumer_offset_update_version_step == 0:
+            self.data_version = self.data_version.next(self._now_ms())
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset, a pending reset's before the committed one; -1 where there is neither."""
+        key = f"{topic}@{group}"
+        reset = self._resets.get(key)
+        if reset is not None and queue_id in reset:
+            return reset[queue_id]
+        return self._offsets.get(key, {}).get(queue_id, -1)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Queue id → offset, of one group in one topic."""
+        return self._offsets.get(f"{topic}@{group}", {})
+
+    def all(self) -> Mapping[str, Mapping[int, int]]:
+        """`topic@group` → queue id → offset; the live table, not to be changed."""
+        return self._offsets
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics in which a group has offsets."""
+        return {topic for topic, owner in map(_split, self._offsets) if owner == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have offsets in a topic."""
+        return {group for name, group in map(_split, self._offsets) if name == topic}
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Gives the group `target` the offsets of `source` in a topic."""
+        queues = self._offsets.get(f"{topic}@{source}")
+        if queues is not None:
+            self._offsets[f"{topic}@{target}"] = dict(queues)
+            self._dirty = True
+
+    def remove_group(self, group: str) -> None:
+        self._remove(lambda key: _split(key)[1] == group)
+
+    def remove_topic(self, topic: str) -> None:
+        self._remove(lambda key: _split(key)[0] == topic)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Sets the offset and holds it against commits until a pull has taken it up."""
+        key = f"{topic}@{group}"
+        self._resets.setdefault(key, {})[queue_id] = offset
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._dirty = True
+
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset waits to be taken up; commits are then passed over."""
+        return queue_id in self._resets.get(f"{topic}@{group}", {})
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The waiting reset, which is none from now on: the pull answers with it."""
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        if queues is None:
+            return None
+        offset = queues.pop(queue_id, None)
+        if not queues:
+            del self._resets[key]
+        return offset
+
+    def table(self) -> ConsumerOffsetTable:
+        """All offsets with the version: what the file and the wire carry."""
+        return ConsumerOffsetTable(offset_table=self._offsets, data_version=self.data_version)
+
+    def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> None:
+        """Takes over what a master has now and had when it was asked before: larger offsets,
+        smaller ones only where the master's own went down, and what it has no more goes."""
+        for key, queues in table.offset_table.items():
+            own = self._offsets.setdefault(key, {})
+            before = former.offset_table.get(key, {})
+            for queue_id, offset in queues.items():
+                if offset > own.get(queue_id, -1) or offset < before.get(queue_id, -1):
+                    own[queue_id] = offset
+                    self._dirty = True
+        removed = former.offset_table.keys() - table.offset_table.keys()
+        self._remove(lambda key: key in removed)
+        self.data_version = table.data_version or self.data_version
+
+    def pending_write(self) -> Callable[[], None] | None:
+        """The write that is due, to be called in any thread; None where nothing changed.
+
+        Where it fails, `write_failed` makes it due again.
+        """
+        if not self._dirty:
+            return None
+        self._dirty = False
+        data = encode_body(self.table())
+        return lambda: self._file.write(data)
+
+    def write_failed(self) -> None:
+        self._dirty = True
+
+    def _remove(self, is_gone: Callable[[str], bool]) -> None:
+        for table in (self._offsets, self._resets):
+            for key in [key for key in table if is_gone(key)]:
+                del table[key]
+                self._dirty = True
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition("@")
+    return topic, group

@@ -1,0 +1,225 @@
+"""Topics are made, changed, removed and listed: 17, 18, 21, 202, 215, 300, 305, 343, 351."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.cluster.announcements import Announcements
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
+from rocketmq_tw.broker.tables import permissions
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
+from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, GroupList, TopicConfig, TopicList
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.topics import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+
+#: A topic's queues are files; stock has no limit, but nobody means a million of them.
+MAX_QUEUES = 65_536
+
+log = Logger()
+
+
+class TopicRequests:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        offsets: OffsetTable,
+        clients: ClientRegistry,
+        store: IMessageStore,
+        announcements: Announcements,
+        traffic: Traffic,
+    ) -> None:
+        self._traffic = traffic
+        self._announcements = announcements
+        self._config = config
+        self._topics = topics
+        self._offsets = offsets
+        self._clients = clients
+        self._store = store
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.all,
+            RequestCode.GET_TOPIC_CONFIG: self.get,
+            RequestCode.GET_TOPIC_STATS_INFO: self.stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumers,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.consumed_by,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
+        }
+
+    def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        header = request.header(CreateTopicRequestHeader)
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=parse_attributes(header.attributes),
+        )
+        self._check(config)
+        kept = self._topics.update(config)
+        return kept.addCallback(
+            lambda _: self._announcements.hold(request.response(), config.topic_name)
+        )
+
+    def update_list(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """All of the topics or none."""
+        configs = decode_request(CreateTopicListBody, request.body).topic_config_list
+        for config in configs:
+            self._check(config)
+        if not configs:
+            return request.response()
+        # They are announced together.
+        first = configs[0].topic_name
+        kept = self._topics.update(*configs)
+        return kept.addCallback(lambda _: self._announcements.hold(request.response(), first))
+
+    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Removes the topic, the retry topics that pop made for it, their queues and offsets."""
+        topic = request.header(DeleteTopicRequestHeader).topic
+        names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
+        self._refuse_system(topic)
+        doomed = [topic]
+        if self._config.clear_retry_topic_when_delete_topic:
+            for group in self._offsets.groups_of(topic):
+                for separator in ("+", "_"):
+                    retry = f"{names.retry_topic(group)}{separator}{topic}"
+                    if self._topics.get(retry) is not None:
+                        doomed.append(retry)
+        kept = self._topics.delete(*doomed)
+        return kept.addCallback(self._deleted, request, doomed)
+
+    def _deleted(self, _: None, request: RemotingCommand, doomed: Sequence[str]) -> RemotingCommand:
+        """Only now, since a deletion that cannot be kept must leave all as it was. A topic that a
+        send made again meanwhile keeps everything: what was acknowledged to it stands among it."""
+        for name in doomed:
+            if self._topics.get(name) is None:
+                self._offsets.remove_topic(name)
+                self._store.remove_topic(name)
+            else:
+                log.info("{topic!r} was made again while it was deleted", topic=name)
+        return request.response()
+
+    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        return request.response(body=encode_body(self._topics.table()))
+
+    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        topic = request.header(GetTopicConfigRequestHeader).topic
+        return request.response(body=encode_body(self._known(topic)))
+
+    def stats(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        topic = request.header(GetTopicStatsInfoRequestHeader).topic
+        config = self._known(topic)
+        table = TopicStatsTable(topic_put_tps=self._traffic.tps(TOPIC_PUT, topic))
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            queue = MessageQueue(
+                topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+            )
+            end = self._store.max_queue_offset(topic, queue_id)
+            table.offset_table[queue] = TopicOffset(
+                min_offset=max(0, self._store.min_queue_offset(topic, queue_id)),
+                max_offset=end,
+                last_update_timestamp=(
+                    self._store.store_time(topic, queue_id, end - 1) if end > 0 else 0
+                ),
+            )
+        return request.response(body=encode_body(table))
+
+    def consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
+        groups = self._clients.groups_subscribed_to(topic) | self._offsets.groups_of(topic)
+        return request.response(body=encode_body(GroupList(group_list=sorted(groups))))
+
+    def consumed_by(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        group = request.header(QueryTopicsByConsumerRequestHeader).group
+        topics = sorted(self._offsets.topics_of(group))
+        return request.response(
+            body=encode_body(TopicList(topic_list=topics, broker_addr=peer.local_address))
+        )
+
+    def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)
+        return request.response(body=encode_body(TopicList(topic_list=topics)))
+
+    def _known(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
+        return config
+
+    def _refuse_system(self, topic: str) -> None:
+        if self._config.validate_system_topic_when_update_topic and self._topics.is_system(topic):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the topic {topic} is one that the broker uses itself: choose another",
+            )
+
+    def _check(self, config: TopicConfig) -> None:
+        names.check_topic(config.topic_name, ResponseCode.INVALID_PARAMETER)
+        self._refuse_system(config.topic_name)
+        if not permissions.is_valid(config.perm):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"perm {config.perm}: add up 4 to read, 2 to write and 1 to inherit",
+            )
+        for queues in (config.read_queue_nums, config.write_queue_nums):
+            if not 0 <= queues <= MAX_QUEUES:
+                raise RequestError(
+                    ResponseCode.INVALID_PARAMETER, f"{queues} queues: give 0 to {MAX_QUEUES}"
+                )
+        if (
+            not self._config.enable_mixed_message_type
+            and (config.attributes or {}).get("+message.type") == "MIXED"
+        ):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                "message.type MIXED needs enableMixedMessageType=true in the broker's file",
+            )
+
+
+def parse_attributes(text: str | None) -> dict[str, str]:
+    """`+key=value,-key` as a mapping whose keys keep their signs."""
+    attributes = {}
+    for part in (text or "").split(","):
+        key, equals, value = part.strip().partition("=")
+        if not key:
+            continue
+        if key[0] not in "+-" or (key[0] == "+" and not equals):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the attribute {part!r}: write +name=value to set it or -name to remove it",
+            )
+        if key in attributes:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, f"the attribute {key!r} is given twice"
+            )
+        attributes[key] = value
+    return attributes

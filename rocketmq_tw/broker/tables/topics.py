@@ -1,0 +1,258 @@
+"""The broker's topics: the built-in ones, those that a send creates, those that an admin makes.
+
+Kept in `config/topics.json` in stock's form (docs/formats/config-files.md). A change shows here at
+once and is written in a thread; it is announced and answered only once it is written, so that no
+client is told of a topic that a crash would take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
+from rocketmq_tw.broker.tables.table_file import Keeper, StateFile, at_once, reported
+from rocketmq_tw.broker.writing.flush import InThread
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
+
+#: Called with the topics that are new or changed, and with what fires once they are kept; a
+#: callback must return None, an errback the failure.
+TopicsChanged = Callable[[Sequence[TopicConfig], "Deferred[None]"], None]
+
+SCHEDULE_QUEUES = 18
+#: No topic is created by a mere send once there are so many: names cost memory and disk.
+MAX_AUTO_CREATED = 100_000
+
+log = Logger()
+
+
+class TopicTable:
+    """Topic name → its queues, permissions and attributes."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file: StateFile,
+        now_ms: Callable[[], int],
+        in_thread: InThread = at_once,
+    ) -> None:
+        self._config = config
+        self._file = file
+        self._now_ms = now_ms
+        self._listeners: list[TopicsChanged] = []
+        self.data_version = DataVersion(timestamp=now_ms())
+        self._topics = {topic.topic_name: topic for topic in _built_in(config)}
+        self._system = names.SYSTEM_TOPICS | self._topics.keys()
+        self._keeper = Keeper(file, in_thread, self.table, encode_body, self._take)
+
+    def load(self) -> None:
+        """Adds what the file has; raises what the file's reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_body(TopicConfigTable, data))
+        if table is not None:
+            self._topics.update(table.topic_config_table)
+            self.data_version = table.data_version
+            self._keeper.loaded()
+
+    def when_kept(self) -> Deferred[None]:
+        """Fires once nothing is being written any more."""
+        return self._keeper.when_idle()
+
+    def on_change(self, listener: TopicsChanged) -> None:
+        """Adds a listener to creations and updates."""
+        self._listeners.append(listener)
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._topics.get(name)
+
+    def all(self) -> Mapping[str, TopicConfig]:
+        """The live table; not to be changed."""
+        return self._topics
+
+    def is_system(self, name: str) -> bool:
+        """Whether the broker uses the topic for itself."""
+        return name in self._system or name.startswith(names.SYSTEM_TOPIC_PREFIX)
+
+    def system_topics(self) -> set[str]:
+        """The names that `is_system` knows and that are there."""
+        return {name for name in self._topics if self.is_system(name)}
+
+    def table(self, topics: Mapping[str, TopicConfig] | None = None) -> TopicConfigTable:
+        """These topics, or all, with the version: what the file and the wire carry."""
+        return TopicConfigTable(
+            topic_config_table=dict(self._topics if topics is None else topics),
+            data_version=self.data_version,
+        )
+
+    def create_on_send(
+        self,
+        topic: str,
+        default_topic: str,
+        peer_address: str,
+        default_queue_nums: int,
+        sys_flag: int,
+    ) -> TopicConfig | None:
+        """The topic, made after `default_topic` if it is new and that one may be inherited from;
+        answers about a new one wait for the listeners' announcement.
+
+        None where it may not. `default_queue_nums` is what the client asks for; it gets no more
+        queues than the default topic has. Raises `RequestError` for an illegal name.
+        """
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
+        names.check_topic(topic)
+        template = self._topics.get(default_topic)
+        if template is None or not self._may_inherit(template):
+            log.warn(
+                "{peer} sent to {topic!r}, which is not there and cannot be made after {default!r}",
+                peer=peer_address,
+                topic=topic,
+                default=default_topic,
+            )
+            return None
+        if len(self._topics) >= MAX_AUTO_CREATED:
+            log.warn("{topic!r} not made: there are {n} topics", topic=topic, n=len(self._topics))
+            return None
+        queues = max(0, min(default_queue_nums, template.write_queue_nums))
+        log.info("{peer} made the topic {topic!r} by a send", peer=peer_address, topic=topic)
+        return self._put(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=template.perm & ~INHERIT,
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=sys_flag,
+            )
+        )
+
+    def create_on_send_back(
+        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
+    ) -> TopicConfig:
+        """The retry or dead-letter topic of a group, made where it is missing."""
+        known = self._topics.get(topic)
+        if known is None:
+            known = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+                order=order,
+            )
+            if self._config.is_slave:
+                # The master makes it, and it comes from there.
+                return known
+        elif known.order != order and not self._config.is_slave:
+            known = msgspec.structs.replace(known, order=order)
+        else:
+            return known
+        return self._put(known)
+
+    def update(self, *configs: TopicConfig) -> Deferred[None]:
+        """Creates or replaces; `attributes` are changes (`+key`, `-key`) to those that are set.
+
+        Raises `RequestError` for what cannot be, and fires once all is kept or fails with one;
+        then nothing is changed.
+        """
+        changed = []
+        for config in configs:
+            names.check_topic(config.topic_name)
+            known = self._topics.get(config.topic_name)
+            current = None if known is None else known.attributes or {}
+            attributes = alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes or {})
+            changed.append(msgspec.structs.replace(config, attributes=attributes))
+        return self._put_all(changed)
+
+    def delete(self, *doomed: str) -> Deferred[None]:
+        """Fires once it is kept that these topics are not there, and fails where that cannot be;
+        their queues are the store's to remove."""
+        left = {name: config for name, config in self._topics.items() if name not in doomed}
+        if len(left) == len(self._topics):
+            return succeed(None)
+        self._topics = left
+        self.touch()
+        return self._keeper.keep()
+
+    def touch(self) -> None:
+        """Makes a new version of the same topics, for name servers that have to look again."""
+        self.data_version = self.data_version.next(self._now_ms())
+
+    def replace_all(self, table: TopicConfigTable) -> None:
+        """Takes over a master's table and its version; where they cannot be kept, both are again
+        what they were, and the next look at the master finds them to differ."""
+        self._take(table)
+        self._keeper.keep().addErrback(reported)
+
+    def mark_ordered(self, topics: Iterable[str]) -> None:
+        """Marks the topics that the name servers' configuration calls ordered; a slave has its
+        master's marks."""
+        if self._config.is_slave:
+            return
+        changed = [
+            msgspec.structs.replace(known, order=True)
+            for known in map(self._topics.get, topics)
+            if known is not None and not known.order
+        ]
+        if changed:
+            self._put_all(changed).addErrback(reported)
+
+    def _may_inherit(self, template: TopicConfig) -> bool:
+        if (
+            template.topic_name == names.AUTO_CREATE_TOPIC
+            and not self._config.auto_create_topic_enable
+        ):
+            return False
+        return is_inherited(template.perm)
+
+    def _put(self, config: TopicConfig) -> TopicConfig:
+        self._put_all([config]).addErrback(reported)
+        return config
+
+    def _put_all(self, configs: Sequence[TopicConfig]) -> Deferred[None]:
+        # A new table each time: who copies one in a thread must not see it change.
+        self._topics = self._topics | {config.topic_name: config for config in configs}
+        self.touch()
+        kept = self._keeper.keep()
+        for listener in self._listeners:
+            listener(configs, kept)
+        return kept
+
+    def _take(self, table: TopicConfigTable) -> None:
+        self._topics, self.data_version = dict(table.topic_config_table), table.data_version
+
+
+def _built_in(config: BrokerConfig) -> Iterable[TopicConfig]:
+    """The topics that stock 5.3.3 has from its first start."""
+
+    def topic(name: str, queues: int, perm: int = READ | WRITE) -> TopicConfig:
+        return TopicConfig(
+            topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm
+        )
+
+    cluster, broker = config.broker_cluster_name, config.broker_name
+    inherit_all = INHERIT | READ | WRITE
+    yield topic(names.SELF_TEST_TOPIC, 1)
+    if config.auto_create_topic_enable:
+        yield topic(names.AUTO_CREATE_TOPIC, config.default_topic_queue_nums, inherit_all)
+    yield topic(names.BENCHMARK_TOPIC, 1024)
+    yield topic(cluster, 16, inherit_all if config.cluster_topic_enable else INHERIT)
+    yield topic(broker, 1, inherit_all if config.broker_topic_enable else INHERIT)
+    yield topic(names.OFFSET_MOVED_TOPIC, 1)
+    yield topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES)
+    if config.trace_topic_enable:
+        yield topic(config.msg_trace_topic_name, 1)
+    yield topic(names.reply_topic(cluster), 1)
+    yield topic(names.revive_topic(cluster), config.revive_queue_num)
+    yield topic(names.member_sync_topic(broker), 1, INHERIT)
+    yield topic(names.HALF_TOPIC, 1)
+    yield topic(names.OP_HALF_TOPIC, 1)
+    yield topic(names.TIMER_TOPIC, 1)

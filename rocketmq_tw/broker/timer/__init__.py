@@ -1,0 +1,1 @@
+"""Messages for a time of their own."""

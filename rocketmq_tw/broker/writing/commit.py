@@ -1,0 +1,305 @@
+"""When appended messages are written, and when their senders are answered.
+
+All appends of one reactor turn are written with one call at its end; then their answers leave
+together, and they are dispatched, before anyone is read from again: who has its answer finds its
+message. What the configuration promises holds when `done` is called:
+ASYNC_FLUSH: the system has the bytes; SYNC_FLUSH: they are on stable storage; and a replicator has
+said its word on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
+from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.batch import Batch
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Called once with how an append ended. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and
+#: SLAVE_NOT_AVAILABLE mean that the message is stored but the promise is not kept yet.
+Done = Callable[[ResponseCode, Appended], None]
+
+#: Codes of `Done` by which the message is in the log.
+STORED = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+
+#: Seconds until queues that could not be filled are tried again, if nothing is sent before.
+DISPATCH_RETRY = 1.0
+#: Seconds by which a slave fills its queues later than its log: many small appends share the work.
+SLAVE_DISPATCH = 0.01
+
+log = Logger()
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+#: Whom to tell of an append, where it went, and whether it waits for disk and replicas.
+_Entry = tuple[Done, Appended, bool]
+
+
+class _Waiting:
+    """Appends of one turn that wait together for the disk or for replicas."""
+
+    __slots__ = ("end_offset", "entries", "flush_code", "replica_code", "timer")
+
+    def __init__(self, entries: list[_Entry]) -> None:
+        self.entries = entries
+        self.end_offset = entries[-1][1].end_offset
+        self.flush_code: ResponseCode | None = ResponseCode.SUCCESS
+        self.replica_code: ResponseCode | None = ResponseCode.SUCCESS
+        self.timer: IDelayedCall | None = None
+
+
+class Commit:
+    """The one way into the store for messages that someone waits for.
+
+    A failed write answers everyone of its turn with SYSTEM_ERROR, a failed sync everyone who
+    waits for one; what can be accepted after that is the store's to say.
+    """
+
+    def __init__(
+        self,
+        store: IMessageStore,
+        config: MessageStoreConfig,
+        clock: IReactorTime,
+        flusher: Flusher,
+        replicator: IReplicator | None = None,
+        *,
+        gather: Callable[[Callable[[], None]], None] = _at_once,
+        at_turn_end: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        """`gather` carries out what writes to many peers (`RemotingServer.gather`); `at_turn_end`
+        what has to wait for the end of the reactor turn, by default with a timer."""
+        self._gather = gather
+        self._at_turn_end = at_turn_end or partial(clock.callLater, 0)
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._flusher = flusher
+        self.replicator = replicator
+        self._after_write: list[Callable[[], None]] = []
+        self._after_dispatch: list[Callable[[], None]] = []
+        self._appends: list[_Entry] = []
+        self._turn_is_open = False
+        self._retry: IDelayedCall | None = None
+        self._later: IDelayedCall | None = None
+        self._stopped = False
+        # With SYNC_FLUSH the store shows messages only once they are durable.
+        flusher.on_round(self._dispatch)
+
+    def stop(self) -> Deferred[None]:
+        """Accepts nothing any more; fires once all that was accepted is durable and answered."""
+        self._stopped = True
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        self._write_now()
+        self.dispatch_now()
+        self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
+        return self._flusher.stop()
+
+    def on_written(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after each write of the log, before anyone is answered."""
+        self._after_write.append(callback)
+
+    def on_dispatched(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after each dispatch, so once for all messages of a turn."""
+        self._after_dispatch.append(callback)
+
+    def append(
+        self,
+        message: StoredMessage,
+        done: Done,
+        *,
+        batch: Batch | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Appends one message, or instead of it a batch (see `IMessageStore.append`); `done` is
+        called later with how it ended.
+
+        `wait` False: answered once written, whatever flush and replicas are configured to be.
+        Raises `RequestError` where the store refuses; then `done` is not called.
+        """
+        if self._stopped:
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
+        if self._config.broker_role == "SLAVE":
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "a slave stores nothing: send to its master"
+            )
+        try:
+            appended = self._store.append(message, batch=batch)
+        except IllegalMessageError as error:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        except StoreError as error:
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+        self._appends.append((done, appended, wait))
+        if not self._turn_is_open:
+            self._turn_is_open = True
+            self._at_turn_end(self._write_now)
+
+    def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
+        """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
+        with the `StoreError` that refuses."""
+        if self._stopped:
+            return fail(NotWritableError("the broker is stopping"))
+        try:
+            self._store.append_raw(offset, data)
+            self._store.write_pending()
+        except StoreError as error:
+            return fail(error)
+        if self._later is None:
+            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
+        return self.settled()
+
+    def dispatch_now(self) -> None:
+        """Fills a slave's queues with what waits for `SLAVE_DISPATCH`."""
+        if self._later is not None:
+            self._dispatch()
+
+    def settled(self) -> Deferred[int]:
+        """Fires with the log's end, as written now, once all before it is as safe as flushDiskType
+        promises; fails with `NotWritableError`."""
+        end = self._store.written_offset
+        if self._config.flush_disk_type != "SYNC_FLUSH":
+            return succeed(end)
+        settled: Deferred[int] = Deferred()
+
+        def flushed(durable: bool) -> None:
+            if durable:
+                settled.callback(end)
+            else:
+                settled.errback(NotWritableError("the log could not be made durable"))
+
+        self._flusher.when_flushed(end, flushed)
+        return settled
+
+    def flushed(self) -> Deferred[bool]:
+        """Fires once all that is appended by now is on stable storage: True, or False where that
+        cannot be."""
+        self._write_now()
+        durable: Deferred[bool] = Deferred()
+        self._flusher.when_flushed(self._store.end_offset, durable.callback)
+        return durable
+
+    def _write_now(self) -> None:
+        if self._turn_is_open:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._turn_is_open = False
+        appends, self._appends = self._appends, []
+        try:
+            self._store.write_pending()
+        except Exception:
+            log.failure("writing the log failed; {n} appends are refused", n=len(appends))
+            self._answer_all(appends, ResponseCode.SYSTEM_ERROR)
+            return
+        for callback in self._after_write:
+            callback()
+        if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
+            self._answer_all(appends, ResponseCode.SUCCESS)
+        else:
+            self._answer_or_wait(appends)
+        # Senders go on meanwhile.
+        self._gather(self._dispatch)
+
+    def _dispatch(self) -> None:
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        self._later = None
+        try:
+            if not self._store.dispatch():
+                return
+        except Exception:
+            # The messages are in the log, and the store goes on from there the next time.
+            log.failure("filling the queues failed; what is stored will be seen later")
+            if not self._stopped and not (self._retry and self._retry.active()):
+                self._retry = self._clock.callLater(DISPATCH_RETRY, self._dispatch)
+            return
+        for callback in self._after_dispatch:
+            callback()
+
+    def _answer_or_wait(self, appends: list[_Entry]) -> None:
+        entries = [entry for entry in appends if entry[2]]
+        if len(entries) < len(appends):
+            at_once = [entry for entry in appends if not entry[2]]
+            self._answer_all(at_once, ResponseCode.SUCCESS)
+        if not entries:
+            return
+        waiting = _Waiting(entries)
+        sync_flush = self._config.flush_disk_type == "SYNC_FLUSH"
+        if sync_flush:
+            waiting.flush_code = None
+        if self.replicator is not None:
+            waiting.replica_code = None
+            replicated = self.replicator.wait(
+                waiting.end_offset, self._config.broker_role == "SYNC_MASTER"
+            )
+            replicated.addErrback(self._replication_failed)
+            replicated.addCallback(self._replicated, waiting)
+        if sync_flush:
+            waiting.timer = self._clock.callLater(
+                self._config.sync_flush_timeout / 1000,
+                self._flush_ended,
+                waiting,
+                ResponseCode.FLUSH_DISK_TIMEOUT,
+            )
+            self._flusher.when_flushed(
+                waiting.end_offset,
+                lambda durable: self._flush_ended(
+                    waiting, ResponseCode.SUCCESS if durable else ResponseCode.SYSTEM_ERROR
+                ),
+            )
+
+    def _replicated(self, code: int, waiting: _Waiting) -> None:
+        waiting.replica_code = ResponseCode(code)
+        self._settle(waiting)
+
+    def _replication_failed(self, failure: Failure) -> int:
+        log.failure("asking the replicas failed", failure=failure)
+        return ResponseCode.SYSTEM_ERROR
+
+    def _flush_ended(self, waiting: _Waiting, code: ResponseCode) -> None:
+        if waiting.timer is not None and waiting.timer.active():
+            waiting.timer.cancel()
+        waiting.timer = None
+        if waiting.flush_code is None:
+            waiting.flush_code = code
+            self._settle(waiting)
+
+    def _settle(self, waiting: _Waiting) -> None:
+        flush, replica = waiting.flush_code, waiting.replica_code
+        if flush is None or replica is None:
+            return
+        flush_counts = flush is ResponseCode.SYSTEM_ERROR or replica is ResponseCode.SUCCESS
+        entries, waiting.entries = waiting.entries, []
+        self._answer_all(entries, flush if flush_counts else replica)
+
+    def _answer_all(self, entries: Sequence[_Entry], code: ResponseCode) -> None:
+        self._gather(lambda: _call_all(entries, code))
+
+
+def _call_all(entries: Sequence[_Entry], code: ResponseCode) -> None:
+    for done, appended, _ in entries:
+        try:
+            done(code, appended)
+        except Exception:
+            log.failure("answering an append failed")

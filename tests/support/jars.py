@@ -1,0 +1,134 @@
+"""The stock jars of both versions, downloaded by Maven once and kept under `build/`.
+
+`python -m tests.support.jars` does that for all tests at once.
+"""
+
+import fcntl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: The versions that we are compared with.
+STOCK_VERSIONS = ("4.9.7", "5.3.3")
+
+PROJECT = Path(__file__).resolve().parents[2]
+BUILD = PROJECT / "build"
+POM = PROJECT / "tests" / "interop" / "pom.xml"
+DRIVER_SOURCES = PROJECT / "tests" / "interop" / "java"
+
+_COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_ATTEMPTS = 4
+_MAVEN_LIMIT = 600
+
+#: Netty, RocketMQ's buffers and RocksDB reach into the JDK; a JDK 17 must be told to let them.
+_OPEN_PACKAGES = (
+    "java.base/java.lang",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+)
+
+
+class JarsMissing(Exception):
+    """Maven could not bring the stock jars, or javac refused the driver."""
+
+
+def java_command(heap_mb: int) -> list[str]:
+    """`java` with a small heap and the flags that make it start fast."""
+    command = [
+        "java",
+        f"-Xms{heap_mb}m",
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        "-Xshare:auto",
+        # What the JVM itself has to say must not mix with a program's answers.
+        "-XX:+DisplayVMOutputToStderr",
+        "-Djava.net.preferIPv4Stack=true",
+    ]
+    for package in _OPEN_PACKAGES:
+        command += [f"--add-opens={package}=ALL-UNNAMED", f"--add-exports={package}=ALL-UNNAMED"]
+    return command
+
+
+def stock_jars(version: str, profile: str | None = None) -> Path:
+    """The directory with the jars of `version`; the first caller downloads them.
+
+    `profile` is one of the pom's, for artifacts beyond name server, broker, client and tools.
+    """
+    home = BUILD / "stock" / (version if profile is None else f"{version}-{profile}")
+    jars = home / "lib"
+    with _only_one(home):
+        done = home / "complete"
+        if not done.exists() or done.stat().st_mtime < POM.stat().st_mtime:
+            _download(version, profile, jars)
+            done.touch()
+    return jars
+
+
+def driver_classpath(version: str) -> str:
+    """The class path of the tests' Java driver, compiled against the clients of `version`."""
+    jars = stock_jars(version)
+    return f"{compiled(version, DRIVER_SOURCES, jars)}:{jars}/*"
+
+
+def compiled(name: str, sources: Path, jars: Path) -> Path:
+    """The directory with the classes of the .java files in `sources`; made where one is newer."""
+    home = BUILD / "driver" / name
+    classes = home / "classes"
+    with _only_one(home):
+        done = home / "complete"
+        files = sorted(sources.glob("*.java"))
+        if not done.exists() or done.stat().st_mtime < max(each.stat().st_mtime for each in files):
+            command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes)]
+            made = subprocess.run([*command, *map(str, files)], capture_output=True, text=True)
+            if made.returncode:
+                raise JarsMissing(f"{sources.name} does not compile:\n{made.stderr}")
+            done.touch()
+    return classes
+
+
+def _download(version: str, profile: str | None, jars: Path) -> None:
+    command = ["mvn", "-q", "-B", "-f", str(POM), f"-Drocketmq.version={version}"]
+    if profile is not None:
+        command += ["-P", profile]
+    command += [_COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"]
+    for attempt in range(1, _ATTEMPTS + 1):
+        output = _maven(command)
+        if output is None:
+            return
+        failed = f"Maven did not bring the jars of RocketMQ {version}, attempt {attempt}"
+        print(f"{failed} of {_ATTEMPTS}:\n{output}", file=sys.stderr)
+        if attempt < _ATTEMPTS:
+            # A registry that refused a moment ago wants a pause, and there is no event to await.
+            time.sleep(5 * 2**attempt)
+    raise JarsMissing(f"{failed}, the last one:\n{output}")
+
+
+def _maven(command: list[str]) -> str | None:
+    """What Maven says of its failure; None where all went well."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_MAVEN_LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"it took more than {_MAVEN_LIMIT} s"
+    return done.stdout + done.stderr if done.returncode else None
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Keeps other processes of the test run out while one downloads or compiles."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    for each in STOCK_VERSIONS:
+        stock_jars(each)

@@ -1,0 +1,311 @@
+"""Stock Java clients in one JVM for each version, driven over JSON lines (tests/interop/java)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.support.jars import driver_classpath, java_command
+from tests.support.wait import LIMIT, PeerFailed, wait_until
+
+Json = dict[str, Any]
+
+#: Longer than the stock client waits for any answer.
+_CALL_LIMIT = 180.0
+_HEAP_MB = 512
+
+
+class JavaError(PeerFailed):
+    """The stock client raised; the message is Java's, the trace follows."""
+
+
+class JavaClients:
+    """One JVM with the stock clients of `version`; thread-safe."""
+
+    def __init__(self, version: str, home: Path, heap_mb: int = _HEAP_MB) -> None:
+        self.version = version
+        home.mkdir(parents=True, exist_ok=True)
+        self._log = home / "driver.log"
+        # mqadmin of 4.9 wants its logging there.
+        (home / "conf").mkdir(exist_ok=True)
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>\n")
+        self._ids = itertools.count(1)
+        self._handles = itertools.count(1)
+        self._admins: set[str] = set()
+        self._waiting: dict[int, Future[Any]] = {}
+        command = [
+            *java_command(heap_mb),
+            f"-Duser.home={home}",
+            f"-Drocketmq.home.dir={home}",
+            "-Drocketmq.client.rebalance.waitInterval=500",
+            "-Drocketmq.client.rebalance.minInterval=200",
+            "-cp",
+            driver_classpath(version),
+            "Driver",
+        ]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def call(self, operation: str, *, limit: float = _CALL_LIMIT, **arguments: Any) -> Any:
+        """The operation's result; raises `JavaError`, or `TimeoutError` after `limit` seconds."""
+        future = self.submit(operation, **arguments)
+        try:
+            return future.result(limit)
+        except FutureTimeout:
+            raise TimeoutError(
+                f"{operation} of client {self.version}: no answer in {limit:g} s"
+            ) from None
+
+    def submit(self, operation: str, **arguments: Any) -> Future[Any]:
+        """Starts an operation; its future fires with what `call` returns."""
+        number = next(self._ids)
+        future: Future[Any] = Future()
+        self._waiting[number] = future
+        line = json.dumps({"id": number, "op": operation, **arguments}) + "\n"
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode())
+        self._process.stdin.flush()
+        return future
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            future = self._waiting.pop(answer["id"])
+            if "error" in answer:
+                future.set_exception(JavaError(f"{answer['error']}\n{answer['trace']}"))
+            else:
+                future.set_result(answer["result"])
+        for future in self._waiting.values():
+            future.set_exception(JavaError(f"the JVM ended; see {self._log}"))
+
+    def handle(self, kind: str) -> str:
+        """A new name for a client in this JVM."""
+        return f"{kind}-{next(self._handles)}"
+
+    def producer(self, namesrv: str, group: str = "test-producers", **options: Any) -> Producer:
+        return Producer(self, namesrv, group, options)
+
+    def consumer(
+        self, namesrv: str, group: str, subscriptions: dict[str, str], **options: Any
+    ) -> PushConsumer:
+        return PushConsumer(self, namesrv, group, subscriptions, options)
+
+    def puller(self, namesrv: str, group: str = "test-pullers") -> PullConsumer:
+        return PullConsumer(self, namesrv, group)
+
+    def create_topic(self, namesrv: str, broker: str, topic: str, queues: int) -> None:
+        """Creates a topic on the broker at an address with stock's admin client."""
+        admin = f"admin-{namesrv}"
+        if admin not in self._admins:
+            self.call("admin.start", handle=admin, namesrv=namesrv)
+            self._admins.add(admin)
+        self.call("admin.createTopic", handle=admin, address=broker, topic=topic, queues=queues)
+
+    def mqadmin(self, *arguments: str) -> str:
+        """What mqadmin prints."""
+        output: str = self.call("mqadmin", args=list(arguments))
+        return output
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(10)
+
+
+class _Client:
+    """A started client of the JVM.
+
+    The end of its `with` block starts its shutdown and does not wait for it, since stock takes
+    seconds; `stop` waits.
+    """
+
+    kind: str
+
+    def __init__(self, java: JavaClients, namesrv: str, group: str, options: Json) -> None:
+        self._java = java
+        self.group = group
+        self.handle = java.handle(self.kind)
+        self._stopped = False
+        self._call("start", namesrv=namesrv, group=group, **options)
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        return self._java.call(f"{self.kind}.{operation}", handle=self.handle, **arguments)
+
+    def stop(self) -> None:
+        """A clean shutdown: offsets are committed and the broker is told."""
+        if not self._stopped:
+            self._stopped = True
+            self._call("stop")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._java.submit(f"{self.kind}.stop", handle=self.handle)
+
+
+class Producer(_Client):
+    """DefaultMQProducer. A message is a dict: topic, body (or size and seed), tags, keys,
+    properties, delayLevel, flag."""
+
+    kind = "producer"
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def send(
+        self, *messages: Json, mode: str = "sync", queue: int | None = None, check: bool = True
+    ) -> list[Json]:
+        """Send results: status, msgId, offsetMsgId, broker, queue, offset (mode batch: one for all;
+        oneway: none). With `check`, a message that was not stored raises `JavaError`."""
+        arguments: Json = {} if queue is None else {"queue": queue}
+        results: list[Json] | None = self._java.call(
+            "send", handle=self.handle, mode=mode, messages=messages, **arguments
+        )
+        for result in results or ():
+            if check and result["status"] != "SEND_OK":
+                raise JavaError(f"a send failed: {result}")
+        return results or []
+
+
+class PushConsumer(_Client):
+    """DefaultMQPushConsumer that notes what it receives.
+
+    Options: orderly, broadcast, failTimes (a message fails that often), maxReconsumeTimes, from
+    (FIRST_OFFSET, LAST_OFFSET), instance.
+    """
+
+    kind = "consumer"
+
+    def __init__(
+        self,
+        java: JavaClients,
+        namesrv: str,
+        group: str,
+        subscriptions: dict[str, str],
+        options: Json,
+    ) -> None:
+        options = {"from": "FIRST_OFFSET", "subscriptions": subscriptions} | options
+        super().__init__(java, namesrv, group, options)
+
+    def __enter__(self) -> PushConsumer:
+        return self
+
+    def received(self, count: int = 0, *, start: int = 0, limit: float = LIMIT) -> list[Json]:
+        """What came after the first `start` messages; waits for `count` of them and raises
+        `TimeoutError` where fewer came within `limit` seconds."""
+        messages: list[Json] = self._call(
+            "received",
+            limit=limit + _CALL_LIMIT,
+            count=count,
+            limitMs=int(limit * 1000),
+            **{"from": start},
+        )
+        if len(messages) < count:
+            raise TimeoutError(f"{len(messages)} of {count} messages came within {limit:g} s")
+        return messages
+
+    def bodies(self, count: int = 0, *, limit: float = LIMIT) -> list[str]:
+        return [message["body"] for message in self.received(count, limit=limit)]
+
+    def wait_bodies(self, expected: set[str], limit: float = LIMIT) -> list[Json]:
+        """Waits until each of the bodies came at least once; returns all that came."""
+
+        def missing_none() -> list[Json]:
+            messages = self.received()
+            return messages if expected <= {message["body"] for message in messages} else []
+
+        return wait_until(missing_none, f"{len(expected)} bodies", limit=limit, interval=0.1)
+
+    def assigned(self) -> list[Json]:
+        queues: list[Json] = self._call("assigned")
+        return queues
+
+
+class PullConsumer(_Client):
+    """DefaultMQPullConsumer. A queue is a dict of topic, broker and queue."""
+
+    kind = "puller"
+
+    def __init__(self, java: JavaClients, namesrv: str, group: str) -> None:
+        super().__init__(java, namesrv, group, {})
+
+    def __enter__(self) -> PullConsumer:
+        return self
+
+    def queues(self, topic: str) -> list[Json]:
+        queues: list[Json] = self._call("queues", topic=topic)
+        return sorted(queues, key=lambda queue: (queue["broker"], queue["queue"]))
+
+    def pull(self, queue: Json, offset: int, count: int = 32, expression: str = "*") -> Json:
+        """status, next, min, max and the messages."""
+        result: Json = self._call(
+            "pull", **_queue(queue), offset=offset, max=count, expression=expression
+        )
+        return result
+
+    def drain(self, topic: str) -> list[Json]:
+        """Every message of the topic."""
+        messages: list[Json] = self._call("drain", topic=topic)
+        return messages
+
+    def wait_drained(self, topic: str, count: int) -> list[Json]:
+        """Every message of the topic, once there are `count` and all brokers give theirs."""
+
+        def all_there() -> list[Json]:
+            messages = self.drain(topic)
+            return messages if len(messages) >= count else []
+
+        return wait_until(all_there, f"{count} messages of {topic}", interval=0.2)
+
+    def min_offset(self, queue: Json) -> int:
+        offset: int = self._call("minOffset", **_queue(queue))
+        return offset
+
+    def max_offset(self, queue: Json) -> int:
+        offset: int = self._call("maxOffset", **_queue(queue))
+        return offset
+
+    def search_offset(self, queue: Json, timestamp: int) -> int:
+        offset: int = self._call("searchOffset", timestamp=timestamp, **_queue(queue))
+        return offset
+
+    def commit(self, queue: Json, offset: int) -> None:
+        self._call("commit", offset=offset, **_queue(queue))
+
+    def committed(self, queue: Json) -> int:
+        offset: int = self._call("committed", **_queue(queue))
+        return offset
+
+    def view(self, topic: str, message_id: str) -> Json:
+        message: Json = self._call("view", topic=topic, msgId=message_id)
+        return message
+
+    def query(self, topic: str, key: str, begin: int = 0, end: int = 2**62) -> list[Json]:
+        messages: list[Json] = self._call("query", topic=topic, key=key, begin=begin, end=end)
+        return messages
+
+
+def _queue(queue: Json) -> Json:
+    return {name: queue[name] for name in ("topic", "broker", "queue")}

@@ -1,0 +1,87 @@
+"""Stock name servers and brokers of either version as processes of a test."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.jars import java_command, stock_jars
+from tests.support.processes import BrokerProcess, NameServerProcess
+
+#: 4.9 reads its logging from ROCKETMQ_HOME/conf and does not start without it.
+_LOGBACK = """<configuration>
+  <appender name="FILE" class="ch.qos.logback.core.FileAppender">
+    <file>{file}</file>
+    <encoder><pattern>%d %-5level %logger - %msg%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="FILE"/></root>
+</configuration>
+"""
+
+_NAME_SERVER_HEAP_MB = 128
+_BROKER_HEAP_MB = 512
+
+
+def _stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[str]:
+    conf = home / "conf"
+    conf.mkdir(exist_ok=True)
+    if version.startswith("4."):
+        for name in ("broker", "namesrv"):
+            text = _LOGBACK.format(file=home / "stock.log")
+            (conf / f"logback_{name}.xml").write_text(text)
+    return [
+        *java_command(heap_mb),
+        "-XX:MaxDirectMemorySize=512m",
+        f"-Duser.home={home}",
+        f"-Drocketmq.home.dir={home}",
+        "-cp",
+        f"{stock_jars(version)}/*",
+        main_class,
+    ]
+
+
+def _stock_logs(home: Path) -> list[Path]:
+    logs = [home / "stock.log"]
+    logs += sorted((home / "logs" / "rocketmqlogs").glob("**/*.log"))
+    return [path for path in logs if path.exists() and path.stat().st_size]
+
+
+class StockNameServer(NameServerProcess):
+    """NamesrvStartup of `version`."""
+
+    def __init__(self, version: str, home: Path) -> None:
+        super().__init__(f"namesrv-{version}", home)
+        self.version = version
+
+    def command(self) -> list[str]:
+        main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        java = _stock_java(self.version, self.home, _NAME_SERVER_HEAP_MB, main_class)
+        return [*java, "-c", str(self.write_properties())]
+
+    def log_files(self) -> list[Path]:
+        return [*super().log_files(), *_stock_logs(self.home)]
+
+
+class StockBroker(BrokerProcess):
+    """BrokerStartup of `version`."""
+
+    def __init__(
+        self,
+        version: str,
+        name: str,
+        home: Path,
+        name_servers: list[NameServerProcess],
+        *,
+        settings: dict[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        """`options` as for every `BrokerProcess`."""
+        stock = {} if version.startswith("4.") else {"timerWheelEnable": "false"}
+        super().__init__(name, home, name_servers, settings=stock | (settings or {}), **options)
+        self.version = version
+
+    def command(self) -> list[str]:
+        main_class = "org.apache.rocketmq.broker.BrokerStartup"
+        java = _stock_java(self.version, self.home, _BROKER_HEAP_MB, main_class)
+        return [*java, "-c", str(self.write_properties())]
+
+    def log_files(self) -> list[Path]:
+        return [*super().log_files(), *_stock_logs(self.home)]

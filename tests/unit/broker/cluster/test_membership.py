@@ -1,0 +1,277 @@
+import zlib
+
+from twisted.internet.task import Clock
+
+from rocketmq_tw.broker.cluster.announcements import Announcements
+from rocketmq_tw.broker.cluster.membership import Master, Membership
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, decode_registration
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import (
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+)
+from tests.support.network import MemoryNetwork
+from tests.support.state import MemoryStateFile
+
+FIRST, SECOND = "10.0.0.1:9876", "10.0.0.2:9876"
+
+
+class NameServer:
+    """Records what it is sent."""
+
+    def __init__(self) -> None:
+        self.requests: list[RemotingCommand] = []
+        self.master = RegisterBrokerResponseHeader()
+        self.ordered: dict[str, str] = {}
+        self.refuses = False
+        self.known: DataVersion | None = None
+
+    def handlers(self):
+        codes = (
+            RequestCode.REGISTER_BROKER,
+            RequestCode.UNREGISTER_BROKER,
+            RequestCode.QUERY_DATA_VERSION,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+            RequestCode.BROKER_HEARTBEAT,
+        )
+        return dict.fromkeys(codes, self.answer)
+
+    def answer(self, request, peer):
+        self.requests.append(request)
+        if self.refuses:
+            return request.response(ResponseCode.SYSTEM_ERROR, "no")
+        if request.code == RequestCode.REGISTER_BROKER:
+            return request.response(
+                header=self.master, body=encode_body(KVTable(table=self.ordered))
+            )
+        if request.code == RequestCode.QUERY_DATA_VERSION:
+            mine = decode_body(DataVersion, request.body)
+            return request.response(
+                header=QueryDataVersionResponseHeader(changed=mine != self.known),
+                body=b"" if self.known is None else encode_body(self.known),
+            )
+        return request.response()
+
+    def registrations(self) -> list[RegisterBrokerBody]:
+        bodies = []
+        for request in self.requests:
+            if request.code == RequestCode.REGISTER_BROKER:
+                header = request.header(RegisterBrokerRequestHeader)
+                assert header.body_crc32 == zlib.crc32(request.body) & 0x7FFFFFFF
+                bodies.append(decode_registration(request.body, compressed=header.compressed))
+        self.requests.clear()
+        return bodies
+
+
+class World:
+    def __init__(self, up: tuple[str, ...] = (FIRST, SECOND), **config: object) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock)
+        self.servers = {FIRST: NameServer(), SECOND: NameServer()}
+        for address in up:
+            self.network.serve(address, self.servers[address].handlers())
+        self.config = BrokerConfig(
+            broker_name="broker-a",
+            namesrv_addr=f"{FIRST}; {SECOND}",
+            **config,  # type: ignore[arg-type]
+        )
+        self.topics = TopicTable(self.config, MemoryStateFile(), lambda: 1_000)
+        self.announcements = Announcements(self.clock)
+        self.membership = Membership(
+            self.config,
+            self.topics,
+            self.network.client(),
+            "10.0.0.9:10911",
+            "10.0.0.9:10912",
+            self.announcements,
+        )
+
+    def settle(self, deferred) -> bool:
+        """Lets everything arrive; whether `deferred` fired."""
+        fired: list[object] = []
+        deferred.addCallback(fired.append)
+        for _ in range(10):
+            self.network.settle()
+        return bool(fired)
+
+
+def names_of(body: RegisterBrokerBody) -> set[str]:
+    return set(body.topic_config_serialize_wrapper.topic_config_table)
+
+
+def test_everything_is_registered_with_all_name_servers() -> None:
+    world = World()
+    assert world.settle(world.membership.register())
+    for server in world.servers.values():
+        (request,) = server.requests
+        header = request.header(RegisterBrokerRequestHeader)
+        assert (header.broker_addr, header.ha_server_addr, header.broker_id) == (
+            "10.0.0.9:10911",
+            "10.0.0.9:10912",
+            0,
+        )
+        (body,) = server.registrations()
+        assert names_of(body) == set(world.topics.all())
+
+
+def test_a_compressed_registration_says_so() -> None:
+    world = World(compressed_register=True)
+    world.settle(world.membership.register())
+    (request,) = world.servers[FIRST].requests
+    assert request.header(RegisterBrokerRequestHeader).compressed
+    (body,) = world.servers[FIRST].registrations()
+    assert names_of(body) == set(world.topics.all())
+
+
+def test_a_new_topic_is_registered_at_once() -> None:
+    world = World()
+    made = world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    world.network.settle()
+    (body,) = world.servers[SECOND].registrations()
+    table = body.topic_config_serialize_wrapper
+    assert table.topic_config_table == {"T": made}
+    assert table.data_version == world.topics.data_version
+
+
+def test_a_single_topic_is_registered_by_its_route_where_configured() -> None:
+    world = World(enable_single_topic_register=True)
+    world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    world.network.settle()
+    (request,) = world.servers[FIRST].requests
+    assert request.code == RequestCode.REGISTER_TOPIC_IN_NAMESRV
+    (queue,) = decode_body(TopicRouteData, request.body).queue_datas
+    assert (queue.broker_name, queue.write_queue_nums) == ("broker-a", 4)
+
+
+def test_a_name_server_that_is_down_does_not_keep_the_others_from_knowing() -> None:
+    world = World(up=(SECOND,))
+    assert world.settle(world.membership.register())
+    assert len(world.servers[SECOND].registrations()) == 1
+
+
+def test_a_name_server_that_comes_back_gets_everything_in_a_new_version() -> None:
+    world = World(up=(SECOND,))
+    world.settle(world.membership.register())
+    world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    world.network.settle()
+    missed = world.topics.data_version
+    world.network.serve(FIRST, world.servers[FIRST].handlers())
+    world.clock.advance(30)
+    world.settle(world.membership.register())
+    bodies = world.servers[FIRST].registrations()
+    assert "T" in names_of(bodies[-1])
+    assert len(world.servers[SECOND].registrations()) == 3, "at first, T, and the one asked for"
+    assert bodies[-1].topic_config_serialize_wrapper.data_version.counter > missed.counter
+
+
+def test_without_force_only_what_a_name_server_does_not_know_is_sent() -> None:
+    world = World(force_register=False)
+    for server in world.servers.values():
+        server.known = world.topics.data_version
+    assert world.settle(world.membership.register())
+    assert world.servers[FIRST].registrations() == []
+    world.servers[SECOND].known = DataVersion(counter=99)
+    assert world.settle(world.membership.register())
+    assert len(world.servers[FIRST].registrations()) == 1
+
+
+def test_a_name_server_that_cannot_say_its_version_gets_everything() -> None:
+    world = World(force_register=False, up=(FIRST,))
+    world.servers[FIRST].known = world.topics.data_version
+    assert world.settle(world.membership.register())
+    assert len(world.servers[FIRST].registrations()) == 1
+
+
+def test_a_large_table_is_split_into_versions_of_their_own() -> None:
+    world = World(enable_split_registration=True, split_registration_size=5)
+    world.settle(world.membership.register())
+    bodies = world.servers[FIRST].registrations()
+    assert set().union(*map(names_of, bodies)) == set(world.topics.all())
+    versions = [body.topic_config_serialize_wrapper.data_version.counter for body in bodies]
+    assert versions == sorted(set(versions))
+    assert all(len(names_of(body)) <= 5 for body in bodies)
+
+
+def test_a_broker_without_write_permission_registers_its_topics_so() -> None:
+    world = World(broker_permission=4)
+    world.settle(world.membership.register())
+    (body,) = world.servers[FIRST].registrations()
+    perms = {t.perm for t in body.topic_config_serialize_wrapper.topic_config_table.values()}
+    assert perms == {0, 4}
+    assert world.topics.all()["BenchmarkTest"].perm == 6
+
+
+def test_the_master_and_ordered_topics_are_taken_from_the_answer() -> None:
+    world = World(up=(FIRST,))
+    world.topics.update(TopicConfig(topic_name="T"))
+    server = world.servers[FIRST]
+    server.master = RegisterBrokerResponseHeader(
+        master_addr="10.0.0.8:10911", ha_server_addr="10.0.0.8:10912"
+    )
+    server.ordered = {"T": "broker-a:4"}
+    heard: list[Master] = []
+    world.membership.on_master(heard.append)
+    world.settle(world.membership.register())
+    assert Master("10.0.0.8:10911", "10.0.0.8:10912") in heard
+    assert world.topics.all()["T"].order
+
+
+def test_a_refusing_name_server_fails_nothing() -> None:
+    world = World()
+    world.servers[FIRST].refuses = True
+    assert world.settle(world.membership.register())
+
+
+def test_a_broker_that_left_registers_no_more() -> None:
+    world = World()
+    assert world.settle(world.membership.leave())
+    assert [request.code for request in world.servers[FIRST].requests] == [
+        RequestCode.UNREGISTER_BROKER
+    ]
+    world.servers[FIRST].requests.clear()
+    assert world.settle(world.membership.register())
+    world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    world.network.settle()
+    assert world.servers[FIRST].requests == []
+
+
+def test_a_heartbeat_names_the_broker() -> None:
+    world = World()
+    assert world.settle(world.membership.heartbeat())
+    (request,) = world.servers[SECOND].requests
+    assert request.code == RequestCode.BROKER_HEARTBEAT
+    assert request.ext_fields["heartbeatTimeoutMills"] == "10000"
+
+
+def test_one_that_could_not_be_reached_is_asked_again_alone() -> None:
+    world = World(up=(FIRST,))
+    assert world.settle(world.membership.register())
+    known = world.membership.when_registered(SECOND)
+    assert world.settle(world.membership.when_registered(FIRST))
+    world.servers[FIRST].requests.clear()
+    assert world.settle(world.membership.retry())
+    assert not world.servers[FIRST].requests
+    world.network.serve(SECOND, world.servers[SECOND].handlers())
+    assert not known.called
+    world.clock.advance(3)
+    assert world.settle(world.membership.retry())
+    assert known.called
+    (body, *_) = world.servers[SECOND].registrations()
+    assert names_of(body) == set(world.topics.all())
+    world.servers[SECOND].requests.clear()
+    assert world.settle(world.membership.retry()), "all have been reached"
+    assert not world.servers[SECOND].requests
+    world.settle(world.membership.leave())
+    world.network.stop(SECOND)
+    world.servers[FIRST].requests.clear()
+    assert world.settle(world.membership.retry())
+    assert not world.servers[FIRST].requests

@@ -1,0 +1,198 @@
+"""Holding reads: woken by what may match, at their time, and gone with their peer."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_tw.broker.reading.long_polling import LongPolling
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
+from tests.support.data_plane import DataPlane
+from tests.support.network import FakePeer
+
+
+def arrived(topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> Dispatch:
+    return Dispatch(topic, queue_id, end - 1, 0, 0, code, 0, True, ())
+
+
+class Holder:
+    """A `LongPolling` on an empty store; `woken` are the names of what was resumed."""
+
+    def __init__(self, limit: int = 10, **config: bool | int) -> None:
+        self.plane = DataPlane()
+        self.clock = self.plane.clock
+        self.polling = LongPolling(
+            self.plane.store, BrokerConfig(**config), self.clock, self.plane.now_ms, limit
+        )
+        self.polling.start()
+        self.peer = FakePeer()
+        self.woken: list[str] = []
+
+    def hold(self, name: str, **given: object) -> bool:
+        fields = {
+            "topic": "T",
+            "queue_id": 0,
+            "offset": 5,
+            "tag_match": None,
+            "timeout_ms": 15_000,
+            "peer": self.peer,
+            "resume": lambda: self.woken.append(name),
+        }
+        return self.polling.hold(**fields | given)  # type: ignore[arg-type]
+
+    def arrive(self, topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> None:
+        self.polling.arrived([arrived(topic, queue_id, end, code)])
+        self.polling.wake_ready()
+
+
+def test_an_arrival_wakes_its_queue_only() -> None:
+    holder = Holder()
+    holder.hold("mine")
+    holder.hold("other queue", queue_id=1)
+    holder.hold("other topic", topic="U")
+    holder.arrive()
+    assert holder.woken == ["mine"]
+    assert len(holder.polling) == 2
+    holder.arrive()
+    assert holder.woken == ["mine"], "once"
+
+
+def test_what_arrives_is_resumed_at_the_turns_end() -> None:
+    holder = Holder()
+    holder.hold("mine")
+    holder.polling.arrived([arrived()])
+    assert holder.woken == []
+    holder.polling.wake_ready()
+    assert holder.woken == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "codes", "woken"),
+    [
+        (3, None, True),
+        (5, None, True),
+        (7, None, True),
+        (8, None, False),
+        (5, {1}, False),
+        (6, {1, 2}, True),
+        (6, {3}, True),
+        (7, {2}, False),
+    ],
+)
+def test_a_batch_wakes_who_waits_for_one_of_its_messages(
+    offset: int, codes: set[int] | None, woken: bool
+) -> None:
+    holder = Holder()
+    match = None if codes is None else codes.__contains__
+    holder.hold("mine", offset=offset, tag_match=match)
+    batch = BatchDispatch("T", 0, 5, 0, 300, 0, [0, 100, 200], [100] * 3, [4, 2, 3], (), 3)
+    holder.polling.arrived([batch])
+    holder.polling.wake_ready()
+    assert holder.woken == ["mine"] * woken
+
+
+def test_an_old_message_wakes_nobody() -> None:
+    holder = Holder()
+    holder.hold("mine", offset=6)
+    holder.arrive(end=6)
+    assert holder.woken == []
+
+
+def test_the_tag_is_looked_at_first() -> None:
+    holder = Holder()
+    holder.hold("a", tag_match={97}.__contains__)
+    holder.hold("all")
+    holder.arrive(code=98)
+    assert holder.woken == ["all"]
+    holder.arrive(end=7, code=97)
+    assert holder.woken == ["all", "a"]
+
+
+def test_time_ends_a_hold_at_the_next_check() -> None:
+    holder = Holder()
+    holder.hold("short", timeout_ms=3_000)
+    holder.hold("long", timeout_ms=12_000)
+    holder.clock.advance(4.9)
+    assert holder.woken == []
+    holder.clock.advance(0.2)
+    assert holder.woken == ["short"]
+    holder.clock.pump([5, 5])
+    assert holder.woken == ["short", "long"]
+
+
+def test_the_check_finds_what_no_arrival_told() -> None:
+    holder = Holder()
+    holder.hold("mine", topic="Topic", offset=0, tag_match=set[int]().__contains__)
+    holder.plane.send()
+    holder.clock.advance(5.1)
+    assert holder.woken == ["mine"]
+
+
+def test_short_polling_has_its_own_time() -> None:
+    holder = Holder(long_polling_enable=False, short_polling_time_mills=500)
+    holder.hold("mine")
+    holder.clock.pump([0.5, 0.1])
+    assert holder.woken == ["mine"]
+
+
+def test_a_lost_peer_takes_its_reads_along_and_listens_once() -> None:
+    holder = Holder()
+    for name in "abc":
+        holder.hold(name)
+    holder.hold("other", peer=FakePeer())
+    assert len(holder.peer._lost) == 1
+    holder.peer.lose()
+    assert len(holder.polling) == 1
+    holder.arrive()
+    assert holder.woken == ["other"]
+
+
+def test_a_peer_lost_between_arrival_and_resumption_is_not_answered() -> None:
+    holder = Holder()
+    holder.hold("mine")
+    holder.polling.arrived([arrived()])
+    holder.peer.lose()
+    holder.polling.wake_ready()
+    assert holder.woken == []
+
+
+def test_too_many_are_not_held() -> None:
+    holder = Holder(limit=2)
+    assert holder.hold("a") and holder.hold("b")
+    assert not holder.hold("c")
+    holder.arrive()
+    assert holder.hold("d")
+
+
+def test_a_peer_that_does_not_keep_up_is_resumed_later() -> None:
+    holder = Holder()
+    holder.hold("slow")
+    holder.hold("other", peer=FakePeer())
+    holder.peer.ready = False
+    holder.arrive()
+    assert holder.woken == ["other"]
+    assert len(holder.polling) == 0
+    holder.peer.go_on()
+    assert holder.woken == ["other", "slow"]
+
+
+def test_a_resumption_that_fails_leaves_the_others() -> None:
+    holder = Holder()
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    holder.hold("a", resume=broken)
+    holder.hold("b")
+    holder.arrive()
+    assert holder.woken == ["b"]
+
+
+def test_stop_resumes_all() -> None:
+    holder = Holder()
+    holder.hold("a")
+    holder.hold("b", queue_id=3)
+    holder.polling.stop()
+    assert sorted(holder.woken) == ["a", "b"]
+    assert len(holder.polling) == 0
+    assert not holder.clock.getDelayedCalls()

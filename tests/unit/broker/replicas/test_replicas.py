@@ -1,0 +1,938 @@
+"""A master and its slaves on files in memory, the links between them over a network in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.control.live_config import LiveConfig
+from rocketmq_tw.broker.replicas.links import MasterPart, SlavePart, check_role
+from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
+from rocketmq_tw.broker.replicas.replica_requests import (
+    CHANGING,
+    STORING,
+    ReplicaRequests,
+    slave_handlers,
+)
+from rocketmq_tw.broker.replicas.replicated_log import StoreLog
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.writing.commit import SLAVE_DISPATCH
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.decode import decode_messages
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from tests.support import data_plane
+from tests.support.data_plane import DataPlane, Threads, ok
+from tests.support.network import FakePeer, MemoryNetwork, MemoryTransport
+from tests.support.stores import START_MS, make_message
+
+MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
+NEXT_MASTER = "10.0.0.2:10911"
+FILE_SIZE = 4096
+
+
+class Replica:
+    """What master and slave share: a data plane on the group's clock."""
+
+    def __init__(self, group: Group, plane: DataPlane) -> None:
+        self.group = group
+        self.plane = plane
+        self.log = StoreLog(plane.store, plane.store_config, plane.commit)
+
+    def bytes(self, start: int = 0) -> bytes:
+        """The log's bytes from an offset on."""
+        store, pieces = self.plane.store, []
+        while start < store.written_offset:
+            pieces.append(store.read_log(start, FILE_SIZE))
+            start += len(pieces[-1])
+        return b"".join(pieces)
+
+
+class Group:
+    """A master, and slaves that learn of it when they are added."""
+
+    def __init__(self, *, sync: bool = False, threads: Threads | None = None, **store: Any) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock)
+        #: When the master was started, as it says.
+        self.boot = 1
+        self.timer = TimerProgress(MemoryFiles(), "/config")
+        self.on_consumer_offsets: Callable[[], None] = lambda: None
+        role = "SYNC_MASTER" if sync else "ASYNC_MASTER"
+        store = {"mapped_file_size_commit_log": FILE_SIZE} | store
+        self.store = store
+        self.master = Replica(
+            self, DataPlane(clock=self.clock, threads=threads, broker_role=role, **store)
+        )
+        self.master.plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+        self.serve(self.master)
+
+    def serve(self, master: Replica) -> None:
+        """This one is the master at the group's addresses from now on."""
+        plane = master.plane
+        self.part = MasterPart(
+            self.clock,
+            plane.store_config,
+            NettyServerConfig(bind_address="127.0.0.1"),
+            master.log,
+            plane.commit,
+            plane.flusher.on_round,
+        )
+        self.part.service.doStart()
+        self.network.listen(HA, self.part.service)
+
+        def answer(make: Callable[[], Any]) -> Any:
+            return lambda request, peer: request.response(body=encode_body(make()))
+
+        def log_range() -> KVTable:
+            return KVTable(
+                table={
+                    "bootTimestamp": str(self.boot),
+                    "commitLogMinOffset": str(plane.store.min_physical_offset),
+                    "commitLogMaxOffset": str(plane.store.end_offset),
+                }
+            )
+
+        def consumer_offsets() -> ConsumerOffsetTable:
+            self.on_consumer_offsets()
+            return plane.offsets.table()
+
+        replica_requests = ReplicaRequests(self.part.runtime_info, self.timer)
+        handlers = plane.handlers | replica_requests.handlers()
+        handlers |= {
+            RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: answer(consumer_offsets),
+            RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
+            RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
+            RequestCode.GET_BROKER_CONFIG: lambda request, peer: request.response(
+                body=LiveConfig(plane.config, plane.store_config).text().encode()
+            ),
+        }
+        for address in (MASTER, NEXT_MASTER):
+            self.network.serve(address, handlers)
+
+    def add_slave(self, plane: DataPlane | None = None, **changes: Any) -> Slave:
+        slave = Slave(self, plane or self.slave_plane(**changes))
+        slave.part.learned(Master(MASTER, HA))
+        self.settle()
+        return slave
+
+    def slave_plane(self, **changes: Any) -> DataPlane:
+        return DataPlane(
+            clock=self.clock,
+            broker={"broker_id": 1, "slave_read_enable": True},
+            **{**self.store, "broker_role": "SLAVE", **changes},
+        )
+
+    def send(self, body: bytes, **options: Any) -> RemotingCommand | None:
+        return self.master.plane.send(body, **options)
+
+    def settle(self) -> None:
+        """What is on its way arrives, timers of the next second included."""
+        for _ in range(20):
+            self.clock.advance(0.05)
+
+    def stop(self) -> None:
+        """The master is gone."""
+        self.network.stop(HA)
+        self.network.stop(MASTER)
+        self.settle()
+
+
+class Slave(Replica):
+    def __init__(self, group: Group, plane: DataPlane) -> None:
+        super().__init__(group, plane)
+        calls = MasterCalls(group.network.client())
+        self.timer = TimerProgress(plane.files, "/config")
+        self.metadata = SlaveMetadata(
+            calls,
+            plane.store,
+            plane.topics,
+            plane.groups,
+            plane.offsets,
+            plane.delay_offsets,
+            self.timer,
+        )
+        self.part = SlavePart(
+            group.clock,
+            plane.store_config,
+            self.log,
+            plane.commit,
+            plane.store,
+            plane.topics,
+            calls,
+            self.metadata,
+            plane.now_ms,
+            lambda host, port: group.network.endpoint(f"{host}:{port}"),
+        )
+
+    def copy(self) -> None:
+        done: list[Any] = []
+        self.part.copy().addBoth(done.append)
+        self.group.settle()
+        assert done == [None]
+
+    def stop(self) -> None:
+        """Goes down; its files stay."""
+        self.part.stop()
+        self.group.settle()
+        self.plane.store.close()
+
+    @property
+    def end(self) -> MemoryTransport:
+        """The slave's end of its link."""
+        connection = self.part.client.connection
+        assert connection is not None
+        transport = connection.transport
+        assert isinstance(transport, MemoryTransport)
+        return transport
+
+    def bodies(self, topic: str = "Topic", **options: Any) -> list[bytes]:
+        response = self.plane.pull(0, topic=topic, **options)
+        ok(response)
+        assert response is not None
+        return [message.body for message in decode_messages(response.body)]
+
+
+# The log
+
+
+def test_a_slave_has_the_masters_bytes_and_serves_them() -> None:
+    group = Group()
+    slave = group.add_slave()
+    for number in range(40):
+        group.send(b"%d" % number * 50)
+    group.settle()
+    slave.copy()
+    assert slave.bytes() == group.master.bytes() != b""
+    assert slave.bodies(max_msg_nums=3) == [b"%d" % number * 50 for number in range(3)]
+    assert slave.plane.store.max_queue_offset("Topic", 0) == 40
+    assert slave.part.client.linked
+
+
+def test_an_empty_slave_starts_with_the_last_file() -> None:
+    group = Group()
+    while group.master.plane.store.written_offset < 2 * FILE_SIZE:
+        group.send(b"x" * 500)
+    slave = group.add_slave()
+    assert slave.plane.store.min_physical_offset == 2 * FILE_SIZE
+    assert slave.bytes(2 * FILE_SIZE) == group.master.bytes(2 * FILE_SIZE)
+    group.send(b"y")
+    group.settle()
+    assert slave.bytes(2 * FILE_SIZE) == group.master.bytes(2 * FILE_SIZE)
+
+
+def test_what_is_only_buffered_is_never_sent() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    end = group.master.plane.store.written_offset
+    group.master.plane.store.append(make_message())
+    assert group.master.plane.store.end_offset > end
+    group.settle()
+    assert slave.plane.store.written_offset == end
+    assert group.part.runtime_info().master_commit_log_max_offset == end
+
+
+def test_a_sync_flushing_master_sends_what_is_durable() -> None:
+    threads = Threads(eager=False)
+    group = Group(threads=threads, flush_disk_type="SYNC_FLUSH")
+    slave = group.add_slave(flush_disk_type="ASYNC_FLUSH")
+    group.send(b"first")
+    group.settle()
+    assert slave.plane.store.written_offset == 0
+    while threads.run():
+        group.settle()
+    assert slave.bytes() == group.master.bytes() != b""
+
+
+def test_a_sync_flushing_slave_acknowledges_what_is_durable() -> None:
+    group = Group()
+    threads = Threads(eager=False)
+    plane = DataPlane(
+        clock=group.clock,
+        threads=threads,
+        broker={"broker_id": 1},
+        mapped_file_size_commit_log=FILE_SIZE,
+        broker_role="SLAVE",
+        flush_disk_type="SYNC_FLUSH",
+    )
+    slave = group.add_slave(plane)
+    while threads.run():
+        group.settle()
+    group.send(b"first")
+    group.settle()
+    (link,) = [slave.link for slave in group.part.service.slaves]
+    assert slave.plane.store.written_offset == group.master.plane.store.written_offset
+    assert link.acknowledged == 0
+    while threads.run():
+        group.settle()
+    assert link.acknowledged == group.master.plane.store.written_offset
+
+
+def test_a_slave_that_restarts_in_the_middle_of_a_frame_doubles_nothing() -> None:
+    group = Group()
+    slave = group.add_slave()
+    files = slave.plane.files
+    near = slave.end
+    group.send(b"first" * 100)
+    group.settle()
+    whole = slave.plane.store.written_offset
+    # Half of the next frame arrives, then the connection is gone.
+    protocol = near.protocol
+    data = group.master.plane.store
+    group.network.stop(HA)
+    group.send(b"second" * 100)
+    frame = data.read_log(whole, 4096)
+    protocol.dataReceived(whole.to_bytes(8, "big") + len(frame).to_bytes(4, "big") + frame[:99])
+    slave.stop()
+    plane = group.slave_plane(files=files)
+    assert plane.store.written_offset == whole
+    group.network.listen(HA, group.part.service)
+    again = group.add_slave(plane)
+    assert again.bytes() == group.master.bytes()
+    assert again.plane.store.max_queue_offset("Topic", 0) == 2
+
+
+def test_part_of_a_record_is_cut_off_by_a_restart_and_comes_again() -> None:
+    group = Group(ha_flow_control_enable=True, max_ha_transfer_byte_in_second=100)
+    slave = group.add_slave()
+    group.send(b"first" * 100)
+    files = slave.plane.files
+    group.settle()
+    assert 0 < slave.plane.store.written_offset < group.master.plane.store.written_offset
+    slave.stop()
+    plane = group.slave_plane(files=files)
+    assert plane.store.written_offset == 0
+    again = group.add_slave(plane)
+    for _ in range(10):
+        group.settle()
+    assert again.bytes() == group.master.bytes()
+    assert again.plane.store.max_queue_offset("Topic", 0) == 1
+
+
+def test_several_slaves_each_at_its_own_place() -> None:
+    group = Group()
+    first = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    second = group.add_slave()
+    group.send(b"second")
+    group.settle()
+    assert first.bytes() == second.bytes() == group.master.bytes()
+    assert group.part.runtime_info().in_sync_slave_nums == 2
+
+
+# Synchronous sends
+
+
+def test_a_sync_master_answers_when_a_slave_has_the_message() -> None:
+    group = Group(sync=True)
+    slave = group.add_slave()
+    near = slave.end
+    near.hold()
+    assert group.send(b"first") is None
+    group.clock.advance(1)
+    assert not group.master.plane.peer.replies
+    near.let_go()
+    group.clock.advance(0)
+    group.clock.advance(0)
+    (response,) = group.master.plane.peer.replies
+    assert response.code == ResponseCode.SUCCESS
+
+
+def test_a_sync_master_says_so_without_a_slave_and_when_one_is_slow() -> None:
+    group = Group(sync=True, slave_timeout=3000)
+    response = group.send(b"first")
+    assert response is not None
+    assert response.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    slave = group.add_slave()
+    near = slave.end
+    near.hold()
+    assert group.send(b"second") is None
+    group.clock.advance(2.9)
+    assert len(group.master.plane.peer.replies) == 1
+    group.clock.advance(0.2)
+    assert group.master.plane.peer.replies[-1].code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+def test_a_send_may_wait_for_disk_and_slave() -> None:
+    threads = Threads(eager=False)
+    group = Group(sync=True, threads=threads, flush_disk_type="SYNC_FLUSH")
+    slave = group.add_slave()
+    slave.end.hold()
+    assert group.send(b"first") is None
+    while threads.run():
+        group.clock.advance(0.1)
+    replies = group.master.plane.peer.replies
+    assert not replies, "it is on the disk, but nowhere else"
+    slave.end.let_go()
+    group.settle()
+    assert [response.code for response in replies] == [ResponseCode.SUCCESS]
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_setting_the_time_of_day_ends_no_link(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group(sync=True)
+    slave = group.add_slave()
+    link = slave.end
+    monkeypatch.setattr(data_plane, "START_MS", START_MS + hours * 3_600_000)
+    for _ in range(60):
+        group.settle()
+    assert slave.end is link and not link.disconnected
+
+
+def test_two_slaves_are_waited_for_where_three_copies_are_wanted() -> None:
+    group = Group(sync=True, in_sync_replicas=3)
+    first, second = group.add_slave(), group.add_slave()
+    second.end.hold()
+    assert group.send(b"first") is None
+    group.clock.advance(1)
+    assert first.bytes() == group.master.bytes()
+    assert not group.master.plane.peer.replies
+    second.end.let_go()
+    group.settle()
+    assert group.master.plane.peer.replies[0].code == ResponseCode.SUCCESS
+
+
+def test_a_stop_hands_the_whole_log_to_the_slaves() -> None:
+    group = Group()
+    slave = group.add_slave()
+    near = slave.end
+    near.hold()
+    group.send(b"last")
+    stopped: list[Any] = []
+    group.part.service.stop().addCallback(stopped.append)
+    group.clock.advance(1)
+    assert not stopped
+    near.let_go()
+    group.settle()
+    assert stopped
+    assert slave.bytes() == group.master.bytes()
+
+
+# Logs that are not one
+
+
+def another_master(group: Group, *bodies: bytes) -> None:
+    """A broker with other messages takes the master's place."""
+    group.stop()
+    plane = DataPlane(clock=group.clock, mapped_file_size_commit_log=FILE_SIZE)
+    group.master = Replica(group, plane)
+    plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    for body in bodies:
+        group.send(body)
+    group.serve(group.master)
+
+
+@pytest.mark.parametrize(
+    "bodies, why",
+    [
+        ([b"first"], "ends at"),
+        ([b"other", b"OTHER", b"third"], "another message"),
+    ],
+)
+def test_a_slave_of_another_log_is_not_linked(
+    bodies: list[bytes], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.send(b"secnd")
+    group.settle()
+    before = slave.bytes()
+    reasons: list[str] = []
+    monkeypatch.setattr(slave.part.client, "note", reasons.append)
+    group.clock.advance(1)
+    another_master(group, *bodies)
+    for _ in range(10):
+        group.settle()
+    assert not slave.part.client.linked
+    assert slave.bytes() == before
+    assert any(why in reason and "docs/replication.md" in reason for reason in reasons), reasons
+
+
+def test_a_slave_in_front_of_the_masters_first_file_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    files = slave.plane.files
+    slave.stop()
+    while group.master.plane.store.written_offset < 2 * FILE_SIZE:
+        group.send(b"x" * 500)
+    group.master.plane.store._log.remove_first()
+    again = Slave(group, group.slave_plane(files=files))
+    reasons: list[str] = []
+    monkeypatch.setattr(again.part.client, "note", reasons.append)
+    again.part.learned(Master(MASTER, HA))
+    group.settle()
+    assert not again.part.client.linked
+    assert any("starts only at" in reason for reason in reasons), reasons
+
+
+def test_files_of_another_size_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Group()
+    slave = Slave(group, group.slave_plane(mapped_file_size_commit_log=2 * FILE_SIZE))
+    reasons: list[str] = []
+    monkeypatch.setattr(slave.part.client, "note", reasons.append)
+    slave.part.learned(Master(MASTER, HA))
+    group.send(b"first")
+    group.settle()
+    assert "mappedFileSizeCommitLog is 8192 here and 4096 at the master" in reasons[0]
+    assert slave.plane.store.written_offset == 0
+
+
+# What only masters change
+
+
+def test_topics_groups_and_progress_are_copied() -> None:
+    group = Group()
+    slave = group.add_slave()
+    plane = group.master.plane
+    plane.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+    group.send(b"first")
+    plane.offsets.commit("G", "Topic", 0, 1)
+    plane.delay_offsets.set(3, 7)
+    group.settle()
+    slave.copy()
+    copied = slave.plane
+    assert copied.topics.table().data_version == plane.topics.table().data_version
+    assert copied.topics.all() == plane.topics.all()
+    known = copied.groups.get("G")
+    assert known is not None and known.retry_max_times == 3
+    assert copied.offsets.query("G", "Topic", 0) == 1
+    assert copied.delay_offsets.get(3) == 7
+
+
+def test_progress_waits_for_the_log_that_it_stands_for() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    near = slave.end
+    near.hold()
+    group.send(b"delivered")
+    group.master.plane.delay_offsets.set(3, 7)
+    slave.copy()
+    assert slave.plane.delay_offsets.get(3) == 0
+    near.let_go()
+    group.settle()
+    assert slave.plane.delay_offsets.get(3) == 7
+
+
+def test_the_timer_of_a_master_is_followed_once_the_log_is_there() -> None:
+    group = Group()
+    slave = group.add_slave()
+    slave.copy()
+    assert slave.timer.checkpoint is None, "no timer, as with 4.x"
+    near = slave.end
+    near.hold()
+    group.send(b"delivered by the timer")
+    group.timer.checkpoint = TimerCheckpoint(
+        read_ms=1000, log_position=5, queue_offset=6, master_queue_offset=7, counter=2
+    )
+    slave.copy()
+    assert slave.timer.checkpoint is None
+    near.let_go()
+    group.settle()
+    followed = TimerCheckpoint(read_ms=1000, master_queue_offset=7, counter=2)
+    assert slave.timer.checkpoint == followed
+    group.timer.checkpoint = TimerCheckpoint(read_ms=900, master_queue_offset=8, counter=2)
+    slave.copy()
+    assert slave.timer.checkpoint == followed._replace(master_queue_offset=8)
+
+
+def test_offsets_go_back_only_where_the_master_was_reset() -> None:
+    group = Group()
+    slave = group.add_slave()
+    master, copy = group.master.plane.offsets, slave.plane.offsets
+    master.commit("G", "Topic", 0, 5)
+    master.commit("G", "Topic", 1, 5)
+    slave.copy()
+    copy.commit("G", "Topic", 0, 9)
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == 9, "what consumers told the slave stays"
+    master.commit("G", "Topic", 1, 2)
+    slave.copy()
+    assert copy.query("G", "Topic", 1) == 2, "a reset is followed"
+    master.remove_group("G")
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == -1, "what the master removed goes"
+
+
+def test_a_master_that_restarts_with_older_offsets_puts_nobody_back() -> None:
+    """It writes them every few seconds only, so a kill makes it forget some: that is no reset."""
+    group = Group()
+    slave = group.add_slave()
+    master, copy = group.master.plane.offsets, slave.plane.offsets
+    master.commit("G", "Topic", 0, 9)
+    master.commit("gone", "Topic", 0, 9)
+    group.master.plane.delay_offsets.set(3, 7)
+    slave.copy()
+    group.boot += 1
+    master.commit("G", "Topic", 0, 5)
+    master.remove_group("gone")
+    group.master.plane.delay_offsets.set(3, 2)
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == 9
+    assert copy.query("gone", "Topic", 0) == 9
+    assert slave.plane.delay_offsets.get(3) == 7
+    master.commit("G", "Topic", 0, 4)
+    slave.copy()
+    assert copy.query("G", "Topic", 0) == 4, "a reset since then is one"
+
+
+def test_offsets_that_a_restart_interrupts_are_asked_for_again() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.master.plane.offsets.commit("G", "Topic", 0, 9)
+    asked: list[int] = []
+
+    def restarts() -> None:
+        asked.append(1)
+        group.boot += len(asked) == 1
+
+    group.on_consumer_offsets = restarts
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == -1
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == 9
+
+
+def test_a_topic_that_the_master_deletes_goes_with_its_messages() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.copy()
+    assert slave.bodies() == [b"first"]
+    group.master.plane.topics.delete("Topic")
+    group.master.plane.store.remove_topic("Topic")
+    slave.copy()
+    assert slave.plane.topics.get("Topic") is None
+    assert "Topic" not in slave.plane.store.queues()
+
+
+def test_a_master_that_lost_its_tables_takes_nothing_from_its_slave() -> None:
+    group = Group()
+    slave = group.add_slave()
+    plane = group.master.plane
+    plane.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+    group.send(b"first")
+    group.settle()
+    slave.copy()
+    # The same store with an empty config directory.
+    fresh = DataPlane(clock=group.clock)
+    fresh.add_topic("New")
+    plane.topics.replace_all(fresh.topics.table())
+    plane.groups.replace_all(fresh.groups.table())
+    for _ in range(2):
+        slave.copy()
+        assert slave.bodies() == [b"first"]
+        known = slave.plane.groups.get("G")
+        assert known is not None and known.retry_max_times == 3
+        assert slave.plane.topics.get("New") is not None
+        plane.add_topic("Newer")
+    assert slave.plane.topics.get("Newer") is not None
+    # Or its messages were on their way out: stock's master removes them after the topic.
+    plane.store.remove_topic("Topic")
+    slave.copy()
+    assert slave.plane.topics.get("Topic") is None
+    assert "Topic" not in slave.plane.store.queues()
+
+
+def test_a_group_that_the_master_deletes_goes() -> None:
+    group = Group()
+    slave = group.add_slave()
+    groups = group.master.plane.groups
+    groups.update(SubscriptionGroupConfig(group_name="G"))
+    slave.copy()
+    assert slave.plane.groups.contains("G")
+    groups.delete("G")
+    slave.copy()
+    assert not slave.plane.groups.contains("G")
+
+
+def test_a_slave_that_stops_follows_nobody_any_more() -> None:
+    group = Group()
+    slave = group.add_slave()
+    stopped: list[None] = []
+    slave.part.stop().addCallback(stopped.append)
+    # The answer to a registration that was under way.
+    slave.part.learned(Master(MASTER, HA))
+    group.settle()
+    assert stopped == [None]
+    assert slave.part.client.connection is None
+
+
+def test_nothing_is_copied_from_a_master_that_is_not_followed() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.copy()
+    topics = dict(slave.plane.topics.all())
+    another_master(group)
+    group.settle()
+    slave.copy()
+    assert slave.plane.topics.all() == topics
+
+
+def test_what_the_former_master_still_says_is_no_measure_for_the_next_one() -> None:
+    """Otherwise the offsets of a next master that is behind look like a reset."""
+    group = Group()
+    slave = group.add_slave()
+    offsets = group.master.plane.offsets
+    offsets.commit("G", "Topic", 0, 100)
+    slave.copy()
+    slave.part.copy()
+    slave.part.learned(Master(NEXT_MASTER, HA))
+    group.settle()
+    offsets.commit("G", "Topic", 0, 90)
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == 100
+
+
+def test_a_new_topic_is_copied_when_its_first_message_arrives() -> None:
+    group = Group()
+    slave = group.add_slave()
+    assert slave.plane.topics.get("Topic") is None
+    group.send(b"first")
+    group.settle()
+    assert slave.plane.topics.get("Topic") is not None
+
+
+# Requests to a slave
+
+
+def test_a_slave_stores_and_changes_nothing() -> None:
+    asked: list[int] = []
+
+    def record(request: RemotingCommand, peer: FakePeer) -> None:
+        asked.append(request.code)
+
+    codes = {*STORING, *CHANGING, RequestCode.PULL_MESSAGE}
+    handlers = slave_handlers(dict.fromkeys(codes, record))
+    for code, expected in [
+        *((code, ResponseCode.SYSTEM_BUSY) for code in STORING),
+        *((code, ResponseCode.SYSTEM_ERROR) for code in CHANGING),
+    ]:
+        with pytest.raises(RequestError, match="slave") as raised:
+            handlers[code](RemotingCommand.request(code), FakePeer())
+        assert raised.value.code == expected
+    handlers[RequestCode.PULL_MESSAGE](RemotingCommand.request(11), FakePeer())
+    assert asked == [RequestCode.PULL_MESSAGE]
+
+
+def test_many_appends_of_a_slave_share_the_work_of_its_queues() -> None:
+    group = Group()
+    slave = group.add_slave()
+    store = slave.plane.store
+    for number in range(1, 4):
+        group.send(b"message")
+        for _ in range(5):
+            group.clock.advance(0)
+        (link,) = group.part.service.slaves
+        assert link.link.acknowledged == group.master.plane.store.written_offset
+        assert store.max_queue_offset("Topic", 0) == 0, f"{number} acknowledged, none in its queue"
+    group.clock.advance(SLAVE_DISPATCH)
+    assert store.max_queue_offset("Topic", 0) == 3
+
+
+def test_whoever_asks_need_not_wait_for_it() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    for _ in range(5):
+        group.clock.advance(0)
+    slave.plane.commit.dispatch_now()
+    assert slave.plane.store.max_queue_offset("Topic", 0) == 1
+    slave.plane.commit.dispatch_now()
+    group.settle()
+    assert slave.plane.store.max_queue_offset("Topic", 0) == 1
+
+
+def test_the_newest_message_is_compared_before_a_link_though_it_came_just_now() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    for _ in range(5):
+        group.clock.advance(0)
+    store = slave.plane.store
+    assert store.last_record_offset < 0
+    slave.part.client.opening()
+    assert store.last_record_offset == 0
+
+
+def test_not_even_by_itself() -> None:
+    plane = Group().slave_plane()
+    plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    response = plane.send(b"first")
+    assert response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    version = plane.topics.data_version
+    plane.topics.create_on_send_back("%RETRY%G", 1, 6)
+    plane.topics.mark_ordered(["Topic"])
+    assert plane.groups.get("new") is not None
+    assert not plane.groups.contains("new")
+    assert plane.topics.get("%RETRY%G") is None
+    assert plane.topics.data_version == version
+
+
+def pulled(plane: DataPlane, offset: int, **options: Any) -> int | None:
+    """The code of a pull's answer; None where it is held."""
+    response = plane.pull(offset, **options)
+    return None if response is None else response.code
+
+
+def test_what_a_slave_lacks_is_asked_of_the_master_or_waited_for() -> None:
+    near = [True]
+    group = Group()
+    plane = group.slave_plane(master_is_near=lambda: near[0])
+    group.add_slave(plane)
+    group.send(b"first")
+    group.settle()
+    assert pulled(plane, 0) == ResponseCode.SUCCESS
+    assert pulled(plane, 1) == ResponseCode.PULL_RETRY_IMMEDIATELY
+    near[0] = False
+    assert pulled(plane, 1) == ResponseCode.PULL_NOT_FOUND
+    assert pulled(plane, 7) == ResponseCode.PULL_NOT_FOUND, "an offset is never put back here"
+
+
+def test_a_slave_that_serves_no_reads_sends_consumers_away() -> None:
+    near = [True]
+    group = Group()
+    plane = group.slave_plane(master_is_near=lambda: near[0])
+    group.add_slave(plane)
+    group.send(b"first")
+    group.settle()
+    plane.config.slave_read_enable = False
+    response = plane.pull(0)
+    assert response is not None
+    assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert response.ext_fields["suggestWhichBrokerId"] == "0"
+    assert response.ext_fields["nextBeginOffset"] == "0"
+    near[0] = False
+    assert pulled(plane, 0) == ResponseCode.SYSTEM_BUSY
+
+
+def test_a_slave_that_retention_overtakes_is_let_go() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.end.hold()
+    while group.master.plane.store.written_offset < 40 * FILE_SIZE:
+        group.send(b"x" * 500)
+    assert [link.link.next_offset < 20 * FILE_SIZE for link in group.part.service.slaves] == [True]
+    while group.master.plane.store.min_physical_offset < 30 * FILE_SIZE:
+        group.master.plane.store._log.remove_first()
+    slave.end.let_go()
+    group.settle()
+    assert not slave.part.client.linked
+
+
+def test_907_shows_both_ends() -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    group.send(b"x" * 100)
+    for _ in range(3):
+        group.network.settle()
+    end = group.master.plane.store.written_offset
+
+    def ask(requests: ReplicaRequests) -> HARuntimeInfo:
+        request = RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS)
+        response = requests.handlers()[request.code](request, FakePeer())
+        return decode_body(HARuntimeInfo, response.body)
+
+    master = ask(ReplicaRequests(group.part.runtime_info, group.timer))
+    assert (master.master, master.master_commit_log_max_offset) == (True, end)
+    (link,) = master.ha_connection_info
+    assert (link.slave_ack_offset, link.diff, link.in_sync) == (end, 0, True)
+    info = ask(ReplicaRequests(slave.part.runtime_info, slave.timer))
+    assert not info.master and info.ha_client_runtime_info is not None
+    assert info.ha_client_runtime_info.master_addr == HA
+    assert info.ha_client_runtime_info.max_offset == end
+    age = slave.plane.now_ms() - info.ha_client_runtime_info.last_read_timestamp
+    assert 0 <= age < 5000
+
+
+# Configuration
+
+
+def master_part(ha_port: int, listen_port: int) -> tuple[Any, MasterPart]:
+    """A master on a reactor where port 20001 is taken."""
+
+    class Reactor(MemoryReactorClock):
+        def listenTCP(self, port: int, *args: Any, **options: Any) -> Any:
+            if port == 20001:
+                raise CannotListenError("127.0.0.1", port, OSError(98, "Address already in use"))
+            return super().listenTCP(port, *args, **options)
+
+    reactor = Reactor()
+    plane = DataPlane(clock=reactor, ha_listen_port=ha_port)
+    part = MasterPart(
+        reactor,
+        plane.store_config,
+        NettyServerConfig(bind_address="127.0.0.1", listen_port=listen_port),
+        StoreLog(plane.store, plane.store_config, plane.commit),
+        plane.commit,
+        plane.flusher.on_round,
+    )
+    return reactor, part
+
+
+def test_the_ha_port_is_the_one_above_unless_it_is_named() -> None:
+    for ha_port, expected in ((0, 10912), (10999, 10999)):
+        reactor, part = master_part(ha_port, 10911)
+        part.listen(10911)
+        assert [server[0] for server in reactor.tcpServers] == [expected]
+
+
+def test_an_ha_port_that_is_taken_is_named_unless_the_kernel_chose() -> None:
+    _, part = master_part(0, 20000)
+    with pytest.raises(OSError, match=r"127.0.0.1:20001 .*already in use.*haListenPort"):
+        part.listen(20000)
+    reactor, part = master_part(0, 0)
+    part.listen(20000)
+    assert [server[0] for server in reactor.tcpServers] == [0]
+
+
+@pytest.mark.parametrize("role, broker_id", [("SLAVE", 0), ("SYNC_MASTER", 1), ("ASYNC_MASTER", 2)])
+def test_roles_and_ids_that_do_not_fit_are_refused(role: str, broker_id: int) -> None:
+    with pytest.raises(ConfigError, match=f"brokerRole={role} with brokerId={broker_id}"):
+        check_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
+
+
+@pytest.mark.parametrize("role, broker_id", [("SLAVE", 1), ("SYNC_MASTER", 0), ("ASYNC_MASTER", 0)])
+def test_roles_and_ids_that_fit(role: str, broker_id: int) -> None:
+    check_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
+
+
+def test_both_names_of_the_gap() -> None:
+    assert MessageStoreConfig().max_gap == 256 << 20
+    assert MessageStoreConfig(ha_slave_fallbehind_max=5).max_gap == 5
+    assert MessageStoreConfig(ha_max_gap_not_in_sync=7).max_gap == 7

@@ -1,0 +1,104 @@
+"""What went through topics and groups, by the minute, the hour and the day."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from rocketmq_tw.broker.stats import traffic as module
+from rocketmq_tw.broker.stats.traffic import GROUP_GET, TOPIC_PUT, Traffic
+from rocketmq_tw.wire.bodies.stats import BrokerStatsItem
+from tests.support.stores import ManualClock
+
+STEP_MS = 10_000
+
+
+def arrive(traffic: Traffic, *topics: str) -> None:
+    traffic.arrived(
+        [
+            SimpleNamespace(topic=topic, queue_id=0, queue_offset=number, count=1)
+            for number, topic in enumerate(topics)
+        ]
+    )
+
+
+def test_a_batch_counts_with_all_its_messages() -> None:
+    traffic = Traffic(ManualClock())
+    batch = SimpleNamespace(topic="A", queue_id=0, queue_offset=0, count=3)
+    one = SimpleNamespace(topic="A", queue_id=0, queue_offset=3, count=1)
+    traffic.arrived([batch])
+    traffic.arrived([batch, one, one])
+    found = traffic.of(TOPIC_PUT, "A")
+    assert found is not None and found.stats_minute.sum == 8
+
+
+def pass_time(traffic: Traffic, now: ManualClock, looks: int) -> None:
+    for _ in range(looks):
+        now.now_ms += STEP_MS
+        traffic.look()
+
+
+def test_messages_are_counted_by_topic_and_by_group() -> None:
+    now = ManualClock()
+    traffic = Traffic(now)
+    arrive(traffic, "A")
+    arrive(traffic, "A", "B", "A")
+    traffic.pulled("A", "G", 3)
+    now.now_ms += 2_000
+    found = traffic.of(TOPIC_PUT, "A")
+    assert found is not None
+    assert found.stats_minute == BrokerStatsItem(sum=3, tps=1.5, avgpt=1.5)
+    assert found.stats_day == found.stats_hour == found.stats_minute
+    pulled = traffic.of(GROUP_GET, "A@G")
+    assert pulled is not None and pulled.stats_minute is not None
+    assert (pulled.stats_minute.sum, pulled.stats_minute.avgpt) == (3, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [(TOPIC_PUT, "B"), (GROUP_GET, "A"), ("TOPIC_PUT_SIZE", "A"), ("", "")]
+)
+def test_what_is_not_counted_is_none(name: str, key: str) -> None:
+    traffic = Traffic(ManualClock())
+    arrive(traffic, "A")
+    assert traffic.of(name, key) is None
+
+
+def test_the_windows_move_on() -> None:
+    now = ManualClock()
+    traffic = Traffic(now)
+
+    def sums() -> tuple[int, int, int]:
+        found = traffic.of(TOPIC_PUT, "A")
+        assert found and found.stats_minute and found.stats_hour and found.stats_day
+        return found.stats_minute.sum, found.stats_hour.sum, found.stats_day.sum
+
+    arrive(traffic, "A", "A")
+    pass_time(traffic, now, 5)
+    assert sums() == (2, 2, 2)
+    pass_time(traffic, now, 1)
+    assert sums() == (0, 2, 2)
+    pass_time(traffic, now, 360)
+    assert sums() == (0, 0, 2)
+    arrive(traffic, "A")
+    assert sums() == (1, 1, 3)
+
+
+def test_a_day_without_a_message_is_forgotten() -> None:
+    now = ManualClock()
+    traffic = Traffic(now)
+    arrive(traffic, "A", "B")
+    pass_time(traffic, now, 24 * 360)
+    arrive(traffic, "B")
+    pass_time(traffic, now, 360)
+    assert traffic.of(TOPIC_PUT, "A") is None
+    assert traffic.of(TOPIC_PUT, "B") is not None
+
+
+def test_names_that_anybody_makes_up_are_not_all_counted(monkeypatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEYS", 2)
+    traffic = Traffic(ManualClock())
+    arrive(traffic, "A", "B", "C")
+    arrive(traffic, "A")
+    assert traffic.of(TOPIC_PUT, "C") is None
+    found = traffic.of(TOPIC_PUT, "A")
+    assert found is not None and found.stats_day is not None
+    assert found.stats_day.sum == 2

@@ -1,0 +1,86 @@
+import pytest
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.state import MemoryStateFile
+
+
+def make_table(file: MemoryStateFile | None = None, *, auto: bool = True) -> GroupTable:
+    config = BrokerConfig(auto_create_subscription_group=auto)
+    return GroupTable(config, file or MemoryStateFile(), lambda: 1_000)
+
+
+def test_a_group_is_made_on_first_use() -> None:
+    file = MemoryStateFile()
+    made = make_table(file).get("G")
+    assert made == SubscriptionGroupConfig(group_name="G")
+    again = make_table(file, auto=False)
+    again.load()
+    assert again.get("G") == made
+    assert again.data_version.counter == 1
+
+
+def test_without_auto_creation_only_system_groups_are_made() -> None:
+    table = make_table(auto=False)
+    assert table.get("G") is None
+    assert table.get("CID_RMQ_SYS_X") is not None
+    assert table.get("TOOLS_CONSUMER") is not None
+
+
+@pytest.mark.parametrize("group", ["../x", "", "a b", "g" * 300])
+def test_an_illegal_group_is_not_made(group: str) -> None:
+    table = make_table()
+    assert table.get(group) is None
+    with pytest.raises(RequestError):
+        table.update(SubscriptionGroupConfig(group_name=group))
+
+
+def test_an_update_replaces_and_a_delete_removes() -> None:
+    table = make_table(auto=False)
+    table.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
+    found = table.get("G")
+    assert found is not None
+    assert not found.consume_enable
+    table.delete("G")
+    counter = table.data_version.counter
+    table.delete("G")
+    assert table.data_version.counter == counter, "it is gone already"
+    assert not table.contains("G")
+
+
+def test_the_file_of_stock_is_read() -> None:
+    file = MemoryStateFile(
+        b'{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},'
+        b'"forbiddenTable":{"G":{"T":1}},"subscriptionGroupTable":{"G":{"attributes":{},'
+        b'"brokerId":0,"consumeBroadcastEnable":true,"consumeEnable":false,'
+        b'"groupName":"G","groupRetryPolicy":{"type":"CUSTOMIZED"},"retryMaxTimes":3,'
+        b'"retryQueueNums":1,"whichBrokerWhenConsumeSlowly":1}}}'
+    )
+    table = make_table(file)
+    table.load()
+    found = table.get("G")
+    assert found is not None
+    assert (found.consume_enable, found.retry_max_times) == (False, 3)
+    assert table.data_version.counter == 3
+
+
+def test_a_change_that_cannot_be_kept_is_none() -> None:
+    file = MemoryStateFile()
+    table = make_table(file)
+    before = table.get("G")
+    version = table.data_version
+    file.full = True
+    for kept in (
+        table.update(SubscriptionGroupConfig(group_name="G", consume_enable=False)),
+        table.delete("G"),
+    ):
+        failures: list[Failure] = []
+        kept.addErrback(failures.append)
+        assert "No space left" in failures[0].value.remark
+    table.get("Another")
+    assert table.get("G") == before
+    assert not table.contains("Another")
+    assert table.data_version == version

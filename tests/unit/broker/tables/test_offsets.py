@@ -1,0 +1,117 @@
+import pytest
+
+from rocketmq_tw.broker.tables import offsets as offsets_module
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.state import MemoryStateFile
+
+#: The layout of stock: bare numeric keys, tabs.
+STOCK_FILE = b"""{
+\t"dataVersion":{
+\t\t"counter":1,
+\t\t"stateVersion":0,
+\t\t"timestamp":1700000000000
+\t},
+\t"offsetTable":{
+\t\t"T@G":{0:12,1:7
+\t\t}
+\t}
+}"""
+
+
+def make_table(file: MemoryStateFile | None = None) -> OffsetTable:
+    config = BrokerConfig(consumer_offset_update_version_step=2)
+    return OffsetTable(config, file or MemoryStateFile(), lambda: 1_000)
+
+
+def flush(table: OffsetTable) -> bool:
+    write = table.pending_write()
+    if write is None:
+        return False
+    write()
+    return True
+
+
+def test_what_was_never_committed_is_not_zero() -> None:
+    assert make_table().query("G", "T", 0) == -1
+
+
+def test_offsets_survive_a_restart() -> None:
+    file = MemoryStateFile()
+    table = make_table(file)
+    table.commit("G", "T", 3, 12)
+    assert flush(table)
+    assert not flush(table)
+    assert file.content is not None
+    assert b'"T@G":{3:12}' in file.content
+    again = make_table(file)
+    again.load()
+    assert again.query("G", "T", 3) == 12
+    assert again.query("G", "T", 0) == -1
+
+
+def test_a_failed_write_is_due_again() -> None:
+    table = make_table()
+    table.commit("G", "T", 0, 1)
+    table.pending_write()
+    assert table.pending_write() is None
+    table.write_failed()
+    assert table.pending_write() is not None
+
+
+def test_the_file_of_stock_is_read() -> None:
+    table = make_table(MemoryStateFile(STOCK_FILE))
+    table.load()
+    assert dict(table.of("G", "T")) == {0: 12, 1: 7}
+    assert table.data_version.counter == 1
+
+
+def test_the_version_grows_with_every_so_many_commits() -> None:
+    table = make_table()
+    for offset in range(5):
+        table.commit("G", "T", 0, offset)
+    assert table.data_version.counter == 2
+
+
+def test_topics_and_groups_are_found() -> None:
+    table = make_table()
+    table.commit("G1", "T1", 0, 1)
+    table.commit("G1", "%RETRY%G1", 0, 1)
+    table.commit("G2", "T1", 0, 1)
+    assert table.topics_of("G1") == {"T1", "%RETRY%G1"}
+    assert table.groups_of("T1") == {"G1", "G2"}
+    table.remove_topic("T1")
+    assert table.groups_of("T1") == set()
+    table.remove_group("G1")
+    assert not table.all()
+
+
+def test_a_clone_does_not_follow_its_source() -> None:
+    table = make_table()
+    table.commit("G1", "T", 0, 5)
+    table.clone("G1", "G2", "T")
+    table.commit("G1", "T", 0, 9)
+    assert table.query("G2", "T", 0) == 5
+
+
+def test_a_reset_holds_until_a_pull_took_it() -> None:
+    table = make_table()
+    table.commit("G", "T", 0, 50)
+    table.reset("G", "T", 0, 10)
+    assert table.has_reset("G", "T", 0)
+    assert table.query("G", "T", 0) == 10
+    assert table.take_reset("G", "T", 0) == 10
+    assert not table.has_reset("G", "T", 0)
+    assert table.take_reset("G", "T", 0) is None
+    assert table.query("G", "T", 0) == 10
+
+
+def test_pairs_of_topic_and_group_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets_module, "MAX_PAIRS", 1)
+    table = make_table()
+    table.commit("G", "T", 0, 1)
+    with pytest.raises(RequestError, match="1 pairs"):
+        table.commit("G", "U", 0, 1)
+    table.commit("G", "T", 1, 5)
+    assert table.query("G", "T", 1) == 5

@@ -1,0 +1,330 @@
+"""What a sender is told, and when, in each flush mode and with replicas."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from rocketmq_tw.broker.interfaces import Appended, IReplicator
+from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.data_plane import DataPlane, Threads
+from tests.support.stores import make_message
+
+SYNC = {"flush_disk_type": "SYNC_FLUSH"}
+
+
+class Answers(list[tuple[str, ResponseCode]]):
+    """Who was answered with what, in order."""
+
+    def to(self, name: str) -> Any:
+        return lambda code, appended: self.append((name, code))
+
+
+@implementer(IReplicator)
+class Replicas:
+    def __init__(self) -> None:
+        self.waits: list[tuple[int, bool, Deferred[int]]] = []
+
+    def wait(self, end_offset: int, sync: bool) -> Deferred[int]:
+        answer: Deferred[int] = Deferred()
+        self.waits.append((end_offset, sync, answer))
+        return answer
+
+
+def test_one_turn_is_one_write_and_its_answers_come_together() -> None:
+    plane, answers = DataPlane(), Answers()
+    for name in "abc":
+        plane.commit.append(make_message(name.encode()), answers.to(name))
+    assert answers == []
+    assert plane.consume() == [], "nothing is readable before it is written"
+    plane.clock.advance(0)
+    assert answers == [(name, ResponseCode.SUCCESS) for name in "abc"]
+    assert [message.body for message in plane.consume()] == [b"a", b"b", b"c"]
+
+
+def test_the_turn_ends_where_the_reactor_says_so() -> None:
+    plane, answers = DataPlane(), Answers()
+    ends: list[Callable[[], None]] = []
+    commit = Commit(
+        plane.store, plane.store_config, plane.clock, plane.flusher, at_turn_end=ends.append
+    )
+    for name in "ab":
+        commit.append(make_message(), answers.to(name))
+    assert len(ends) == 1 and not answers
+    commit.flushed()
+    assert [name for name, _ in answers] == ["a", "b"]
+    commit.append(make_message(), answers.to("c"))
+    for end in ends:
+        end()
+    assert [name for name, _ in answers] == ["a", "b", "c"]
+    assert not plane.clock.getDelayedCalls()
+
+
+def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
+    plane, told = DataPlane(), []
+    plane.commit.on_dispatched(lambda: told.append(len(plane.consume())))
+    for _ in range(3):
+        plane.commit.append(make_message(), lambda code, appended: None)
+    plane.clock.advance(0)
+    assert told == [3]
+
+
+def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
+    plane, order = DataPlane(), Answers()
+    plane.commit.replicator = Replicas()
+    plane.commit.on_written(lambda: order.to("written")(ResponseCode.SUCCESS, None))
+    plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
+    plane.commit.append(make_message(), order.to("answered"))
+    plane.clock.advance(0)
+    assert [name for name, _ in order] == ["written", "dispatched"]
+    plane.commit.replicator.waits[0][2].callback(int(ResponseCode.SUCCESS))
+    assert [name for name, _ in order] == ["written", "dispatched", "answered"]
+
+
+def test_senders_are_answered_before_the_work_of_the_queues() -> None:
+    plane, order = DataPlane(), Answers()
+    plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
+    plane.commit.append(make_message(b"a"), order.to("a"))
+    plane.commit.append(make_message(b"b"), order.to("b"))
+    plane.clock.advance(0)
+    assert [name for name, _ in order] == ["a", "b", "dispatched"]
+
+
+def test_a_batch_is_one_append() -> None:
+    plane, done = DataPlane(), []
+    batch = Batch.of(BatchedMessage(0, b"%d" % n, b"") for n in range(3))
+    plane.commit.append(make_message(), lambda code, a: done.append(a), batch=batch)
+    plane.clock.advance(0)
+    appended: Appended = done[0]
+    assert appended.message_ids.count(",") == 2 and appended.queue_offset == 0
+    assert [message.queue_offset for message in plane.consume()] == [0, 1, 2]
+
+
+def test_what_the_store_refuses_is_refused_at_once() -> None:
+    plane, answers = DataPlane(), Answers()
+    with pytest.raises(RequestError) as too_large:
+        plane.commit.append(make_message(bytes(5000)), answers.to("a"))
+    assert too_large.value.code == ResponseCode.MESSAGE_ILLEGAL
+    plane.store.close()
+    with pytest.raises(RequestError) as closed:
+        plane.commit.append(make_message(), answers.to("b"))
+    assert closed.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    plane.clock.advance(1)
+    assert answers == []
+
+
+def test_an_answer_that_fails_does_not_take_the_others_along() -> None:
+    plane, answers = DataPlane(), Answers()
+
+    def broken(code: ResponseCode, appended: Appended) -> None:
+        raise ZeroDivisionError
+
+    plane.commit.append(make_message(), broken)
+    plane.commit.append(make_message(), answers.to("b"))
+    plane.clock.advance(0)
+    assert answers == [("b", ResponseCode.SUCCESS)]
+
+
+class TestSyncFlush:
+    def test_answers_wait_for_the_disk_and_so_do_readers(self) -> None:
+        threads = Threads(eager=False)
+        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        assert answers == [] and plane.consume() == []
+        threads.run()
+        assert answers == [("a", ResponseCode.SUCCESS)]
+        assert len(plane.consume()) == 1
+        assert plane.store.flushed_offset == plane.store.end_offset
+
+    def test_one_sync_serves_all_that_wait_and_the_next_whoever_came_meanwhile(self) -> None:
+        threads = Threads(eager=False)
+        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane.commit.append(make_message(), answers.to("first"))
+        plane.clock.advance(0)
+        for name in ("second", "third"):
+            plane.commit.append(make_message(), answers.to(name))
+            plane.clock.advance(0)
+        assert len(threads.waiting) == 1, "one at a time"
+        # The sync that runs now began before the others were written.
+        (job, result) = threads.waiting.pop()
+        reached = plane.store.flushed_offset
+        job()
+        assert plane.store.flushed_offset > reached
+        result.callback(None)
+        threads.run()
+        assert [name for name, _ in answers] == ["first", "second", "third"]
+
+    def test_who_does_not_wait_is_answered_after_the_write(self) -> None:
+        threads = Threads(eager=False)
+        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane.commit.append(make_message(), answers.to("waits"))
+        plane.commit.append(make_message(), answers.to("not"), wait=False)
+        plane.clock.advance(0)
+        assert answers == [("not", ResponseCode.SUCCESS)]
+        threads.run()
+        assert answers[1:] == [("waits", ResponseCode.SUCCESS)]
+
+    def test_a_slow_disk_times_out_once(self) -> None:
+        threads = Threads(eager=False)
+        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        plane.clock.advance(4.9)
+        assert answers == []
+        plane.clock.advance(0.2)
+        assert answers == [("a", ResponseCode.FLUSH_DISK_TIMEOUT)]
+        threads.run()
+        plane.clock.advance(10)
+        assert len(answers) == 1
+
+    def test_a_failed_sync_is_told_to_all_that_wait_and_nothing_is_promised_after(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        threads = Threads(eager=False)
+        plane, answers = DataPlane(files, threads=threads, **SYNC), Answers()
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        plane.commit.append(make_message(), answers.to("b"))
+        plane.clock.advance(0)
+        files.faults.append(Fault("fsync", "commitlog", times=1))
+        threads.run()
+        assert answers == [
+            ("a", ResponseCode.SYSTEM_ERROR),
+            ("b", ResponseCode.SYSTEM_ERROR),
+        ]
+        with pytest.raises(RequestError) as refused:
+            plane.commit.append(make_message(), answers.to("c"))
+        assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class TestWriteFails:
+    def test_everyone_of_the_turn_is_told(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        plane, answers = DataPlane(files), Answers()
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.commit.append(make_message(), answers.to("b"))
+        files.faults.append(Fault("pwrite", "commitlog", errno.ENOSPC, times=1))
+        plane.clock.advance(0)
+        assert answers == [
+            ("a", ResponseCode.SYSTEM_ERROR),
+            ("b", ResponseCode.SYSTEM_ERROR),
+        ]
+        assert plane.consume() == []
+        plane.commit.append(make_message(b"later"), answers.to("c"))
+        plane.clock.advance(0)
+        assert answers[2:] == [("c", ResponseCode.SUCCESS)], "room was made"
+        assert [message.body for message in plane.consume()] == [b"later"]
+
+    def test_queues_that_cannot_be_filled_are_filled_later(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        plane, answers = DataPlane(files), Answers()
+        fault = Fault("create", "consumequeue", errno.ENOSPC)
+        files.faults.append(fault)
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        assert answers == [("a", ResponseCode.SUCCESS)], "it is in the log"
+        assert plane.consume() == []
+        plane.clock.advance(1)
+        assert plane.consume() == []
+        files.faults.clear()
+        plane.clock.advance(1)
+        assert fault.hits == 2 and len(plane.consume()) == 1
+
+    def test_stop_does_not_leave_a_retry_behind(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        plane, answers = DataPlane(files), Answers()
+        files.faults.append(Fault("pwrite", "consumequeue"))
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        plane.commit.stop()
+        assert not plane.clock.getDelayedCalls()
+
+
+class TestReplicas:
+    def make(self, **store: Any) -> tuple[DataPlane, Replicas, Answers]:
+        replicas = Replicas()
+        return DataPlane(replicator=replicas, **store), replicas, Answers()
+
+    def test_one_wait_for_a_turn(self) -> None:
+        plane, replicas, answers = self.make()
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.commit.append(make_message(), answers.to("b"))
+        plane.clock.advance(0)
+        ((end_offset, sync, answer),) = replicas.waits
+        assert end_offset == plane.store.end_offset and not sync
+        assert answers == []
+        answer.callback(ResponseCode.SUCCESS)
+        assert answers == [("a", ResponseCode.SUCCESS), ("b", ResponseCode.SUCCESS)]
+
+    @pytest.mark.parametrize("flushed_first", [True, False])
+    @pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT])
+    def test_disk_and_replicas_are_both_waited_for(
+        self, flushed_first: bool, code: ResponseCode
+    ) -> None:
+        threads = Threads(eager=False)
+        plane, replicas, answers = self.make(threads=threads, broker_role="SYNC_MASTER", **SYNC)
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        _, sync, answer = replicas.waits[0]
+        assert sync
+        steps = [threads.run, lambda: answer.callback(code)]
+        for step in steps if flushed_first else reversed(steps):
+            assert answers == []
+            step()
+        assert answers == [("a", code)]
+
+    def test_a_disk_time_out_shows_where_the_replicas_are_well(self) -> None:
+        plane, replicas, answers = self.make(threads=Threads(eager=False), **SYNC)
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        plane.clock.advance(6)
+        replicas.waits[0][2].callback(ResponseCode.SUCCESS)
+        assert answers == [("a", ResponseCode.FLUSH_DISK_TIMEOUT)]
+
+    def test_a_replicator_that_fails_is_a_system_error(self) -> None:
+        plane, replicas, answers = self.make()
+        plane.commit.append(make_message(), answers.to("a"))
+        plane.clock.advance(0)
+        replicas.waits[0][2].errback(ZeroDivisionError())
+        assert answers == [("a", ResponseCode.SYSTEM_ERROR)]
+
+    def test_who_does_not_wait_does_not_ask(self) -> None:
+        plane, replicas, answers = self.make()
+        plane.commit.append(make_message(), answers.to("a"), wait=False)
+        plane.clock.advance(0)
+        assert replicas.waits == [] and len(answers) == 1
+
+
+def test_flushed_writes_and_syncs_what_is_appended() -> None:
+    plane, answers = DataPlane(), Answers()
+    plane.commit.append(make_message(), answers.to("a"))
+    durable: list[bool] = []
+    plane.commit.flushed().addCallback(durable.append)
+    assert durable == [True] and len(answers) == 1
+    assert plane.store.flushed_offset == plane.store.end_offset > 0
+
+
+def test_stop_answers_all_and_accepts_no_more() -> None:
+    threads = Threads(eager=False)
+    plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+    plane.flusher.start()
+    plane.commit.append(make_message(), answers.to("a"))
+    stopped: list[None] = []
+    plane.commit.stop().addCallback(stopped.append)
+    with pytest.raises(RequestError):
+        plane.commit.append(make_message(), answers.to("b"))
+    assert not stopped
+    threads.run()
+    assert stopped and answers == [("a", ResponseCode.SUCCESS)]
+    plane.clock.advance(0)
+    assert not plane.clock.getDelayedCalls(), "nothing ticks any more"

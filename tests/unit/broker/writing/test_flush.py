@@ -1,0 +1,205 @@
+"""The periodic flush and the checkpoint."""
+
+import pytest
+from twisted.logger import capturedLogs
+
+from rocketmq_tw.broker.writing import flush
+from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.store.errors import StoreError
+from tests.support.data_plane import DataPlane, Threads
+from tests.support.stores import make_message
+
+
+def append(plane: DataPlane) -> None:
+    plane.commit.append(make_message(), lambda code, appended: None)
+    plane.clock.advance(0)
+
+
+def test_async_flush_syncs_in_the_background() -> None:
+    plane = DataPlane()
+    plane.flusher.start()
+    append(plane)
+    assert plane.store.flushed_offset == 0
+    plane.clock.advance(0.4)
+    assert plane.store.flushed_offset == 0
+    plane.clock.advance(0.2)
+    assert plane.store.flushed_offset == plane.store.end_offset
+
+
+def test_an_idle_log_is_not_synced() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads)
+    plane.flusher.start()
+    plane.clock.pump([0.5] * 20)
+    assert threads.waiting == []
+
+
+def test_a_slow_sync_is_not_overtaken_by_the_next() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads)
+    plane.flusher.start()
+    append(plane)
+    plane.clock.pump([0.5] * 5)
+    assert len(threads.waiting) == 1
+
+
+def test_a_checkpoint_comes_with_its_interval() -> None:
+    plane = DataPlane()
+    plane.flusher.start()
+    append(plane)
+    plane.clock.pump([0.5] * 100)
+    assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
+    plane.clock.pump([0.5] * 30)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
+
+
+def fail(**_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_checkpoint_that_fails_ends_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = DataPlane(flush_consume_queue_thorough_interval=1000)
+    plane.flusher.start()
+    monkeypatch.setattr(plane.store, "prepare_checkpoint", fail)
+    with capturedLogs() as logs:
+        plane.clock.pump([0.5] * 4)
+    assert logs
+    append(plane)
+    plane.clock.pump([0.5] * 2)
+    assert plane.store.flushed_offset == plane.store.end_offset > 0
+    with capturedLogs():
+        plane.clock.pump([0.5] * 4)
+        monkeypatch.undo()
+        plane.clock.pump([0.5] * 4)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
+
+
+def test_a_checkpoint_that_fails_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    plane.flusher.start()
+    monkeypatch.setattr(plane.store, "prepare_checkpoint", lambda **_: fail)
+    plane.clock.pump([0.5] * 4)
+    assert len(threads.waiting) == 1
+    append(plane)
+    told: list[bool] = []
+    plane.flusher.when_flushed(plane.store.end_offset, told.append)
+    (checkpoint, flushed) = threads.waiting
+    threads.waiting = [flushed]
+    threads.run()
+    assert told == [True]
+    threads.waiting = [checkpoint]
+    with capturedLogs() as logs:
+        threads.run()
+    assert logs
+
+
+def test_a_log_that_grows_fast_gets_checkpoints_before_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 2000)
+    monkeypatch.setattr(flush, "FILE_BYTES", 0)
+    plane = DataPlane()
+    plane.flusher.start()
+
+    def safe_offset() -> int:
+        return read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset
+
+    for _ in range(3):
+        append(plane)
+    plane.clock.pump([0.5] * 4)
+    assert safe_offset() <= 0
+    while plane.store.end_offset < 2000:
+        append(plane)
+    plane.clock.advance(0.5)
+    reached = plane.store.end_offset
+    assert safe_offset() == reached
+    append(plane)
+    plane.clock.pump([0.5] * 4)
+    assert safe_offset() == reached
+
+
+def test_many_files_to_sync_put_off_a_checkpoint_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 0)
+    monkeypatch.setattr(flush, "FILE_BYTES", 1000)
+    plane = DataPlane()
+    plane.flusher.start()
+    append(plane)
+    assert plane.store.unsynced_files == 1
+    plane.clock.pump([0.5] * 2)
+    assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
+    while plane.store.end_offset < 1000 * plane.store.unsynced_files:
+        append(plane)
+    plane.clock.advance(0.5)
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
+    assert plane.store.unsynced_files == 0
+
+
+def test_a_log_that_is_never_flushed_to_its_end_gets_its_checkpoints() -> None:
+    """Under load there is always something that came while the last round ran."""
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    plane.flusher.start()
+    append(plane)
+    for _ in range(6):
+        plane.clock.advance(0.5)
+        jobs, threads.waiting = threads.waiting, []
+        for job in jobs:
+            append(plane)
+            threads.waiting = [job]
+            threads.run()
+    assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset > 0
+
+
+def test_a_checkpoint_waits_for_the_log_in_front_of_it() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    append(plane)
+    write = plane.store.prepare_checkpoint()
+    assert write is not None
+    with pytest.raises(StoreError, match="not durable"):
+        write()
+    plane.flusher.start()
+    append(plane)
+    plane.clock.advance(1)
+    for _ in ("the log", "the checkpoint"):
+        assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
+        assert threads.run() == 1
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.flushed_offset == plane.store.end_offset
+
+
+def test_stop_waits_for_the_round_that_runs() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads)
+    plane.flusher.start()
+    append(plane)
+    plane.clock.advance(0.5)
+    stopped: list[None] = []
+    plane.flusher.stop().addCallback(stopped.append)
+    assert not stopped
+    threads.run()
+    assert stopped
+    plane.clock.advance(1)
+    assert threads.waiting == []
+
+
+def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
+    threads = Threads(eager=False)
+    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=500)
+    plane.flusher.start()
+    append(plane)
+    plane.clock.advance(0.5)
+    threads.run()
+    stopped: list[None] = []
+    plane.flusher.stop().addCallback(stopped.append)
+    assert not stopped
+    threads.run()
+    assert stopped
+    checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
+    assert checkpoint.safe_offset == plane.store.end_offset
