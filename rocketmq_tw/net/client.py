@@ -15,8 +15,8 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
-from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient
-from rocketmq_tw.net.protocol import RemotingProtocol, RequestCheck
+from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
+from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.tls import client_context
 from rocketmq_tw.wire.command import RemotingCommand
 

@@ -1,6 +1,6 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,6 +12,9 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: replies by itself later through `peer.reply`), or a Deferred of either. A `RequestError` becomes
 #: a response with its code and remark; any other exception SYSTEM_ERROR, logged.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
+
+#: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
+RequestCheck = Callable[[RemotingCommand, "IPeer"], None]
 
 
 class IPeer(Interface):
@@ -40,6 +43,48 @@ class IPeer(Interface):
 
     def close(reason: str) -> None:
         """Closes the connection and logs why."""
+
+
+class IListener(Interface):
+    """Ports of a server that share one table of handlers, and the connections made to them."""
+
+    def register(code: int, handler: Handler) -> None:
+        """Answers requests with `code` by `handler`."""
+
+    def listen(port: int | None = None) -> int:
+        """Listens on `port` of the server's address, on the configured port by default; 0 lets the
+        kernel choose. May be called for several ports.
+
+        Returns the port. Raises `twisted.internet.error.CannotListenError`.
+        """
+
+    def gather(work: Callable[[], None]) -> None:
+        """Carries out `work`; its answers leave in one piece for each connection."""
+
+    def stop_listening() -> "Deferred[None]":
+        """Closes the ports and keeps the connections; fires when the ports are closed."""
+
+    def drain(timeout: float | None = None) -> "Deferred[None]":
+        """Reads no more, lets replies in flight leave, closes the connections of this listener;
+        fires when all are gone.
+
+        They get `timeout` seconds; by default `shutdownWaitTimeSeconds` where
+        `enableShutdownGracefully` is set, 3 otherwise.
+        """
+
+    def stop(timeout: float | None = None) -> "Deferred[None]":
+        """Closes the ports, then the connections as `drain` does. The server goes on."""
+
+
+class IRemotingServer(Interface):
+    """Makes listeners, which share its address, limits and TLS. Who made it stops it."""
+
+    def listener(*, before_request: Sequence[RequestCheck] = ()) -> IListener:
+        """A listener with handlers and connections of its own. Each of `before_request` looks at a
+        request before its handler does, and may raise a `RequestError`."""
+
+    def stop(timeout: float | None = None) -> "Deferred[None]":
+        """Stops all listeners; fires when all is closed."""
 
 
 class IRemotingClient(Interface):

@@ -17,7 +17,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.errors import ConnectionLost
-from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.interfaces import Handler, IPeer, RequestCheck
 from rocketmq_tw.net.requests import RequestTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import (
@@ -29,9 +29,6 @@ from rocketmq_tw.wire.command import (
 )
 from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame, FrameDecoder
-
-#: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
-RequestCheck = Callable[[RemotingCommand, IPeer], None]
 
 #: Seconds until a connection whose other end does not let go is cut.
 CLOSE_TIMEOUT = 5.0

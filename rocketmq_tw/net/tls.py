@@ -41,28 +41,30 @@ class ServerTls:
         if self._mode != "disabled":
             self._context = server_context(config)
 
-    def wrap(self, protocol: Protocol, undecided: "set[FirstByte]", now: float) -> Protocol:
-        """What to give to the transport in place of `protocol`; it stands in `undecided` until
-        its first byte came."""
+    def wrap(self, protocol: Protocol, undecided: Any, deadline: float) -> Protocol:
+        """What to give to the transport in place of `protocol`; it stands in `undecided` (`add`,
+        `discard`) until its first byte came, and is cut where that takes until `deadline`."""
         if self._mode == "disabled":
             return protocol
         factory = TLSMemoryBIOFactory(self._context, False, Factory.forProtocol(lambda: protocol))
         factory.noisy = False
         plain = protocol if self._mode == "permissive" else None
-        return FirstByte(plain, factory.buildProtocol(None), undecided, now)
+        return FirstByte(plain, factory.buildProtocol(None), undecided, deadline)
 
 
 class FirstByte(Protocol):
     """Waits for the first byte and then puts the protocol that it asks for in its place."""
 
     log = Logger()
+    #: No request came yet.
+    unanswered = 0
 
     def __init__(
-        self, plain: Protocol | None, secured: Any, undecided: "set[FirstByte]", now: float
+        self, plain: Protocol | None, secured: Any, undecided: Any, deadline: float
     ) -> None:
         self._plain, self._secured, self._undecided = plain, secured, undecided
         self._chosen: Any = None
-        self.since = now
+        self._deadline = deadline
 
     def connectionMade(self) -> None:
         self._undecided.add(self)
@@ -77,9 +79,16 @@ class FirstByte(Protocol):
         if self._chosen is not None:
             self._chosen.connectionLost(reason)
 
+    def check(self, now: float) -> None:
+        """Cuts a connection on which nothing came for too long."""
+        if now >= self._deadline:
+            self.abort()
+
     def abort(self) -> None:
         """Cuts the connection."""
         self.transport.abortConnection()  # type: ignore[union-attr]
+
+    drain = lose_connection = abort
 
     def _choose(self, first: int) -> None:
         self._undecided.discard(self)

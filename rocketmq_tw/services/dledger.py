@@ -128,9 +128,10 @@ class DLedgerService(service.Service):
                 options["index-file-size"],
             )
             node = RaftNode(self._reactor, config, store, self._client, self._run_blocking)
+            listener = self._server.listener()
             for code, handler in DLedgerRequests(node).table().items():
-                self._server.register(code, handler)
-            self._server.listen()
+                listener.register(code, handler)
+            listener.listen()
         except (StoreError, CannotListenError, OSError) as error:
             self._cannot_go_on(error)
             return

@@ -63,14 +63,15 @@ class NamesrvService(service.Service):
             self._net = msgspec.structs.replace(self._net, listen_port=listen_port)
         self._tls = loaded[TlsConfig]
         self._reactor = reactor
+        self._server: RemotingServer | None = None
         self._name_server = NameServer(
             reactor, PosixFiles(), config, other_configs=(self._net, self._tls)
         )
 
     def startService(self) -> None:
         try:
-            tls = ServerTls(self._tls)
-            port = self._name_server.start(RemotingServer(self._reactor, self._net, tls=tls))
+            self._server = RemotingServer(self._reactor, self._net, tls=ServerTls(self._tls))
+            port = self._name_server.start(self._server)
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
             refuse_to_start(self._reactor, error, self._keys)
             return
@@ -85,7 +86,8 @@ class NamesrvService(service.Service):
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
-        return self._name_server.stop()
+        stopped, server = self._name_server.stop(), self._server
+        return stopped if server is None else stopped.addCallback(lambda _: server.stop())
 
 
 def makeService(options: Options) -> NamesrvService:

@@ -139,11 +139,8 @@ class Broker:
         self.traffic = Traffic(now_ms)
         self.long_polling = LongPolling(self.store, config, reactor, self._elapsed_ms)
         self._flusher = Flusher(self.store, store_config, reactor, self._in_thread)
-        self.server = RemotingServer(
-            reactor,
-            net_config,
-            before_request=[self._catch_up] if store_config.is_slave else [],
-            tls=tls,
+        self.server = RemotingServer(reactor, net_config, tls=tls).listener(
+            before_request=[self._catch_up] if store_config.is_slave else []
         )
         self.commit = Commit(
             self.store,

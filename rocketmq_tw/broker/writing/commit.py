@@ -87,7 +87,7 @@ class Commit:
         gather: Callable[[Callable[[], None]], None] = _at_once,
         at_turn_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`gather` carries out what writes to many peers (`RemotingServer.gather`); `at_turn_end`
+        """`gather` carries out what writes to many peers (`Listener.gather`); `at_turn_end`
         what has to wait for the end of the reactor turn, by default with a timer."""
         self._gather = gather
         self._at_turn_end = at_turn_end or partial(clock.callLater, 0)

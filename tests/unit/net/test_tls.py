@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.net.server import RemotingFactory
+from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.network import MemoryNetwork
@@ -16,17 +16,14 @@ from tests.support.network import MemoryNetwork
 ADDRESS = "10.0.0.1:10911"
 
 
-def network_with(config: TlsConfig, **limits) -> tuple[MemoryNetwork, RemotingFactory]:
+def network_with(config: TlsConfig, **limits) -> MemoryNetwork:
     clock = Clock()
     network = MemoryNetwork(clock)
-    factory = RemotingFactory(
-        clock,
-        NettyServerConfig(**limits),
-        {1: lambda request, peer: request.response(body=request.body)},
-        tls=ServerTls(config),
-    )
-    network.listen(ADDRESS, factory)
-    return network, factory
+    server = RemotingServer(clock, NettyServerConfig(**limits), tls=ServerTls(config))
+    listener = server.listener()
+    listener.register(1, lambda request, peer: request.response(body=request.body))
+    network.listen(ADDRESS, listener.factory)
+    return network
 
 
 def ask(network, tls: TlsConfig | None = None, body=b"x" * 100_000):
@@ -74,7 +71,7 @@ def files(tmp_path):
     [("disabled", True, False), ("permissive", True, True), ("enforcing", False, True)],
 )
 def test_modes(mode, plain_works, tls_works):
-    network, _ = network_with(TlsConfig(server_mode=mode))
+    network = network_with(TlsConfig(server_mode=mode))
     with capturedLogs():
         outcomes = ask(network), ask(network, TlsConfig())
     assert [isinstance(outcome, RemotingCommand) for outcome in outcomes] == [
@@ -84,7 +81,7 @@ def test_modes(mode, plain_works, tls_works):
 
 
 def test_plaintext_refused_by_an_enforcing_server_is_logged_once():
-    network, _ = network_with(TlsConfig(server_mode="enforcing"))
+    network = network_with(TlsConfig(server_mode="enforcing"))
     with capturedLogs() as logs:
         outcome = ask(network)
     assert outcome.check(RemotingError)
@@ -100,7 +97,7 @@ def test_files_and_checked_certificates_both_ways(files):
         client_auth_server=True,
         **files,
     )
-    network, _ = network_with(config)
+    network = network_with(config)
     assert ask(network, config).body == b"x" * 100_000
     with capturedLogs():
         stranger = ask(network, TlsConfig())
@@ -108,16 +105,14 @@ def test_files_and_checked_certificates_both_ways(files):
 
 
 def test_a_client_refuses_a_server_that_it_does_not_trust(files):
-    network, _ = network_with(TlsConfig())
+    network = network_with(TlsConfig())
     config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
     with capturedLogs():
         assert ask(network, config).check(RemotingError)
 
 
 def test_a_connection_that_says_nothing_counts_and_is_closed_when_idle():
-    network, _ = network_with(
-        TlsConfig(), max_connections=1, server_channel_max_idle_time_seconds=120
-    )
+    network = network_with(TlsConfig(), max_connections=1, server_channel_max_idle_time_seconds=120)
     silent = []
     network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Protocol)).addCallback(silent.append)
     with capturedLogs():
