@@ -4,7 +4,8 @@ What one peer does never grows our memory: a frame is bounded, what all connecti
 is bounded (`Budget`), and a peer that does not take its replies is not read from either.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from sys import getsizeof
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -13,17 +14,29 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.net.interfaces import Handler, RequestCheck
+from rocketmq_tw.net.interfaces import Handler, RequestCheck, ServedRequest
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.shared import Shared
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.frame import Frame
 
 #: Answers of a connection that may wait to be taken, in bytes; then no request is carried out.
 ENOUGH_UNREAD = 1024 * 1024
 #: What a request that waits for its answer costs beside its body, roughly.
 REQUEST_OVERHEAD = 2048
+#: A header of so many bytes at most is part of that; the fields of a longer one are counted, with
+#: their place in a dictionary.
+SMALL_HEADER = 512
+FIELD_OVERHEAD = 32
+#: Bytes of a frame beside its header and body.
+FRAME_OVERHEAD = 8
+#: Numbers of requests whose opaque is used twice start here, beyond all opaques.
+_FIRST_NUMBER = 1 << 64
+
+#: Told of each request that is over.
+Observer = Callable[[ServedRequest], None]
 
 
 class ConnectionGroup(Protocol):
@@ -50,6 +63,7 @@ class ServerConnection(RemotingProtocol):
         group: ConnectionGroup,
         handlers: Mapping[int, Handler],
         before_request: Sequence[RequestCheck],
+        observers: Sequence[Observer],
     ) -> None:
         super().__init__(
             shared.clock,
@@ -64,8 +78,16 @@ class ServerConnection(RemotingProtocol):
         self._outbox = Outbox(shared.outboxes, None)
         self._held = 0
         self._unread = 0
-        #: Opaque -> bytes of a request that is being carried out or held.
+        #: Requests that are not over: number to the bytes that are charged for it. The number is
+        #: the request's opaque, or one of ours where a peer uses an opaque again too early.
         self._open: dict[int, int] = {}
+        #: Number of ours -> opaque.
+        self._opaques: dict[int, int] = {}
+        self._next_number = _FIRST_NUMBER
+        self._header_length = 0
+        self._observers = observers
+        #: Number -> code, bytes of the frame and time of arrival, of requests that are observed.
+        self._observed: dict[int, tuple[int, int, float]] = {}
         self._stuck_since: float | None = None
         self._draining = False
         #: When the frame that is not complete yet began.
@@ -96,8 +118,11 @@ class ServerConnection(RemotingProtocol):
         self._budget.used -= self._held + self._unread + sum(self._open.values())
         self._held = self._unread = 0
         self._open.clear()
+        self._opaques.clear()
         self._stuck_since = None
         self._outbox.close()
+        for number in list(self._observed):
+            self._tell(number, None, 0)
         super().connectionLost(reason)
         self._group.discard(self)
 
@@ -170,38 +195,85 @@ class ServerConnection(RemotingProtocol):
                 self.close(f"it leaves {self._unread} bytes unread, which are too many for us")
                 self.abort()
 
-    def reply(self, response: RemotingCommand) -> None:
-        if self._open:
-            self._budget.used -= self._open.pop(response.opaque, 0)
-        super().reply(response)
+    # Requests
 
-    def _serve(self, command: RemotingCommand) -> None:
-        budget = self._budget
-        if budget.used > budget.limit:
+    def reply(self, response: RemotingCommand) -> None:
+        number = response.opaque
+        charged = self._open.pop(number, 0)
+        if charged:
+            self._budget.used -= charged
+        if self._opaques and number in self._opaques:
+            response.opaque = self._opaques.pop(number)
+        length = self._answer(response)
+        if self._observed:
+            self._tell(number, response.code if length else None, length)
+
+    def _received(self, command: RemotingCommand, frame: Frame) -> None:
+        number = command.opaque
+        if number in self._open:
+            number = self._renumber(command)
+        if self._observers:
+            size = FRAME_OVERHEAD + len(frame.header) + len(frame.body)
+            self._observed[number] = (command.code, size, self._clock.seconds())
+        self._open[number] = 0
+        self._header_length = len(frame.header)
+        if self._budget.used > self._budget.limit:
             self._refuse_busy(command)
-            return
-        before = self.unanswered
-        super()._serve(command)
-        if self.unanswered > before and self.connected:
-            size = REQUEST_OVERHEAD + len(command.body)
-            waiting, opaque = self._open, command.opaque
-            waiting[opaque] = waiting[opaque] + size if opaque in waiting else size
-            budget.used += size
+        else:
+            self._serve(command)
+
+    def _renumber(self, command: RemotingCommand) -> int:
+        """Gives a request whose opaque another open one has a number of its own."""
+        number = self._next_number
+        while number in self._open:
+            number += 1
+        self._next_number = number + 1
+        self._opaques[number] = command.opaque
+        command.opaque = number
+        return number
 
     def _refuse_busy(self, command: RemotingCommand) -> None:
         if not command.is_oneway:
             self.unanswered += 1
-            remark = f"{self._budget.used} bytes are in flight; send again later"
-            self.reply(command.response(ResponseCode.SYSTEM_BUSY, remark))
+        remark = f"{self._budget.used} bytes are in flight; send again later"
+        self.reply(command.response(ResponseCode.SYSTEM_BUSY, remark))
+
+    def _replies_later(self, command: RemotingCommand) -> None:
+        if command.opaque in self._open:
+            self._open[command.opaque] = charged = self._memory_of(command)
+            self._budget.used += charged
 
     def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
+        # Until it fires, even where the connection is lost before: it holds the request.
+        charged = self._memory_of(command)
+        self._budget.used += charged
+        result.addBoth(self._give_back, charged)
         super()._wait(command, result)
-        if command.is_oneway:
-            # No reply will say when it is over.
-            size = REQUEST_OVERHEAD + len(command.body)
-            self._budget.used += size
-            result.addBoth(self._give_back, size)
 
-    def _give_back(self, result: Any, size: int) -> Any:
-        self._budget.used -= size
+    def _give_back(self, result: Any, charged: int) -> Any:
+        self._budget.used -= charged
         return result
+
+    def _memory_of(self, command: RemotingCommand) -> int:
+        """The bytes that an open request keeps, roughly."""
+        size = REQUEST_OVERHEAD + len(command.body)
+        if self._header_length <= SMALL_HEADER:
+            return size
+        # Short fields take many times what they have on the wire.
+        fields = command.ext_fields.items()
+        return size + sum(
+            [getsizeof(name) + getsizeof(text) + FIELD_OVERHEAD for name, text in fields]
+        )
+
+    def _tell(self, number: int, code: int | None, length: int) -> None:
+        observed = self._observed.pop(number, None)
+        if observed is None:
+            return
+        request_code, size, since = observed
+        seconds = self._clock.seconds() - since
+        served = ServedRequest(request_code, code, size, length, seconds, self)
+        for observer in list(self._observers):
+            try:
+                observer(served)
+            except Exception:
+                self.log.failure("observing request {code}", code=request_code)

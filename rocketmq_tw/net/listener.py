@@ -10,8 +10,8 @@ from twisted.internet.task import LoopingCall
 from zope.interface import implementer
 
 from rocketmq_tw.net.address import format_address
-from rocketmq_tw.net.connection import ServerConnection
-from rocketmq_tw.net.interfaces import Handler, IListener, RequestCheck
+from rocketmq_tw.net.connection import Observer, ServerConnection
+from rocketmq_tw.net.interfaces import Handler, IListener, RequestCheck, ServedRequest
 from rocketmq_tw.net.shared import ConnectionTable, Shared
 from rocketmq_tw.net.tls import FirstByte, ServerTls
 
@@ -89,9 +89,11 @@ class ConnectionFactory(Factory):
         group: Group,
         handlers: dict[int, Handler],
         before_request: Sequence[RequestCheck],
+        observers: Sequence[Observer],
         tls: ServerTls | None,
     ) -> None:
         self._shared = shared
+        self._observers = observers
         self._group = group
         self._handlers = handlers
         self._before_request = before_request
@@ -101,7 +103,7 @@ class ConnectionFactory(Factory):
         if not self._shared.connections.has_room(format_address(addr)):
             return None
         connection = ServerConnection(
-            self._shared, self._group, self._handlers, self._before_request
+            self._shared, self._group, self._handlers, self._before_request, self._observers
         )
         connection.factory = self
         if self._tls is None:
@@ -130,10 +132,11 @@ class Listener:
         self._shared = shared
         self._stopped = stopped
         self._handlers: dict[int, Handler] = {}
+        self._observers: list[Observer] = []
         self._ports: list[IListeningPort] = []
         self.connections = Group(shared.clock, shared.connections)
         self.factory = ConnectionFactory(
-            shared, self.connections, self._handlers, before_request, tls
+            shared, self.connections, self._handlers, before_request, self._observers, tls
         )
 
     def register(self, code: int, handler: Handler) -> None:
@@ -141,6 +144,18 @@ class Listener:
 
     def gather(self, work: Callable[[], None]) -> None:
         self._shared.outboxes.gather(work)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        # Wrapped, so that each call adds one and takes back its own.
+        def told(request: ServedRequest) -> None:
+            observer(request)
+
+        def end() -> None:
+            if told in self._observers:
+                self._observers.remove(told)
+
+        self._observers.append(told)
+        return end
 
     def listen(self, port: int | None = None) -> int:
         config = self._shared.config

@@ -114,7 +114,7 @@ class RemotingProtocol(Protocol):
             if command.flag & RESPONSE_FLAG:
                 self._requests.answer(command)
             else:
-                self._serve(command)
+                self._received(command, frame)
             if self._closing:
                 return
 
@@ -161,25 +161,7 @@ class RemotingProtocol(Protocol):
             self._write(encode_command(command))
 
     def reply(self, response: RemotingCommand) -> None:
-        # The response to a oneway request carries its flag, so that it is known here.
-        if response.flag & ONEWAY_FLAG:
-            return
-        self.unanswered -= 1
-        if self.connected:
-            try:
-                data = encode_command(response)
-            except WireError as error:
-                data = encode_command(_unsendable(response, str(error)))
-            if len(data) > self._frame_limit:
-                # The other end would cut the connection, and with it all that others wait for.
-                data = encode_command(
-                    _unsendable(
-                        response,
-                        f"{len(data)} bytes, and frames may have {self._frame_limit}"
-                        " (frameMaxLength): ask for less at once",
-                    )
-                )
-            self._write(data)
+        self._answer(response)
 
     def when_lost(self, callback: Callable[[IPeer], None]) -> None:
         if self.connected:
@@ -220,6 +202,10 @@ class RemotingProtocol(Protocol):
     def _write(self, data: bytes) -> None:
         self.transport.write(data)  # type: ignore[union-attr]
 
+    def _received(self, command: RemotingCommand, frame: Frame) -> None:
+        """A request came; `frame` is what it came in."""
+        self._serve(command)
+
     def _serve(self, command: RemotingCommand) -> None:
         if not command.flag & ONEWAY_FLAG:
             self.unanswered += 1
@@ -238,18 +224,49 @@ class RemotingProtocol(Protocol):
             return
         if type(result) is RemotingCommand:
             self.reply(result)
-        elif result is not None:
+        elif result is None:
+            self._replies_later(command)
+        else:
             if not isinstance(result, Deferred):
                 result = Deferred.fromCoroutine(result)
             self._wait(command, result)
 
-    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
-        result.addErrback(lambda failure: self._refusal(command, failure))
-        result.addCallback(self._late_reply)
+    def _replies_later(self, command: RemotingCommand) -> None:
+        """The handler will reply by itself, if it has not yet."""
 
-    def _late_reply(self, response: RemotingCommand | None) -> None:
+    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
+        """The handler replies with what `result` fires with."""
+        result.addErrback(lambda failure: self._refusal(command, failure))
+        result.addCallback(self._late_reply, command)
+
+    def _late_reply(self, response: RemotingCommand | None, command: RemotingCommand) -> None:
+        if response is None and command.flag & ONEWAY_FLAG:
+            response = command.response()
         if response is not None:
             self.reply(response)
+
+    def _answer(self, response: RemotingCommand) -> int:
+        """Writes a response; returns its length, 0 where nothing is sent. What fits no frame gives
+        way to an error in `response` itself."""
+        # The response to a oneway request carries its flag, so that it is known here.
+        if response.flag & ONEWAY_FLAG:
+            return 0
+        self.unanswered -= 1
+        if not self.connected:
+            return 0
+        try:
+            data = encode_command(response)
+        except WireError as error:
+            data = _unsendable(response, str(error))
+        if len(data) > self._frame_limit:
+            # The other end would cut the connection, and with it all that others wait for.
+            data = _unsendable(
+                response,
+                f"{len(data)} bytes, and frames may have {self._frame_limit}"
+                " (frameMaxLength): ask for less at once",
+            )
+        self._write(data)
+        return len(data)
 
     def _refusal(self, command: RemotingCommand, failure: Failure) -> RemotingCommand:
         error = failure.value
@@ -270,6 +287,9 @@ class RemotingProtocol(Protocol):
         )
 
 
-def _unsendable(response: RemotingCommand, why: str) -> RemotingCommand:
-    """What is said instead of an answer that fits no frame."""
-    return response.response(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {why}")
+def _unsendable(response: RemotingCommand, why: str) -> bytes:
+    """Makes of an answer that fits no frame one that says so."""
+    response.code = ResponseCode.SYSTEM_ERROR
+    response.remark = f"the answer cannot be sent: {why}"
+    response.ext_fields, response.body = {}, b""
+    return encode_command(response)

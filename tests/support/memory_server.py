@@ -15,7 +15,7 @@ from rocketmq_tw.wire.frame import FrameDecoder
 from tests.support.network import MemoryNetwork
 
 ADDRESS = "10.0.0.1:10911"
-ECHO, BIG, HELD = 1, 2, 3
+ECHO, BIG, HELD, LATER = 1, 2, 3, 4
 
 
 class RawClient(Protocol):
@@ -39,12 +39,14 @@ class RawClient(Protocol):
 
 class MemoryServer:
     """A server whose one listener serves `ADDRESS`: ECHO answers with the body, BIG with 100,000
-    bytes, HELD when the test fires what stands in `held`."""
+    bytes, HELD when the test fires what stands in `held`; for LATER the test replies through the
+    peer in `later`."""
 
     def __init__(self, **config: Any) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock)
         self.held: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+        self.later: list[tuple[RemotingCommand, IPeer]] = []
         self.served = 0
         self.server = RemotingServer(self.clock, NettyServerConfig(**config))
         self.listener = self.server.listener()
@@ -52,8 +54,10 @@ class MemoryServer:
 
     def serve(self, listener: Listener, address: str) -> None:
         """Gives `listener` the handlers and `address`."""
-        for code, handler in {ECHO: self.echo, BIG: self.big, HELD: self.hold}.items():
-            listener.register(code, handler)
+        listener.register(ECHO, self.echo)
+        listener.register(BIG, self.big)
+        listener.register(HELD, self.hold)
+        listener.register(LATER, lambda request, peer: self.later.append((request, peer)))
         self.network.listen(address, listener.factory)
 
     @property

@@ -138,6 +138,8 @@ class PullRequests:
         if self._config.is_slave:
             code = self._code_of_slave(code)
         if code is ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & PULL_SUSPEND:
+            # Nothing of it is read, and it would be kept as long as the request.
+            request.body = b""
             held = self._long_polling.hold(
                 header.topic,
                 header.queue_id,

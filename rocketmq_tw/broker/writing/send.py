@@ -368,6 +368,7 @@ class SendRequests:
         """Tells the sender how its append ended; the commit calls it."""
         self.in_flight -= len(request.body)
         if request.flag & ONEWAY_FLAG:
+            reply(request.response(code))
             return
         config = self._config
         fields: dict[str, str] = {}

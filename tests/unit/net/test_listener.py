@@ -11,7 +11,7 @@ from rocketmq_tw.net.interfaces import IListener, IRemotingServer
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from tests.support.memory_server import ADDRESS, ECHO, HELD, MemoryServer
+from tests.support.memory_server import ADDRESS, ECHO, HELD, LATER, MemoryServer
 
 OTHER = "10.0.0.1:10921"
 
@@ -109,18 +109,16 @@ def test_they_share_the_bytes_in_flight(server, other):
 
 
 def test_what_one_gathers_leaves_in_one_piece_for_both(server, other):
-    peers = []
-    for listener, address in ((server.listener, ADDRESS), (other, OTHER)):
-        listener.register(4, lambda request, peer: peers.append((request, peer)))
+    for address in (ADDRESS, OTHER):
         client = server.connect(address)
         for opaque in range(2):
-            client.send(4, opaque=opaque)
+            client.send(LATER, opaque=opaque)
     server.clock.advance(0)
     written = []
     for _, far in server.network.connections:
         far.write = written.append
-    other.gather(lambda: [peer.reply(request.response()) for request, peer in peers])
-    assert len(peers) == 4 and len(written) == 2
+    other.gather(lambda: [peer.reply(request.response()) for request, peer in server.later])
+    assert len(server.later) == 4 and len(written) == 2
 
 
 def test_ports_close_before_connections_where_that_is_asked():

@@ -10,12 +10,12 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.connection import ENOUGH_UNREAD, REQUEST_OVERHEAD
+from rocketmq_tw.net.connection import ENOUGH_UNREAD
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, encode_command
 from rocketmq_tw.wire.frame import encode_frame
-from tests.support.memory_server import ADDRESS, BIG, ECHO, HELD, MemoryServer, RawClient
+from tests.support.memory_server import ADDRESS, BIG, ECHO, HELD, LATER, MemoryServer, RawClient
 from tests.support.network import MemoryNetwork
 
 
@@ -126,14 +126,12 @@ def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
 def test_whoever_waits_for_a_slow_peer_goes_on_as_it_reads():
     server = MemoryServer()
     slow = server.connect()
-    peers = []
-    server.listener.register(4, lambda request, peer: peers.append(peer))
-    slow.send(4)
+    slow.send(LATER)
     slow.transport.hold()
     slow.send(HELD)
     server.clock.advance(0)
     ((request, answer),) = server.held
-    (peer,) = peers
+    ((_, peer),) = server.later
     written = []
 
     def write(number):
@@ -272,19 +270,6 @@ def test_the_server_listens_where_its_config_says():
     outcome = []
     server.stop().addCallback(outcome.append)
     assert outcome == [None]
-
-
-@pytest.mark.parametrize("flag", [0, 2])
-def test_requests_that_are_held_count_until_they_are_answered(flag):
-    server = MemoryServer()
-    peer = server.connect()
-    command = RemotingCommand(HELD, body=b"x" * 1000, opaque=1, flag=flag)
-    peer.transport.write(encode_command(command) * 3)
-    server.clock.advance(0)
-    assert server.used == 3 * (1000 + REQUEST_OVERHEAD)
-    for request, answer in server.held:
-        answer.callback(request.response())
-    assert server.used == 0
 
 
 @pytest.mark.parametrize(

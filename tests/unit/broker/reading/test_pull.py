@@ -10,7 +10,7 @@ from rocketmq_tw.broker.interfaces import GetStatus, QueueRead
 from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand
 from tests.support.data_plane import DataPlane, ok
 from tests.support.network import FakePeer
 
@@ -195,6 +195,21 @@ class TestHolding:
         plane.clock.advance(0)
         (response,) = consumer.replies
         assert bodies(response) == [b"3", b"4"], "all that the turn brought"
+
+    def test_its_body_is_not_kept(self) -> None:
+        plane = filled()
+        request = plane.pull_request(3, suspend_ms=15_000)
+        request.body = bytes(1000)
+        assert plane.request(request) is None
+        assert request.body == b""
+
+    def test_a_oneway_one_ends_too(self) -> None:
+        plane = filled()
+        request = plane.pull_request(3, suspend_ms=15_000)
+        request.flag = ONEWAY_FLAG
+        assert plane.request(request) is None and not plane.peer.ended
+        plane.send(b"3")
+        assert len(plane.peer.ended) == 1
 
     def test_a_message_with_another_tag_does_not(self) -> None:
         plane = filled()

@@ -89,6 +89,7 @@ def test_a_message_without_a_unique_id_gets_one() -> None:
 def test_oneway_is_stored_and_not_answered() -> None:
     plane = DataPlane()
     assert plane.send(oneway=True) is None
+    assert len(plane.peer.ended) == 1, "its server knows that it is over"
     assert len(plane.consume()) == 1
     assert plane.send_requests.in_flight == 0
 
