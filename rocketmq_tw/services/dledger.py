@@ -23,8 +23,8 @@ from rocketmq_tw.raft.store.format import StoreError
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import whole_number
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
 #: An entry never crosses a file, so a smaller one would take hardly any.
@@ -171,5 +171,5 @@ class DLedgerService(service.Service):
 def makeService(options: Options) -> DLedgerService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return DLedgerService(reactor, options)

@@ -20,8 +20,8 @@ from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.memory import spare_what_stays
-from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import ServerOptions
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 
@@ -93,5 +93,5 @@ class NamesrvService(service.Service):
 def makeService(options: Options) -> NamesrvService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return NamesrvService(reactor, options.loaded)

@@ -17,9 +17,9 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.broker import BrokerService
-from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.namesrv import NamesrvService
 from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
 
@@ -102,5 +102,5 @@ class StandaloneService(service.Service):
 def makeService(options: Options) -> StandaloneService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return StandaloneService(reactor, options.loaded)

@@ -1,14 +1,21 @@
-"""Time for timers."""
+"""What every server does to its process before anything else."""
 
 import time
 from typing import Any
+
+from rocketmq_tw.services.log_escapes import escape_log
+
+
+def prepare_process(reactor: Any) -> None:
+    """Makes the log safe to read and timers independent of the wall clock. To be called before
+    logging begins and before anything waits."""
+    escape_log()
+    use_monotonic_time(reactor)
 
 
 def use_monotonic_time(reactor: Any) -> None:
     """Lets a reactor that counts by the wall clock, as Twisted's own do, count by one that nobody
     sets. Otherwise whatever waits would wait an hour longer when the time is set back by an hour.
-
-    To be called before anything waits.
     """
     if reactor.seconds is time.time and not reactor.getDelayedCalls():
         reactor.seconds = time.monotonic

@@ -3,7 +3,7 @@ import time
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
-from rocketmq_tw.services.monotonic import use_monotonic_time
+from rocketmq_tw.services.process import use_monotonic_time
 
 
 def test_timers_of_a_reactor_by_the_wall_clock_survive_when_that_is_set() -> None:
