@@ -18,8 +18,9 @@ from rocketmq_tw.net.interfaces import Handler, RequestCheck, ServedRequest
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.shared import Shared
+from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.command import RemotingCommand, decode_command
 from rocketmq_tw.wire.frame import Frame
 
 #: Answers of a connection that may wait to be taken, in bytes; then no request is carried out.
@@ -74,6 +75,7 @@ class ServerConnection(RemotingProtocol):
         self._config = shared.config
         self._group = group
         self._budget = shared.budget
+        self._stalls = shared.stalls
         self._outboxes = shared.outboxes
         self._outbox = Outbox(shared.outboxes, None)
         self._held = 0
@@ -207,6 +209,14 @@ class ServerConnection(RemotingProtocol):
         length = self._answer(response)
         if self._observed:
             self._tell(number, response.code if length else None, length)
+
+    def _carry_out(self, frames: list[Frame], since: float) -> None:
+        super()._carry_out(frames, since)
+        took = self._clock.seconds() - since
+        if took >= STALL_SECONDS:
+            served = frames[: len(frames) - len(self._later)]
+            codes = count_codes(decode_command(frame).code for frame in served)
+            self._stalls.report(took, f"requests of {self.address} with code {codes}")
 
     def _received(self, command: RemotingCommand, frame: Frame) -> None:
         number = command.opaque

@@ -5,7 +5,7 @@ protocol itself is the `IPeer` that handlers get.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -98,17 +98,18 @@ class RemotingProtocol(Protocol):
             self.transport.setTcpNoDelay(True)
 
     def dataReceived(self, data: bytes) -> None:
-        self.last_received = self._clock.seconds()
+        now = self.last_received = self._clock.seconds()
         try:
-            self._carry_out(self._decoder.feed(data))
+            self._carry_out(self._decoder.feed(data), now)
         except WireError as error:
             self.close(f"it sent what is no remoting command: {error}")
 
-    def _carry_out(self, frames: Iterable[Frame]) -> None:
-        frames = iter(frames)
-        for frame in frames:
+    def _carry_out(self, frames: list[Frame], since: float) -> None:
+        """Answers and serves what came; `since` is the clock's time when that began."""
+        rest = iter(frames)
+        for frame in rest:
             if self._full:
-                self._later += [frame, *frames]
+                self._later += [frame, *rest]
                 return
             command = decode_command(frame)
             if command.flag & RESPONSE_FLAG:
@@ -126,7 +127,7 @@ class RemotingProtocol(Protocol):
         if self._later and not self._full and not self._closing:
             later, self._later = self._later, []
             try:
-                self._carry_out(later)
+                self._carry_out(later, self._clock.seconds())
             except WireError as error:
                 self.close(f"it sent what is no remoting command: {error}")
 

@@ -7,6 +7,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.outbox import Outboxes
+from rocketmq_tw.net.stalls import StallLog
 
 #: Seconds between two looks at idle and stuck connections.
 SWEEP_INTERVAL = 5.0
@@ -89,3 +90,4 @@ class Shared:
         self.budget = Budget(config.max_bytes_in_flight)
         self.connections = ConnectionTable(clock, config)
         self.outboxes = Outboxes()
+        self.stalls = StallLog(clock.seconds)
