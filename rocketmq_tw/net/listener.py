@@ -166,6 +166,7 @@ class Listener:
             interface=config.bind_address,
         )
         self._ports.append(listening)
+        self._shared.connections.tell_limit()
         return listening.getHost().port
 
     def stop_listening(self) -> Deferred[None]:

@@ -19,14 +19,15 @@ from twisted.internet.main import installReactor
 from twisted.logger import Logger
 from twisted.python import log
 
+from rocketmq_tw.net.port import PatientPort
 from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
 
 _GONE = ConnectionFdescWentAway("closed, but not taken from the reactor")
 
 
 class ServerReactor(EPollReactor):
-    """An `EPollReactor` in all that can be seen, but for the prefix in the log of what fails, and
-    with an end of each turn that needs no timer."""
+    """An `EPollReactor` in all that can be seen, but for the prefix in the log of what fails, ports
+    that wait for descriptors (`PatientPort`), and an end of each turn that needs no timer."""
 
     log = Logger()
 
@@ -40,6 +41,13 @@ class ServerReactor(EPollReactor):
     def at_turn_end(self, call: Callable[[], None]) -> None:
         """Calls `call` behind all events and timers of this turn, before the next wait."""
         self._turn_ends.append(call)
+
+    def listenTCP(
+        self, port: int, factory: Any, backlog: int = 50, interface: str = ""
+    ) -> PatientPort:
+        listening = PatientPort(port, factory, backlog, interface, self)
+        listening.startListening()
+        return listening
 
     def runUntilCurrent(self) -> None:
         """Calls what is due, then what waits for the end of the turn."""

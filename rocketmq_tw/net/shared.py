@@ -6,6 +6,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net.descriptors import room_for_connections
 from rocketmq_tw.net.outbox import Outboxes
 from rocketmq_tw.net.stalls import StallLog
 
@@ -40,6 +41,8 @@ class ConnectionTable:
     def __init__(self, clock: Any, config: NettyServerConfig) -> None:
         self._clock = clock
         self._config = config
+        self._room = room_for_connections()
+        self._is_told = False
         self._open: set[Watched] = set()
         self._refusing = False
         self._sweep = LoopingCall(self._check_all)
@@ -48,17 +51,37 @@ class ConnectionTable:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def limit(self) -> int:
+        """The connections that there may be: `maxConnections`, or fewer where the process may open
+        too few files."""
+        return min(self._config.max_connections, self._room)
+
+    def tell_limit(self) -> None:
+        """Logs, once, how many connections there may be."""
+        if self._is_told:
+            return
+        self._is_told = True
+        self.log.info(
+            "at most {limit} connections are taken (maxConnections {wanted}, and the limit of open"
+            " files leaves room for {room})",
+            limit=self.limit,
+            wanted=self._config.max_connections,
+            room=self._room,
+        )
+
     def has_room(self, peer: str) -> bool:
         """Whether one more connection, of `peer`, may be taken; logs the first that may not."""
-        if len(self._open) < self._config.max_connections:
+        if len(self._open) < self.limit:
             self._refusing = False
             return True
         if not self._refusing:
             self._refusing = True
             self.log.warn(
-                "refusing {peer} and others: {limit} connections are open (maxConnections)",
+                "refusing {peer} and others: {limit} connections are open (maxConnections, or the"
+                " limit of open files)",
                 peer=peer,
-                limit=self._config.max_connections,
+                limit=self.limit,
             )
         return False
 

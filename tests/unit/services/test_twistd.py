@@ -1,5 +1,6 @@
 """The three servers, started and stopped as a user does."""
 
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -67,6 +68,23 @@ def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
         assert status in STOPPED, output
         assert "Traceback" not in output
         assert "refusing plaintext" not in output
+
+
+def test_a_server_without_descriptors_serves_again_when_some_are_free(twistd: Start) -> None:
+    server = twistd("--pidfile=", "rmq-namesrv", *LOOPBACK)
+    address = server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1]
+    files = 20
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (files, files))
+    host, port = address.split(":")
+    clients = [socket.create_connection((host, int(port))) for _ in range(files)]
+    server.wait_for("cannot accept connections: Too many open files")
+    for client in clients:
+        client.close()
+    assert cluster_info(address)
+    server.interrupt()
+    _, output = server.finish()
+    assert output.count("cannot accept") <= 3, "not a line for each connection or turn"
+    assert "Traceback" not in output
 
 
 def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_path: Path) -> None:
