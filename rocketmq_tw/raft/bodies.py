@@ -10,6 +10,8 @@ import msgspec
 
 from rocketmq_tw.raft.core.codes import Code
 from rocketmq_tw.raft.core.entry import MAGIC
+from rocketmq_tw.wire.errors import WireError
+from rocketmq_tw.wire.fastjson import check_values
 
 
 class RequestCode(IntEnum):
@@ -26,10 +28,10 @@ class RequestCode(IntEnum):
     INSTALL_SNAPSHOT = 51006
 
 
-#: Java's int and long: what the files have room for. A term leaves room for the next ones.
+#: Java's int and long: what the files have room for.
 Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Term = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
+Term = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
 
 
 class Body(msgspec.Struct, rename="camel", kw_only=True):
@@ -178,6 +180,11 @@ RESPONSE_BODIES: dict[RequestCode, type[Body]] = {
     RequestCode.INSTALL_SNAPSHOT: SnapshotResponseBody,
 }
 
+#: A body longer than `SMALL_BODY` bytes is looked at before it is read: `{}` is an entry of a push
+#: that takes a hundred bytes in memory. Honest pushes have some thousand values.
+SMALL_BODY = 1024 * 1024
+MAX_VALUES = 200_000
+
 B = TypeVar("B", bound=Body)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     body_type: msgspec.json.Decoder(body_type)
@@ -197,7 +204,9 @@ class BodyError(ValueError):
 def decode_body(body_type: type[B], data: bytes) -> B:
     """The typed body. Raises `BodyError`."""
     try:
+        if len(data) > SMALL_BODY:
+            check_values(data, MAX_VALUES)
         body: B = _decoders[body_type].decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (WireError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BodyError(Code.UNEXPECTED_ARGUMENT, f"{body_type.__name__}: {error}") from error
     return body

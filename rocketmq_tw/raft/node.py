@@ -180,10 +180,11 @@ class RaftNode:
 
     def answer(self, message_for: Callable[[int], m.Message]) -> "Deferred[m.Message]":
         """Steps a request that came in; fires with the core's answer. `message_for` gets the
-        number that the request must carry."""
+        number that the request must carry. Raises `Refused` for what no member can have sent."""
         self._check_running()
         self._tokens += 1
         message = message_for(self._tokens)
+        self.core.check(message)
         deferred: Deferred[m.Message] = Deferred()
         try:
             self.core.step(message, self._now())

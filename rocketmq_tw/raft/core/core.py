@@ -36,6 +36,7 @@ from rocketmq_tw.raft.core.snapshot import (
     SnapshotStore,
 )
 from rocketmq_tw.raft.core.state import HardState, State
+from rocketmq_tw.raft.core.terms import is_reachable
 from rocketmq_tw.raft.core.transfer import Transfer
 
 #: Messages that promise nothing about our storage, so they need not wait for it.
@@ -183,10 +184,21 @@ class RaftCore:
         return min(times)
 
     def step(self, message: m.Message, now: int) -> None:
-        """Takes a message of another member; one for somebody else is passed over."""
-        self._state.now = max(self._state.now, now)
-        if message.target == self._state.self_id:
+        """Takes a message of another member; one for somebody else is passed over, and so is one
+        that `check` refuses."""
+        state = self._state
+        state.now = max(state.now, now)
+        if message.target == state.self_id and is_reachable(message.term, state.term):
             self._steps[type(message)](message)
+
+    def check(self, message: m.Message) -> None:
+        """Raises `Refused` for a message whose term no member can have reached."""
+        own = self._state.term
+        if not is_reachable(message.term, own):
+            raise Refused(
+                Code.UNEXPECTED_ARGUMENT,
+                f"no member can be in term {message.term} while this one is in {own}",
+            )
 
     def propose(self, bodies: Sequence[bytes]) -> list[Entry]:
         """Appends entries as the leader, in order. Raises `Refused`; then none is appended."""
@@ -198,6 +210,11 @@ class RaftCore:
         if state.log.end_index - state.commit_index > config.max_pending_requests:
             raise Refused(Code.LEADER_PENDING_FULL, "too many entries wait for a quorum")
         most = min(config.max_body_bytes, largest_body(config.data_file_size))
+        if len(bodies) > config.max_pending_requests:
+            raise Refused(
+                Code.UNEXPECTED_ARGUMENT,
+                f"{len(bodies)} bodies at once: send {config.max_pending_requests} at most",
+            )
         if any(len(body) > most for body in bodies):
             raise Refused(Code.UNEXPECTED_ARGUMENT, f"a body is over {most} bytes: split it")
         return [state.log.make(state.term, body) for body in bodies]
