@@ -34,7 +34,7 @@ CHANGEABLE = frozenset(
 )
 
 
-class LiveConfig:
+class NamesrvLiveConfig:
     """Reads and changes `config`; `others` can only be read."""
 
     def __init__(self, files: IFiles, config: NamesrvConfig, others: Sequence[Config] = ()) -> None:

@@ -1,4 +1,7 @@
-"""Builds a server's object graph from its configuration; nothing else."""
+"""What `twistd` starts: an `Options` and a `makeService` in the module of each server.
+
+`failing`, `memory`, `process`, `reactor` and `log_escapes` are what the servers have in common.
+"""
 
 from rocketmq_tw.services.memory import look_rarely
 

@@ -14,7 +14,7 @@ def look_rarely() -> None:
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
 
 
-def spare_what_stays() -> None:
+def freeze_startup_objects() -> None:
     """Keeps the collector away from what start-up made: to be called once a server is ready. What
     garbage is among it, some dozens of objects, is not worth a look at all of them."""
     gc.freeze()

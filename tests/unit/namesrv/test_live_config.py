@@ -9,7 +9,7 @@ from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.schema import keys_of
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.namesrv.live_config import CHANGEABLE, LiveConfig
+from rocketmq_tw.namesrv.live_config import CHANGEABLE, NamesrvLiveConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -63,7 +63,9 @@ def test_the_operators_black_list_counts(make_namesrv: Any) -> None:
 
 def test_no_path_and_no_secret_is_told() -> None:
     tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
-    text = LiveConfig(MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]).text()
+    text = NamesrvLiveConfig(
+        MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]
+    ).text()
     assert "orderMessageEnable=false\n" in text
     for word in ("hush", "pem", "/secret", "Path=", "assword"):
         assert word not in text
