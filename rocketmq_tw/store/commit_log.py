@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 from rocketmq_tw.files.interface import IFile, IFiles
-from rocketmq_tw.message.record import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
+from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rocketmq_tw.message.record import MIN_RECORD_SIZE
+from rocketmq_tw.message.layout import MIN_RECORD_SIZE
 from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
 
 UNIT = struct.Struct(">qiq")

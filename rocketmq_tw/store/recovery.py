@@ -10,13 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from rocketmq_tw.message.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    SIZE_AND_MAGIC,
-    RecordHead,
-    parse_head,
-)
+from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit

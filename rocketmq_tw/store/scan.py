@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketmq_tw.message.record import (
+from rocketmq_tw.message.layout import (
     BLANK_MAGIC,
     BLANK_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
-    RecordHead,
-    parse_head,
 )
+from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.segments import Segments
 
 _WINDOW = 1 << 20

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import struct
-
+from rocketmq_tw.message.layout import SIZE, STORE_TIMESTAMP_END, store_timestamp
 from rocketmq_tw.message.record import parse_head
-from rocketmq_tw.message.sysflags import BORN_HOST_V6
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import ConsumeQueue
-
-_FLAG = struct.Struct(">i")
-_TIME = struct.Struct(">q")
-_FLAG_AT = 36
-_TIME_AT = 56
-_HEAD = 76
 
 
 def log_store_time(log: CommitLog, position: int) -> int:
     """Store time of the record at a log offset; -1 where none is."""
-    data = log.read(_HEAD, position)
-    if position < log.min_offset or len(data) < _HEAD:
+    data = log.read(STORE_TIMESTAMP_END, position)
+    if position < log.min_offset or len(data) < STORE_TIMESTAMP_END:
         return -1
-    (flags,) = _FLAG.unpack_from(data, _FLAG_AT)
-    (moment,) = _TIME.unpack_from(data, _TIME_AT + (12 if flags & BORN_HOST_V6 else 0))
-    return int(moment)
+    return store_timestamp(data)
 
 
 def queue_store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
@@ -58,10 +48,10 @@ def sound_record(log: CommitLog, position: int) -> bytes | None:
     """The bytes of the record at a log offset; None where no sound one stands."""
     if position < log.min_offset:
         return None
-    head = log.read(4, position)
-    if len(head) < 4:
+    head = log.read(SIZE.size, position)
+    if len(head) < SIZE.size:
         return None
-    (size,) = _FLAG.unpack(head)
+    (size,) = SIZE.unpack(head)
     room = log.file_size - position % log.file_size
     if not 0 < size <= room:
         return None

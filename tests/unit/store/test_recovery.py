@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.record import MAGIC_V1
+from rocketmq_tw.message.layout import MAGIC_V1
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import ROOT, make_message, open_store, put, read_all, small_config
