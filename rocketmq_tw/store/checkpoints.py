@@ -16,7 +16,7 @@ from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.segments import Unsynced
+from rocketmq_tw.store.unsynced import Unsynced
 
 
 class Checkpoints:

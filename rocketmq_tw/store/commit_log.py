@@ -11,7 +11,9 @@ import errno
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
-from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.segments import Segments
+from rocketmq_tw.store.unsynced import Unsynced
 
 _HANDLES = 64
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})

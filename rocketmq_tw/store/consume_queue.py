@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.message.layout import MIN_RECORD_SIZE
-from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.unsynced import Unsynced
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -170,8 +172,7 @@ class ConsumeQueue:
         tail = self._tail
         if tail:
             offset = self.max_offset - len(tail)
-            start = self.segments.start_of(offset * UNIT_SIZE)
-            self.segments.write(b"".join(tail), start, offset * UNIT_SIZE - start)
+            self.segments.write([b"".join(tail)], offset * UNIT_SIZE)
             self.forget_unwritten()
 
     def forget_unwritten(self) -> None:
@@ -186,10 +187,9 @@ class ConsumeQueue:
         while index < len(units):
             offset = self.max_offset
             count = min(per_file - offset % per_file, len(units) - index)
-            start = (offset - offset % per_file) * UNIT_SIZE
             part = units[index : index + count]
             data = part[0] if count == 1 else b"".join(part)
-            self.segments.write(data, start, offset * UNIT_SIZE - start)
+            self.segments.write([data], offset * UNIT_SIZE)
             index += count
             self.max_offset = offset + count
 
@@ -221,7 +221,9 @@ class ConsumeQueue:
 
     def load(self) -> bool:
         """Lists the files and finds the end; returns whether a file had to be repaired."""
-        repaired = self.segments.load("mappedFileSizeConsumeQueue", repair=True)
+        repaired = self.segments.load(
+            "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
+        )
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 

@@ -16,7 +16,7 @@ from sys import byteorder
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
 from rocketmq_tw.store.index_file import IndexFile, Key, file_size
-from rocketmq_tw.store.segments import Unsynced
+from rocketmq_tw.store.unsynced import Unsynced
 
 _NAME_DIGITS = 17
 #: Keys collected before they are written.

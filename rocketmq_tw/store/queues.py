@@ -9,7 +9,8 @@ from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
 from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
 from rocketmq_tw.store.errors import IllegalMessageError
-from rocketmq_tw.store.segments import HandlePool, Unsynced
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.unsynced import Unsynced
 
 #: Fewer than the usual limit of 1024 descriptors leaves for sockets.
 _HANDLES = 256

@@ -17,8 +17,9 @@ from rocketmq_tw.store.consume_queue import (
 )
 from rocketmq_tw.store.dispatch import BatchDispatch
 from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.segments import HandlePool, Unsynced
+from rocketmq_tw.store.unsynced import Unsynced
 from tests.support.stores import ManualClock, make_message, open_store, put, read_all
 
 _FILE = 8 * UNIT_SIZE
