@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import errno
 
+from zope.interface import implementer
+
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.scan import LogScan
 from rocketmq_tw.store.segments import Segments
 from rocketmq_tw.store.unsynced import Unsynced
 
@@ -20,8 +24,9 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 Bytes = bytes | bytearray | memoryview
 
 
+@implementer(ILog)
 class CommitLog:
-    """`end_offset` counts what is buffered, `written_offset` what the system has,
+    """See `ILog`. `end_offset` counts what is buffered, `written_offset` what the system has,
     `flushed_offset` what is on stable storage."""
 
     def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
@@ -44,13 +49,41 @@ class CommitLog:
         """Where the oldest file starts."""
         return self.segments.starts[0] if self.segments.starts else self.end_offset
 
-    def load(self) -> None:
-        """Lists the files; `start_writing` must follow once recovery knows the end."""
+    @property
+    def file_starts(self) -> list[int]:
+        """Where each file starts, the oldest first."""
+        return self.segments.starts
+
+    @property
+    def files_end(self) -> int:
+        """Behind the last file, whether it is filled or not."""
+        return self.segments.end
+
+    def load(self, *, clean: bool) -> None:
+        """See `ILog`."""
         self._files.make_dirs(self.segments.directory)
         self.segments.load("mappedFileSizeCommitLog")
 
-    def start_writing(self, end_offset: int) -> None:
-        """The log ends here, behind its last sound record."""
+    def scan(
+        self, position: int, end: int, *, check_body: bool = True, unsynced: bool = False
+    ) -> LogScan:
+        """See `ILog`."""
+        return LogScan(self.segments, position, end, check_body=check_body, unsynced=unsynced)
+
+    def peek(self, size: int, offset: int) -> bytes:
+        """See `ILog`."""
+        return self.segments.pread(size, offset)
+
+    def end_at(self, offset: int, *, cut: bool, since: int) -> None:
+        """See `ILog`."""
+        if cut:
+            self.segments.cut(offset, durable=True, keep_first=True)
+        for start in self.segments.starts:
+            if start + self.file_size > since:
+                self.segments.file(start).fsync()
+        self._start_writing(offset)
+
+    def _start_writing(self, end_offset: int) -> None:
         self._runs.clear()
         self._unsynced.clear()
         self.end_offset = self.written_offset = self.flushed_offset = end_offset
@@ -171,7 +204,7 @@ class CommitLog:
             raise StoreError(
                 f"a commit log cannot begin at {offset}, inside a file of {self.file_size} bytes"
             )
-        self.start_writing(offset)
+        self._start_writing(offset)
 
     def remove_first(self) -> None:
         """Removes the oldest file; the caller leaves the last one alone."""

@@ -14,7 +14,7 @@ from operator import add, itemgetter, mul
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry, Entry
 from rocketmq_tw.store.index_file import IndexFile, Key, file_size
 from rocketmq_tw.store.unsynced import Unsynced
 
@@ -205,14 +205,14 @@ class MessageIndex:
         if clean and self._list:
             self.mark = (self._list[-1].begin_offset, self._list[-1].count)
 
-    def add(self, entries: Iterable[Dispatch | BatchDispatch]) -> None:
+    def add(self, entries: Iterable[Entry]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
         last = self._list[-1].end_offset if self._list else -1
         pending, hash_of = self._pending, self._hash
         for entry in entries:
             offset = entry.physical_offset
-            if isinstance(entry, BatchDispatch):
+            if isinstance(entry, BatchEntry):
                 if offset < last:
                     self.add(entry.one_by_one())
                     continue

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry, Entry
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.unsynced import Unsynced
@@ -68,11 +68,11 @@ class QueueTable:
             queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
         return queue
 
-    def put(self, entries: Iterable[Dispatch | BatchDispatch]) -> list[Dispatch | BatchDispatch]:
+    def put(self, entries: Iterable[Entry]) -> list[Entry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
         did not have yet and could take (see `ConsumeQueue.put`)."""
         queues = self._queues
-        arrived: list[Dispatch | BatchDispatch] = []
+        arrived: list[Entry] = []
         for entry in entries:
             if not entry.in_queue:
                 continue
@@ -81,7 +81,7 @@ class QueueTable:
                 queue = self.find_or_create(entry.topic, entry.queue_id)
             if not queue.pending:
                 self._waiting.append(queue)
-            if isinstance(entry, BatchDispatch):
+            if isinstance(entry, BatchEntry):
                 if queue.put_batch(
                     entry.queue_offset, entry.offsets, entry.sizes, entry.tags_codes
                 ):
@@ -123,10 +123,10 @@ class QueueTable:
         self.unsynced.forget_below(directory)
         self.unsynced.dirs.add(self._directory)
 
-    def doubt_names(self) -> None:
+    def mark_names_unsynced(self) -> None:
         """After a crash: which names in directories are durable was known to the process only."""
         for queue in self:
-            self._doubt_names(queue)
+            self._names_unsynced(queue)
             self.unsynced.dirs.add(queue.segments.directory)
 
     def clear(self) -> None:
@@ -163,7 +163,7 @@ class QueueTable:
     def _make_directory(self, queue: ConsumeQueue) -> None:
         # A lost directory is built again from the log, so its name need not be durable at once.
         self._files.make_dirs(queue.segments.directory, durable=False)
-        self._doubt_names(queue)
+        self._names_unsynced(queue)
 
-    def _doubt_names(self, queue: ConsumeQueue) -> None:
+    def _names_unsynced(self, queue: ConsumeQueue) -> None:
         self.unsynced.dirs |= {self._directory, f"{self._directory}/{queue.topic}"}

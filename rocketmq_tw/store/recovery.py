@@ -12,14 +12,13 @@ import msgspec
 
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketmq_tw.message.record import RecordHead, parse_head
-from rocketmq_tw.store.checkpoint import Checkpoint
-from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
-from rocketmq_tw.store.dispatch import Dispatch, Dispatcher
+from rocketmq_tw.store.dispatch_entries import DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.scan import LogScan
 
 _BATCH = 4096
 
@@ -40,10 +39,10 @@ class Recovery:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: ILog,
         queues: QueueTable,
         index: MessageIndex | None,
-        dispatcher: Dispatcher,
+        maker: EntryMaker,
         checkpoint: Checkpoint,
         *,
         check_body: bool,
@@ -52,7 +51,7 @@ class Recovery:
         self._log = log
         self._queues = queues
         self._index = index
-        self._dispatcher = dispatcher
+        self._maker = maker
         self._checkpoint = checkpoint
         self._check_body = check_body
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
@@ -62,13 +61,13 @@ class Recovery:
         """`clean`: the last stop was one; `queues_repaired`: queue files were not what they
         should be. Raises `DamagedStoreError` where going on could lose what was safe."""
         report = RecoveryReport(clean=clean)
-        if not self._log.segments.starts:
+        if not self._log.file_starts:
             if len(self._queues):
                 report.notes.append("there is no commit log: removed the queues that pointed to it")
             self._queues.clear()
             if self._index:
                 self._index.cut(0)
-            self._log.start_writing(0)
+            self._log.end_at(0, cut=False, since=0)
             return report
         try:
             start = self._choose_start(clean, queues_repaired, report)
@@ -86,7 +85,7 @@ class Recovery:
         if repaired or not len(queues):
             report.notes.append("queue files are missing or damaged: built them all again")
             start = log.min_offset
-        elif log.min_offset <= safe <= log.segments.end and self._starts_record(safe):
+        elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
             if len(queues) >= checkpoint.queues and queues.units >= checkpoint.units:
                 return self._index_start(safe, trusted=True)
@@ -94,8 +93,8 @@ class Recovery:
             start = log.min_offset
         elif clean:
             # As after a stop of stock: the queues are whole, what they have is passed over.
-            start = log.segments.start_of(max(queues.max_physical, log.min_offset))
-            return self._index_start(min(start, log.segments.starts[-1]), trusted=False)
+            start = self._file_start(max(queues.max_physical, log.min_offset))
+            return self._index_start(min(start, log.file_starts[-1]), trusted=False)
         else:
             start = self._file_by_time(checkpoint.min_timestamp)
         self._retract()
@@ -116,26 +115,29 @@ class Recovery:
 
     def _starts_record(self, offset: int) -> bool:
         """Whether a record, a blank or the end stands at an offset."""
-        if offset == self._log.segments.end:
+        if offset == self._log.files_end:
             return True
-        data = self._log.segments.pread(SIZE_AND_MAGIC.size, offset)
+        data = self._log.peek(SIZE_AND_MAGIC.size, offset)
         if len(data) < SIZE_AND_MAGIC.size:
             return False
         size, magic = SIZE_AND_MAGIC.unpack(data)
         if magic not in (MAGIC_V1, MAGIC_V2):
             return True
-        head = parse_head(self._log.segments.pread(max(size, 0), offset), check_body=False)
+        head = parse_head(self._log.peek(max(size, 0), offset), check_body=False)
         return head is None or head.physical_offset == offset
 
     def _file_by_time(self, timestamp: int) -> int:
         """The last file that begins with a message stored at or before a time."""
-        segments = self._log.segments
-        for start in reversed(segments.starts):
-            for head in LogScan(segments, start, start + segments.file_size, check_body=False):
+        log = self._log
+        for start in reversed(log.file_starts):
+            for head in log.scan(start, start + log.file_size, check_body=False):
                 if 0 < head.store_timestamp <= timestamp:
                     return start
                 break
-        return segments.starts[0]
+        return log.file_starts[0]
+
+    def _file_start(self, offset: int) -> int:
+        return offset - offset % self._log.file_size
 
     def _cut_queues(self, start: int, clean: bool) -> None:
         def is_before(unit: Unit) -> bool:
@@ -161,36 +163,26 @@ class Recovery:
             return False
         if unit.position < self._log.min_offset:
             return True
-        head = parse_head(self._log.segments.pread(unit.size, unit.position), check_body=False)
+        head = parse_head(self._log.peek(unit.size, unit.position), check_body=False)
         return head is not None and (
             (head.size, head.topic, head.queue_id, head.queue_offset)
             == (unit.size, queue.topic, queue.queue_id, offset)
         )
 
     def _scan(self, start: int, report: RecoveryReport) -> None:
-        scan = LogScan(
-            self._log.segments,
+        scan = self._log.scan(
             start,
-            self._log.segments.end,
+            self._log.files_end,
             check_body=self._check_body,
             unsynced=not report.clean,
         )
         #: What comes next in the queues met so far; whatever else comes is looked at closely.
         expected: dict[tuple[str, int], int] = {}
-        entries: list[Dispatch] = []
+        entries: list[DispatchEntry] = []
         for head in scan:
             report.records += 1
             report.last_timestamp = head.store_timestamp
-            entry = self._dispatcher.dispatch(
-                head.topic,
-                head.queue_id,
-                head.queue_offset,
-                head.physical_offset,
-                head.size,
-                head.sys_flag,
-                head.store_timestamp,
-                head.properties,
-            )
+            entry = self._maker.of_head(head)
             if entry.in_queue:
                 key = head.topic, head.queue_id
                 if expected.get(key) != head.queue_offset:
@@ -210,7 +202,7 @@ class Recovery:
         report.start_offset = start
         report.end_offset = scan.position
 
-    def _put(self, entries: list[Dispatch]) -> None:
+    def _put(self, entries: list[DispatchEntry]) -> None:
         """Brings records into queues and index, and empties the list."""
         if not entries:
             return
@@ -238,11 +230,11 @@ class Recovery:
 
     def _refuse_to_lose(self, position: int) -> None:
         """A torn tail has nothing safe behind it; damage in the middle has."""
-        segments = self._log.segments
+        log = self._log
         safe = max(self._checkpoint.safe_offset, 0)
-        later = [start for start in segments.starts if start > position]
+        later = [start for start in log.file_starts if start > position]
         for start in later:
-            for head in LogScan(segments, start, start + segments.file_size, check_body=False):
+            for head in log.scan(start, start + log.file_size, check_body=False):
                 if 0 < head.store_timestamp <= self._checkpoint.min_timestamp:
                     safe = max(safe, head.physical_offset)
                 break
@@ -254,20 +246,16 @@ class Recovery:
 
     def _settle(self, start: int, report: RecoveryReport) -> None:
         log, end = self._log, report.end_offset
-        if not report.clean or end != self._checkpoint.safe_offset:
-            if any(log.segments.pread(4096, end)):
-                report.notes.append(f"cut the commit log at {end}, behind its last whole record")
-            # Also where zeros follow: older bytes may stand behind them.
-            log.segments.cut(end, durable=True, keep_first=True)
-        for first in log.segments.starts:
-            if first + log.file_size > start:
-                log.segments.file(first).fsync()
+        # Also where zeros follow: older bytes may stand behind them.
+        cut = not report.clean or end != self._checkpoint.safe_offset
+        if cut and any(log.peek(4096, end)):
+            report.notes.append(f"cut the commit log at {end}, behind its last whole record")
+        log.end_at(end, cut=cut, since=start)
         if not report.clean:
-            self._queues.doubt_names()
+            self._queues.mark_names_unsynced()
         for queue in self._queues:
             if queue.max_physical > end:
                 queue.cut_where(lambda unit: unit.is_written and unit.position < end)
             queue.correct_min_offset(log.min_offset)
         if self._index:
             self._index.cut(end)
-        log.start_writing(end)

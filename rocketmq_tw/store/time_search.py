@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rocketmq_tw.message.layout import SIZE, STORE_TIMESTAMP_END, store_timestamp
 from rocketmq_tw.message.record import parse_head
-from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.interface import ILog
 
 
-def log_store_time(log: CommitLog, position: int) -> int:
+def log_store_time(log: ILog, position: int) -> int:
     """Store time of the record at a log offset; -1 where none is."""
     data = log.read(STORE_TIMESTAMP_END, position)
     if position < log.min_offset or len(data) < STORE_TIMESTAMP_END:
@@ -16,7 +16,7 @@ def log_store_time(log: CommitLog, position: int) -> int:
     return store_timestamp(data)
 
 
-def queue_store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
+def queue_store_time(log: ILog, queue: ConsumeQueue, offset: int) -> int:
     """Store time of the message at a queue offset; -1 where none is."""
     unit = queue.unit(offset)
     if unit is None or unit.is_filler:
@@ -24,7 +24,7 @@ def queue_store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
     return log_store_time(log, unit.position)
 
 
-def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper: bool) -> int:
+def offset_by_time(log: ILog, queue: ConsumeQueue, timestamp: int, *, upper: bool) -> int:
     """Lower: the first offset stored at or after `timestamp`, the max offset where all are older.
     Upper: the last one stored at or before it, the min offset where all are newer."""
     low, high = queue.min_offset, queue.max_offset
@@ -44,7 +44,7 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper
     return max(low - 1, queue.min_offset) if upper else low
 
 
-def sound_record(log: CommitLog, position: int) -> bytes | None:
+def sound_record(log: ILog, position: int) -> bytes | None:
     """The bytes of the record at a log offset; None where no sound one stands."""
     if position < log.min_offset:
         return None

@@ -15,7 +15,7 @@ from rocketmq_tw.store.consume_queue import (
     ConsumeQueue,
     Unwritten,
 )
-from rocketmq_tw.store.dispatch import BatchDispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.queues import QueueTable
@@ -144,7 +144,7 @@ def test_a_store_keeps_what_it_showed_where_the_queues_cannot_be_written() -> No
 
 def test_a_batch_that_a_queue_has_in_part_brings_what_is_missing() -> None:
     table = QueueTable(MemoryFiles(), "/consumequeue", UNIT_SIZE * 8)
-    batch = BatchDispatch("T", 0, 0, 0, 300, 0, [0, 100, 200], [100] * 3, [5, 6, 7], (), 3)
+    batch = BatchEntry("T", 0, 0, 0, 300, 0, [0, 100, 200], [100] * 3, [5, 6, 7], (), 3)
     first, second, third = batch.one_by_one()
     assert table.put([first]) == [first]
     table.write_pending()

@@ -4,7 +4,7 @@ import pytest
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.writing import flush
-from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from tests.support.data_plane import DataPlane, Threads
 from tests.support.stores import make_message

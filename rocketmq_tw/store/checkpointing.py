@@ -11,15 +11,15 @@ from collections.abc import Callable
 from functools import partial
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.unsynced import Unsynced
 
 
-class Checkpoints:
+class Checkpointing:
     """Those of one store, in the file at `path`; `last` is what the file says, `failed` whether
     queues or index could not be synced, after which nothing is claimed any more."""
 
@@ -27,7 +27,7 @@ class Checkpoints:
         self,
         files: IFiles,
         path: str,
-        log: CommitLog,
+        log: ILog,
         queues: QueueTable,
         index: MessageIndex | None,
     ) -> None:
