@@ -3,5 +3,5 @@
 Public: a message on its way into a store (`model.StoredMessage`) and batches of them (`batch`);
 records to and from bytes (`record`), and single fields of them (`layout`); ids (`ids`), names
 (`names`), properties (`properties`), flags (`sysflags`), bodies (`compression`, `crc`) and the hash
-of a tag (`tags`). `python -m rocketmq_tw.message.decode` shows the records of a file.
+of a tag (`tags`).
 """

@@ -52,13 +52,19 @@ class Appending:
         self._clock = clock
         #: Queues that an append not yet written moved on, and their next offset before it.
         self._moved: list[tuple[ConsumeQueue, int]] = []
-        #: Behind a replica's last bytes; until they are dispatched next offsets are not known.
+        #: Behind a replica's last bytes, or records that recovery did not dispatch; until they are
+        #: dispatched next offsets are not known.
         self._raw_end = 0
+
+    def begin(self, last_timestamp: int, undispatched_end: int) -> None:
+        """Where recovery left off: `undispatched_end` is behind records whose queues do not have
+        them yet, so that next offsets are not known; 0 where they have all."""
+        self.last_timestamp, self._raw_end = last_timestamp, undispatched_end
 
     def append(self, message: StoredMessage, batch: Batch | None) -> Appended:
         """See `IMessageStore.append`."""
         if self._dispatching.reached < self._raw_end:
-            raise NotWritableError("replicated messages are not dispatched yet: try again")
+            raise NotWritableError("messages of the log are not dispatched yet: try again")
         log = self._log
         in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
         try:

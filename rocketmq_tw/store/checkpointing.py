@@ -90,7 +90,7 @@ class Checkpointing:
             master_flushed_offset=self.last.master_flushed_offset,
             confirm_phy_offset=safe_offset,
             safe_offset=safe_offset,
-            queues=len(queues),
+            queues=queues.with_files,
             units=queues.units,
         )
         changed = bool(queues.unsynced)

@@ -16,7 +16,7 @@ from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, Stor
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.scan import LogScan
-from rocketmq_tw.store.segments import Segments
+from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unsynced import Unsynced
 
 _HANDLES = 64
@@ -62,7 +62,9 @@ class CommitLog:
     def load(self, *, clean: bool) -> None:
         """See `ILog`."""
         self._files.make_dirs(self.segments.directory)
-        self.segments.load("mappedFileSizeCommitLog")
+        # A crash may have come while the last file's end was cut off.
+        short = Short.REFUSE if clean else Short.EXTEND_LAST
+        self.segments.load("mappedFileSizeCommitLog", short=short)
 
     def scan(
         self, position: int, end: int, *, check_body: bool = True, unsynced: bool = False
@@ -189,10 +191,14 @@ class CommitLog:
         return self.segments.pread(size, offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops everything at and behind `offset`; durable when it returns."""
+        """See `ILog`; where it fails, nothing can be written any more."""
         self._runs.clear()
-        self._forget_unsynced(offset - offset % self.file_size)
-        self.segments.cut(offset, durable=True)
+        try:
+            self._forget_unsynced(offset - offset % self.file_size)
+            self.segments.cut(offset, durable=True)
+        except OSError as error:
+            self.failure = f"the commit log could not be truncated to {offset}: {error}; restart"
+            raise NotWritableError(self.failure) from error
         self.end_offset = self.written_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)
 

@@ -250,6 +250,13 @@ class ConsumeQueue:
         """Drops the units of records that stand at `position` of the log or behind it."""
         self.cut_where(lambda unit: unit.is_written and unit.position < position)
 
+    def cut_in_front(self, position: int) -> None:
+        """Ends the queue at the first unit of a record that stands in front of `position` of the
+        log: it was left over by another queue of that name."""
+        self.cut_where(
+            lambda unit: unit.is_written and (unit.is_filler or unit.position >= position)
+        )
+
     def cut_at(self, offset: int) -> None:
         """Ends the queue at a queue offset."""
         self._end_at(max(offset, self._first_offset()))

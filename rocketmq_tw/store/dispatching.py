@@ -7,10 +7,11 @@ once, are read from the log again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from operator import attrgetter
 
-from rocketmq_tw.store.dispatch_entries import Entry, EntryMaker
+from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.dispatch_entries import DispatchEntry, Entry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Arrival, ILog
@@ -23,7 +24,12 @@ class Dispatching:
     """`reached` is behind the last record dispatched, `last_timestamp` its store time."""
 
     def __init__(
-        self, log: ILog, queues: QueueTable, index: MessageIndex | None, maker: EntryMaker
+        self,
+        log: ILog,
+        queues: QueueTable,
+        index: MessageIndex | None,
+        maker: EntryMaker,
+        deleted: DeletedTopics,
     ) -> None:
         self.reached = 0
         self.last_timestamp = 0
@@ -31,6 +37,7 @@ class Dispatching:
         self._log = log
         self._queues = queues
         self._index = index
+        self._deleted = deleted
         self._arrivals: list[Arrival] = []
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
@@ -65,9 +72,11 @@ class Dispatching:
         while waiting and waiting[-1].physical_offset >= end:
             waiting.pop()
 
-    def forget_topic(self, topic: str) -> None:
-        """What waits for a topic that was removed does not come into its queues."""
-        self._waiting = deque([entry for entry in self._waiting if entry.topic != topic])
+    def forget_topics(self, topics: Set[str]) -> None:
+        """What waits for topics that were deleted is passed over when its turn comes."""
+        self._waiting = deque(
+            [_passed_over(entry) if entry.topic in topics else entry for entry in self._waiting]
+        )
 
     def cut(self, offset: int) -> None:
         """The log, the queues and the index end at `offset` now."""
@@ -124,4 +133,25 @@ class Dispatching:
         entries: list[Entry] = list(map(self.maker.of_head, scan))
         if scan.damaged and not entries:
             raise DamagedStoreError(f"the log has no sound record at {scan.position}")
+        if self._deleted:
+            covers = self._deleted.covers
+            entries = [
+                _passed_over(entry) if covers(entry.topic, entry.physical_offset) else entry
+                for entry in entries
+            ]
         return entries, scan.position
+
+
+def _passed_over(entry: Entry) -> DispatchEntry:
+    """Takes the entry's place and goes nowhere."""
+    return DispatchEntry(
+        entry.topic,
+        entry.queue_id,
+        entry.queue_offset,
+        entry.physical_offset,
+        entry.size,
+        0,
+        entry.store_timestamp,
+        in_queue=False,
+        keys=(),
+    )

@@ -1,6 +1,6 @@
 """What a message store is asked, what it answers, and what it asks of its log."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -91,9 +91,19 @@ class RecordScan(Protocol):
     when no more come, that what stands there is no record."""
 
     position: int
+    end: int
     damaged: bool
 
     def __iter__(self) -> Iterator[RecordHead]: ...
+
+
+class IRecoveryReport(Protocol):
+    """What a start found: where the log ends, and notes that say, with offsets and bytes, what was
+    changed; `clean`: the last stop was one."""
+
+    clean: bool
+    end_offset: int
+    notes: list[str]
 
 
 class ILog(Interface):
@@ -178,7 +188,11 @@ class IMessageStore(Interface):
     last_record_offset: int = Attribute("Where the newest queued record starts; -1: nowhere.")
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
 
-    def load() -> None:
+    dispatch_limit: int | None = Attribute(
+        "Nothing behind it is dispatched, nor by `load` if it is set before; None: no limit."
+    )
+
+    def load() -> IRecoveryReport:
         """Takes the lock, reads the checkpoint, recovers; raises `StoreError` that says why."""
 
     def append(message: StoredMessage, *, batch: Batch | None = None) -> Appended:
@@ -247,8 +261,24 @@ class IMessageStore(Interface):
     ) -> tuple[list[int], int, int]:
         """Physical offsets, and the index's last update time and physical offset."""
 
-    def remove_topic(topic: str) -> None:
-        """Removes the topic's consume queues."""
+    def truncate_to(offset: int) -> None:
+        """Drops the log at and behind `offset`, which must be where a record starts, and what
+        queues and index say of it; the dispatch limit goes back with it. Durable when it returns;
+        a crash in the middle leaves a store that loads, with all that stands in front of `offset`.
+        Raises `StoreError`; after one from half-way nothing can be stored before a restart.
+
+        The caller sees to it that nothing else is under way: no `fsync` and no prepared
+        checkpoint in another thread, no append that waits for one. Consumers' offsets, delays and
+        held reads behind `offset` are its own to correct before it goes on."""
+
+    def remove_topics(topics: Iterable[str]) -> Callable[[], None]:
+        """Removes the consume queues of topics. What was appended to them so far belongs to no
+        queue any more, whatever is built again; what is appended from now on, to new ones.
+        Returns a call that makes this durable, for a thread; so does the next `fsync`."""
+
+    has_unsynced_deletions: bool = Attribute(
+        "Whether the next `fsync` has topics' removals to sync."
+    )
 
     def clean(now_ms: int, *, at_any_hour: bool = False) -> int:
         """Retention by age and disk ratio; returns the number of files removed. `at_any_hour`:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 from zope.interface import implementer
@@ -21,6 +21,7 @@ from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, Unit
+from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
@@ -87,8 +88,9 @@ class MessageStore:
             self._index = MessageIndex(
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
+        self._deleted = DeletedTopics(files, self.paths.deleted_topics)
         maker = EntryMaker(self.delay_levels, index=self._index is not None)
-        self._dispatching = Dispatching(log, self._queues, self._index, maker)
+        self._dispatching = Dispatching(log, self._queues, self._index, maker, self._deleted)
         self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._reader = QueueReader(config, log, memory_bytes)
         self._checkpointing = Checkpointing(
@@ -100,7 +102,7 @@ class MessageStore:
 
     # Life
 
-    def load(self) -> None:
+    def load(self) -> RecoveryReport:
         """Locks, recovers, and leaves `abort` behind until `close`; see `IMessageStore`."""
         files, paths = self._files, self.paths
         files.make_dirs(paths.root)
@@ -112,44 +114,74 @@ class MessageStore:
             ) from error
         self._lock.pwrite(b"lock", 0)
         try:
-            self._recover()
+            report = self._recover()
         except BaseException:
             self._release()
             raise
         self._refusal = ""
+        return report
 
-    def _recover(self) -> None:
+    def _recover(self) -> RecoveryReport:
         files, paths = self._files, self.paths
         clean = not files.exists(paths.abort)
+        # In front of the first change: a crash in the middle of one leaves what only an unclean
+        # start accepts.
+        self._write_abort()
+        try:
+            self.report = report = self._run_recovery(clean)
+        except StoreError:
+            if clean:
+                # Nothing was changed.
+                self._remove_abort()
+            raise
+        dispatched = report.dispatched_offset
+        last = self._checkpointing.last
+        self._dispatching.begin(
+            dispatched, max(report.dispatched_timestamp, last.physic_msg_timestamp)
+        )
+        self._appending.begin(
+            max(report.last_timestamp, last.physic_msg_timestamp),
+            self._log.end_offset if dispatched < self._log.end_offset else 0,
+        )
+        if (last.safe_offset < 0 and report.records) or last.safe_offset > dispatched:
+            # So that the next crash need not read all of it again.
+            self.checkpoint()
+        return report
+
+    def _run_recovery(self, clean: bool) -> RecoveryReport:
         checkpoint = self._checkpointing.load()
+        self._deleted.load()
         self._log.load(clean=clean)
         repaired = self._queues.load()
         if self._index:
             self._index.load(checkpoint.index_mark, clean=clean)
-        self.report = Recovery(
+        return Recovery(
             self._log,
             self._queues,
             self._index,
             self._dispatching.maker,
+            self._deleted,
             checkpoint,
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
+            limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
-        last = max(self.report.last_timestamp, self._checkpointing.last.physic_msg_timestamp)
-        self._dispatching.begin(self._log.end_offset, last)
-        self._appending.last_timestamp = last
-        abort = files.open(paths.abort, create=True)
+
+    def _write_abort(self) -> None:
+        abort = self._files.open(self.paths.abort, create=True)
         abort.truncate(0)
         abort.pwrite(str(os.getpid()).encode(), 0)
         abort.fsync()
         abort.close()
-        files.sync_dir(paths.root)
-        if self._checkpointing.last.safe_offset < 0 and self.report.records:
-            # So that the next crash need not read all of it again.
-            self.checkpoint()
+        self._files.sync_dir(self.paths.root)
+
+    def _remove_abort(self) -> None:
+        self._files.remove(self.paths.abort)
+        self._files.sync_dir(self.paths.root)
 
     def close(self) -> None:
-        """Writes, flushes, dispatches, checkpoints; removes `abort` only where all of it held."""
+        """Writes, flushes, dispatches up to the limit, checkpoints; removes `abort` only where all
+        of it held."""
         if self._lock is None:
             return
         was_open = not self._refusal
@@ -160,18 +192,18 @@ class MessageStore:
                 self.fsync()
                 self.dispatch()
                 self.checkpoint()
-                if (
-                    self._dispatching.reached == self._log.end_offset
-                    and not self._checkpointing.failed
-                ):
-                    self._files.remove(self.paths.abort)
-                    self._files.sync_dir(self.paths.root)
+                end = self._log.end_offset
+                limit = end if self.dispatch_limit is None else self.dispatch_limit
+                is_whole = self._dispatching.reached == end or limit < end
+                if is_whole and not self._checkpointing.failed:
+                    self._remove_abort()
         finally:
             self._release()
 
     def _release(self) -> None:
         self._log.close()
         self._queues.close()
+        self._deleted.close()
         if self._index:
             self._index.close()
         if self._lock is not None:
@@ -236,28 +268,41 @@ class MessageStore:
         return self._appending.write()
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the log at and behind `offset`, which must be where a record starts, and what
-        queues and index say of it; durable when it returns. Not while `fsync` runs."""
+        """See `IMessageStore`."""
         log = self._log
+        if self._refusal:
+            raise NotWritableError(self._refusal)
         if not log.min_offset <= offset <= log.end_offset:
             raise StoreError(
                 f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
             )
-        # Before the log shrinks: a checkpoint must never claim more than there is.
-        self._checkpointing.before_cut(offset)
-        log.truncate_to(offset)
-        for queue in self._queues:
-            if queue.max_physical > offset:
-                queue.cut_behind(offset)
-            queue.next_offset = queue.max_offset
-        if self._index:
-            self._index.cut(offset)
-        self._checkpointing.after_cut()
+        try:
+            # Before the log shrinks: a checkpoint must never claim more than there is.
+            self._checkpointing.before_cut(offset)
+            log.truncate_to(offset)
+            for queue in self._queues:
+                if queue.max_physical > offset:
+                    queue.cut_behind(offset)
+                queue.next_offset = queue.max_offset
+            if self._index:
+                self._index.cut(offset)
+            self._checkpointing.after_cut()
+            self._deleted.rewrite(log.min_offset, offset)
+        except OSError as error:
+            self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
+            raise NotWritableError(self._refusal) from error
+        if self.dispatch_limit is not None:
+            self.dispatch_limit = min(self.dispatch_limit, offset)
         self._appending.cut(offset)
         self._dispatching.cut(offset)
 
     def fsync(self) -> int:
         """See `IMessageStore`; one call at a time."""
+        # First: no message may be durable that a deletion in front of it could take along.
+        try:
+            self._deleted.sync()
+        except OSError as error:
+            raise NotWritableError(f"deletions of topics cannot be synced: {error}") from error
         return self._log.fsync()
 
     # DispatchEntry
@@ -370,18 +415,32 @@ class MessageStore:
 
     # Housekeeping
 
-    def remove_topic(self, topic: str) -> None:
+    def remove_topics(self, topics: Iterable[str]) -> Callable[[], None]:
         """See `IMessageStore`."""
-        self._dispatching.forget_topic(topic)
-        self._queues.remove_topic(topic)
-        if self._checkpointing.last.safe_offset >= 0:
-            self.checkpoint()
+        doomed = frozenset(topics)
+        end = self._log.end_offset
+        try:
+            self._deleted.note(
+                [Deletion(topic, end, *self._queues.count_of(topic)) for topic in sorted(doomed)]
+            )
+        except OSError as error:
+            raise NotWritableError(f"the deletion cannot be written: {error}") from error
+        if doomed:
+            self._dispatching.forget_topics(doomed)
+        for topic in doomed:
+            self._queues.remove_topic(topic)
+        return self._deleted.sync
+
+    @property
+    def has_unsynced_deletions(self) -> bool:
+        """See `IMessageStore`."""
+        return self._deleted.unsynced
 
     def checkpoint(self) -> None:
         """Syncs log, queues and index, and writes the checkpoint; blocks."""
         run = self.prepare_checkpoint()
         if run is not None:
-            self._log.fsync()
+            self.fsync()
             run()
 
     @property

@@ -111,6 +111,11 @@ class QueueTable:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""
         self._unwritten.write_all()
 
+    def count_of(self, topic: str) -> tuple[int, int]:
+        """How many queues with files a topic has, and the sum of their max offsets."""
+        queues = [queue for key, queue in self._queues.items() if key[0] == topic]
+        return sum(bool(q.segments.starts) for q in queues), sum(q.max_offset for q in queues)
+
     def remove_topic(self, topic: str) -> None:
         """Removes the topic's queues and their files."""
         if not is_legal(topic):
@@ -144,6 +149,11 @@ class QueueTable:
         """Where the newest record that a queue has stands in the log; -1 where there is none."""
         ends = (queue.unit(queue.max_offset - 1) for queue in self._queues.values())
         return max((end.position for end in ends if end is not None and end.is_written), default=-1)
+
+    @property
+    def with_files(self) -> int:
+        """How many queues have a file: one that never got a message has none."""
+        return sum(bool(queue.segments.starts) for queue in self._queues.values())
 
     @property
     def units(self) -> int:

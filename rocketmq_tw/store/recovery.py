@@ -14,6 +14,7 @@ from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
@@ -24,13 +25,17 @@ _BATCH = 4096
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
-    """What was found; for the log of whoever opened the store."""
+    """What was found: the log was read from `start_offset` and ends at `end_offset`, the queues
+    have all up to `dispatched_offset`; timestamps are those of the last records there. `notes`, for
+    the log of whoever opened the store, say what was changed, with offsets and bytes."""
 
     clean: bool
     start_offset: int = 0
     end_offset: int = 0
+    dispatched_offset: int = 0
     records: int = 0
     last_timestamp: int = 0
+    dispatched_timestamp: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
 
 
@@ -43,19 +48,24 @@ class Recovery:
         queues: QueueTable,
         index: MessageIndex | None,
         maker: EntryMaker,
+        deleted: DeletedTopics,
         checkpoint: Checkpoint,
         *,
         check_body: bool,
         retract: Callable[[], None],
+        limit: int | None,
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
         self._maker = maker
+        self._deleted = deleted
         self._checkpoint = checkpoint
         self._check_body = check_body
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
         self._retract = retract
+        #: Behind it nothing comes into queues and index.
+        self._limit = limit
 
     def run(self, *, clean: bool, queues_repaired: bool) -> RecoveryReport:
         """`clean`: the last stop was one; `queues_repaired`: queue files were not what they
@@ -68,9 +78,15 @@ class Recovery:
             if self._index:
                 self._index.cut(0)
             self._log.end_at(0, cut=False, since=0)
+            self._deleted.rewrite(0, 0)
             return report
+        if self._deleted:
+            self._drop_deleted()
         try:
             start = self._choose_start(clean, queues_repaired, report)
+            if self._limit is not None:
+                # The queues may have more: the last record in front of the limit must be found.
+                start = max(min(start, self._file_start(self._limit)), self._log.min_offset)
             self._scan(start, report)
         except OSError as error:
             raise DamagedStoreError(
@@ -79,15 +95,32 @@ class Recovery:
         self._settle(start, report)
         return report
 
+    def _drop_deleted(self) -> None:
+        """A power loss may have brought files of deleted topics back."""
+        left: dict[str, int] = {}
+        for queue in self._queues:
+            offset = self._deleted.offset_of(queue.topic)
+            if offset:
+                queue.cut_in_front(offset)
+                left[queue.topic] = left.get(queue.topic, 0) + queue.max_offset
+        for topic, units in left.items():
+            if not units:
+                self._queues.remove_topic(topic)
+
     def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
         log, queues, checkpoint = self._log, self._queues, self._checkpoint
         safe = checkpoint.safe_offset
-        if repaired or not len(queues):
+        gone, gone_units = self._deleted.since(safe)
+        may_be_empty = safe >= 0 and checkpoint.queues <= gone
+        if repaired or (not len(queues) and not may_be_empty):
             report.notes.append("queue files are missing or damaged: built them all again")
             start = log.min_offset
         elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
-            if len(queues) >= checkpoint.queues and queues.units >= checkpoint.units:
+            if (
+                queues.with_files >= checkpoint.queues - gone
+                and queues.units >= checkpoint.units - gone_units
+            ):
                 return self._index_start(safe, trusted=True)
             report.notes.append("queues have fewer messages than they had: built them again")
             start = log.min_offset
@@ -179,9 +212,19 @@ class Recovery:
         #: What comes next in the queues met so far; whatever else comes is looked at closely.
         expected: dict[tuple[str, int], int] = {}
         entries: list[DispatchEntry] = []
+        deleted = self._deleted
+        limit = scan.end if self._limit is None else self._limit
+        reached, is_behind = start, False
         for head in scan:
             report.records += 1
             report.last_timestamp = head.store_timestamp
+            end = head.physical_offset + head.size
+            if end > limit:
+                is_behind = True
+                continue
+            reached, report.dispatched_timestamp = end, head.store_timestamp
+            if deleted and deleted.covers(head.topic, head.physical_offset):
+                continue
             entry = self._maker.of_head(head)
             if entry.in_queue:
                 key = head.topic, head.queue_id
@@ -201,6 +244,7 @@ class Recovery:
             self._index.write_pending()
         report.start_offset = start
         report.end_offset = scan.position
+        report.dispatched_offset = reached if is_behind else scan.position
 
     def _put(self, entries: list[DispatchEntry]) -> None:
         """Brings records into queues and index, and empties the list."""
@@ -245,7 +289,7 @@ class Recovery:
             )
 
     def _settle(self, start: int, report: RecoveryReport) -> None:
-        log, end = self._log, report.end_offset
+        log, end, dispatched = self._log, report.end_offset, report.dispatched_offset
         # Also where zeros follow: older bytes may stand behind them.
         cut = not report.clean or end != self._checkpoint.safe_offset
         if cut and any(log.peek(4096, end)):
@@ -254,8 +298,9 @@ class Recovery:
         if not report.clean:
             self._queues.mark_names_unsynced()
         for queue in self._queues:
-            if queue.max_physical > end:
-                queue.cut_where(lambda unit: unit.is_written and unit.position < end)
+            if queue.max_physical > dispatched:
+                queue.cut_behind(dispatched)
             queue.correct_min_offset(log.min_offset)
         if self._index:
-            self._index.cut(end)
+            self._index.cut(dispatched)
+        self._deleted.rewrite(log.min_offset, end)

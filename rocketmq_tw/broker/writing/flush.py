@@ -93,7 +93,8 @@ class Flusher:
         if self._running:
             return
         store = self._store
-        if self._waiting or (self._ticker.running and store.flushed_offset < store.end_offset):
+        is_behind = store.flushed_offset < store.end_offset or store.has_unsynced_deletions
+        if self._waiting or (self._ticker.running and is_behind):
             self._running = True
             self._in_thread(store.fsync).addCallbacks(self._round_ended, self._round_failed)
 

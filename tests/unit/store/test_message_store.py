@@ -392,8 +392,8 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
 
 def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageStore) -> None:
     put(store, make_message(topic="Gone"), make_message(topic="Kept"))
-    store.remove_topic("Gone")
-    store.remove_topic("../config")
+    store.remove_topics(["Gone"])
+    store.remove_topics(["../config"])
     assert store.queues() == {"Kept": {0}}
     assert files.list("/store/consumequeue") == ["Kept"]
     assert store.append(make_message(topic="Gone")).queue_offset == 0

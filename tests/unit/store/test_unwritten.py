@@ -176,7 +176,7 @@ def test_a_removed_topic_leaves_no_unit_to_write() -> None:
     store = open_store(files, ManualClock())
     put(store, make_message())
     put(store, make_message())
-    store.remove_topic("Topic")
+    store.remove_topics(["Topic"])
     store.checkpoint()
     assert not files.exists(f"{store.paths.consume_queue}/Topic")
     put(store, make_message())
