@@ -66,11 +66,9 @@ class CommitLog:
         short = Short.REFUSE if clean else Short.EXTEND_LAST
         self.segments.load("mappedFileSizeCommitLog", short=short)
 
-    def scan(
-        self, position: int, end: int, *, check_body: bool = True, unsynced: bool = False
-    ) -> LogScan:
+    def scan(self, position: int, end: int, *, check_body: bool = True) -> LogScan:
         """See `ILog`."""
-        return LogScan(self.segments, position, end, check_body=check_body, unsynced=unsynced)
+        return LogScan(self.segments, position, end, check_body=check_body)
 
     def peek(self, size: int, offset: int) -> bytes:
         """See `ILog`."""

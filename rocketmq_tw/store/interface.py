@@ -126,11 +126,9 @@ class ILog(Interface):
         """Finds the files; `clean`: nothing interrupted the last one who wrote. `end_at` must
         follow once recovery knows the end."""
 
-    def scan(
-        position: int, end: int, *, check_body: bool = True, unsynced: bool = False
-    ) -> RecordScan:
+    def scan(position: int, end: int, *, check_body: bool = True) -> RecordScan:
         """Reads the records from one that starts at `position`, up to `end` at most, whatever
-        is written. `unsynced`: a power loss may have hit them."""
+        is written."""
 
     def peek(size: int, offset: int) -> bytes:
         """What the files have, whatever is written; not past the end of a file."""

@@ -20,8 +20,10 @@ from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.scan import may_lack_a_sector
 
 _BATCH = 4096
+_MAX_NOTES = 100
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
@@ -37,6 +39,15 @@ class RecoveryReport(msgspec.Struct, kw_only=True):
     last_timestamp: int = 0
     dispatched_timestamp: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
+    #: Notes that were left out because there are too many.
+    unsaid: int = 0
+
+    def note(self, text: str) -> None:
+        """Adds a note, or counts it where there are enough."""
+        if len(self.notes) < _MAX_NOTES:
+            self.notes.append(text)
+        else:
+            self.unsaid += 1
 
 
 class Recovery:
@@ -73,7 +84,7 @@ class Recovery:
         report = RecoveryReport(clean=clean)
         if not self._log.file_starts:
             if len(self._queues):
-                report.notes.append("there is no commit log: removed the queues that pointed to it")
+                report.note("there is no commit log: removed the queues that pointed to it")
             self._queues.clear()
             if self._index:
                 self._index.cut(0)
@@ -113,7 +124,7 @@ class Recovery:
         gone, gone_units = self._deleted.since(safe)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
         if repaired or (not len(queues) and not may_be_empty):
-            report.notes.append("queue files are missing or damaged: built them all again")
+            report.note("queue files are missing or damaged: built them all again")
             start = log.min_offset
         elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
@@ -122,7 +133,7 @@ class Recovery:
                 and queues.units >= checkpoint.units - gone_units
             ):
                 return self._index_start(safe, trusted=True)
-            report.notes.append("queues have fewer messages than they had: built them again")
+            report.note("queues have fewer messages than they had: built them again")
             start = log.min_offset
         elif clean:
             # As after a stop of stock: the queues are whole, what they have is passed over.
@@ -207,7 +218,6 @@ class Recovery:
             start,
             self._log.files_end,
             check_body=self._check_body,
-            unsynced=not report.clean,
         )
         #: What comes next in the queues met so far; whatever else comes is looked at closely.
         expected: dict[tuple[str, int], int] = {}
@@ -223,6 +233,12 @@ class Recovery:
                 is_behind = True
                 continue
             reached, report.dispatched_timestamp = end, head.store_timestamp
+            if not report.clean and may_lack_a_sector(head):
+                # Never cut for that: it may be what a user sent, and safe with all behind it.
+                report.note(
+                    f"record at {head.physical_offset} ({head.size} bytes): part of its properties"
+                    " is zeros; if it was not synced before a power loss, that may be why"
+                )
             if deleted and deleted.covers(head.topic, head.physical_offset):
                 continue
             entry = self._maker.of_head(head)
@@ -262,10 +278,10 @@ class Recovery:
         try:
             queue = self._queues.find_or_create(head.topic, head.queue_id)
         except IllegalMessageError as error:
-            report.notes.append(f"record at {head.physical_offset}: {error}")
+            report.note(f"record at {head.physical_offset}: {error}")
             return False
         if not queue.may_have(head.queue_offset, head.physical_offset):
-            report.notes.append(
+            report.note(
                 f"record at {head.physical_offset}: {head.queue_offset} can be no queue"
                 f" offset in {head.topic}/{head.queue_id}: left out"
             )
@@ -293,7 +309,7 @@ class Recovery:
         # Also where zeros follow: older bytes may stand behind them.
         cut = not report.clean or end != self._checkpoint.safe_offset
         if cut and any(log.peek(4096, end)):
-            report.notes.append(f"cut the commit log at {end}, behind its last whole record")
+            report.note(f"cut the commit log at {end}, behind its last whole record")
         log.end_at(end, cut=cut, since=start)
         if not report.clean:
             self._queues.mark_names_unsynced()

@@ -82,14 +82,20 @@ def test_torn_last_record(files: MemoryFiles) -> None:
     assert (appended.physical_offset, appended.queue_offset) == (last, 10)
 
 
-@pytest.mark.parametrize("length", [1, 40, 500])
-def test_zeros_in_a_property_are_no_lost_sector(files: MemoryFiles, length: int) -> None:
-    """Users put what they like into values; only a whole sector of zeros is a lost one."""
-    store = open_store(files)
+@pytest.mark.parametrize("length", [1, 40, 500, 511, 1100])
+def test_zeros_in_properties_never_end_the_log(files: MemoryFiles, length: int) -> None:
+    """Users put what they like into values, also what a lost sector looks like."""
+    store = open_store(files, flush_disk_type="SYNC_FLUSH")
     for number in range(8):
         value = b"v" * (37 * number) + b"\0" * length
         put(store, make_message(b"%d" % number, properties=b"K\x01" + value + b"\x02L\x01w"))
-    assert bodies_of(open_store(killed(files))) == [b"%d" % number for number in range(8)]
+        put(store, make_message(b"%d end" % number, properties=b"K\x01" + value))
+    expected = [b"%d%b" % (n, end) for n in range(8) for end in (b"", b" end")]
+    store = open_store(killed(files.crash()))
+    assert bodies_of(store) == expected
+    assert store.report is not None
+    noted = [note for note in store.report.notes if "zeros" in note]
+    assert len(noted) == 16 if length > 1022 else len(noted) < 16
 
 
 @pytest.mark.parametrize("flipped", [0x80, 0x40, 0x01])
