@@ -460,7 +460,9 @@ class MessageStore:
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
         log = self._log
-        done = min(log.flushed_offset, self._dispatching.reached)
+        # What queues and index have in memory only must come from the log again after a crash.
+        safe = self._checkpointing.last.safe_offset
+        done = min(log.flushed_offset, self._dispatching.reached, safe)
         starts = log.file_starts
         times = []
         for _start, following in pairwise(starts):

@@ -193,6 +193,12 @@ class Segments:
         self.unsynced.files.difference_update(files)
         self.unsynced.dirs.difference_update(dirs)
 
+    def sync_names(self) -> None:
+        """Makes durable which files there are, where that is not."""
+        if self.directory in self.unsynced.dirs and self._files.exists(self.directory):
+            self._files.sync_dir(self.directory)
+        self.unsynced.dirs.discard(self.directory)
+
     def remove_first(self) -> None:
         """Removes the oldest file."""
         self._remove(self.starts.pop(0))
@@ -201,7 +207,7 @@ class Segments:
         """Removes the files that end at or before `offset`; durable when it returns."""
         while self.starts and self.starts[0] + self.file_size <= offset:
             self.remove_first()
-            self._sync_names()
+            self.sync_names()
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`, not past its file's end; empty where no file is."""
@@ -236,8 +242,8 @@ class Segments:
                 self.unsynced.files.discard(self.path(start))
             else:
                 self.unsynced.files.add(self.path(start))
-        if durable and self._files.exists(self.directory):
-            self._sync_names()
+        if durable:
+            self.sync_names()
 
     def close(self) -> None:
         """Closes the files, and all others of the pool."""
@@ -247,11 +253,7 @@ class Segments:
         self._remove(self.starts.pop())
         if durable:
             # One by one: a power loss among several could leave a gap.
-            self._sync_names()
-
-    def _sync_names(self) -> None:
-        self._files.sync_dir(self.directory)
-        self.unsynced.dirs.discard(self.directory)
+            self.sync_names()
 
     def _remove(self, start: int) -> None:
         path = self.path(start)

@@ -6,7 +6,7 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
@@ -404,6 +404,7 @@ def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     store = open_store(files, clock)
     hours = ";".join(map(str, range(24)))
     put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
+    store.checkpoint()
     store.config.delete_when = "25"
     clock.now_ms += 100 * 3_600_000
     assert store.clean(clock.now_ms) == 0
@@ -419,10 +420,52 @@ def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     assert store.record_at(0) is None
 
 
+def test_retention_leaves_what_no_checkpoint_has(clock: ManualClock) -> None:
+    """Its units may be in memory only: after a kill the queue's end would go back."""
+    memory = MemoryFiles()
+    files = FaultyFiles(memory)
+    store = open_store(files, clock, delete_when=";".join(map(str, range(24))))
+    put(store, *[make_message(bytes(900)) for _ in range(8)])
+    store.checkpoint()
+    files.faults.append(Fault("fsync", "consumequeue"))
+    put(store, *[make_message(bytes(900)) for _ in range(8)])
+    with pytest.raises(StoreError):
+        store.checkpoint()
+    clock.now_ms += 100 * 3_600_000
+    store.clean(clock.now_ms)
+    assert 0 < store.min_physical_offset <= 8 * 1000
+    after = open_store(memory.kill(), clock)
+    assert after.max_queue_offset("Topic", 0) == 16
+    assert [message.queue_offset for message in read_all(after)][-8:] == list(range(8, 16))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_loss_during_retention_leaves_no_gap(clock: ManualClock, seed: int) -> None:
+    memory = MemoryFiles()
+    moment = 1
+    while True:
+        memory = MemoryFiles()
+        files = FaultyFiles(memory)
+        store = open_store(files, clock, delete_when=";".join(map(str, range(24))))
+        put(store, *[make_message(bytes(900)) for _ in range(24)])
+        store.checkpoint()
+        files.changes, files.lose_power_at = 0, moment
+        try:
+            assert store.clean(clock.now_ms + 100 * 3_600_000) > 3
+            store.checkpoint()
+            break
+        except PowerLoss:
+            after = open_store(memory.crash(seed), clock)
+            assert after.max_queue_offset("Topic", 0) == 24
+        moment += 1
+    assert moment > 3
+
+
 def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> None:
     files = MemoryFiles()
     store = open_store(files, clock)
     put(store, *[make_message(bytes(900)) for _ in range(20)])
+    store.checkpoint()
     used = files.usage("/").used
     files.capacity = used + used // 20
     assert store.clean(clock.now_ms) > 0
