@@ -69,6 +69,8 @@ class Appending:
         in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
         try:
             queue = self._queues.find_or_create(message.topic, message.queue_id)
+            if queue.failure:
+                self._write_out(queue)
             now, last = self._clock(), self.last_timestamp
             message.store_timestamp = last if 0 < last - now < _CLOCK_SLACK_MS else now
             message.queue_offset = queue.next_offset if in_queue else 0
@@ -91,6 +93,15 @@ class Appending:
         else:
             ids = f"{prefix}{first:016X}"
         return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
+
+    def _write_out(self, queue: ConsumeQueue) -> None:
+        """The queue could not be written: takes a message for it only if it can be by now."""
+        try:
+            queue.write_out()
+        except OSError as error:
+            raise NotWritableError(
+                f"queue {queue.queue_id} of {queue.topic} cannot be written: {error}"
+            ) from error
 
     def _push(self, message: StoredMessage) -> int:
         """Buffers the record; returns its offset."""

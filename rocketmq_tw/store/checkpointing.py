@@ -12,7 +12,7 @@ from functools import partial
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
-from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
@@ -83,7 +83,12 @@ class Checkpointing:
         if self.failed or self._log.failure:
             return None
         queues, index = self._queues, self._index
-        queues.write_out()
+        try:
+            queues.write_out()
+            if index is not None:
+                index.write_back(slots=thorough)
+        except OSError as error:
+            raise NotWritableError(f"queues or index cannot be written: {error}") from error
         checkpoint = Checkpoint(
             physic_msg_timestamp=timestamp,
             logics_msg_timestamp=timestamp,
@@ -95,7 +100,6 @@ class Checkpointing:
         )
         changed = bool(queues.unsynced)
         if index is not None:
-            index.write_back(slots=thorough)
             changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
             checkpoint.index_begin, checkpoint.index_entries = index.mark

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Set
+from itertools import islice
 from operator import attrgetter
 
 from rocketmq_tw.store.deleted_topics import DeletedTopics
@@ -18,6 +19,8 @@ from rocketmq_tw.store.interface import Arrival, ILog
 from rocketmq_tw.store.queues import QueueTable
 
 _count_of = attrgetter("count")
+#: Records of the log that are dispatched in one go.
+_READ_AT_ONCE = 4096
 
 
 class Dispatching:
@@ -86,19 +89,30 @@ class Dispatching:
 
     def run(self, limit: int) -> int:
         """Dispatches up to `limit`; returns the number of messages."""
-        if self.reached >= limit:
-            return 0
+        messages = 0
+        while self.reached < limit:
+            before = self.reached
+            messages += self._run_once(limit)
+            if self.reached == before or not self.from_log:
+                break
+        return messages
+
+    def _run_once(self, limit: int) -> int:
+        """Dispatches all that waits in memory, or the next records of the log: where these fail,
+        they are all that is read again."""
         if self.from_log:
             entries, reached = self._read_entries(limit)
         else:
             entries, reached = self._waiting_entries(limit)
         try:
+            self._queues.check_room()
             arrived = self._queues.put(entries)
             if self._index is not None:
                 self._index.add(entries)
             self._queues.write_pending()
         except OSError as error:
             # What is not in its queue yet comes from the log again, next time.
+            self._queues.drop_pending()
             self.read_from_log()
             raise NotWritableError(f"queues or index cannot be written: {error}") from error
         self.reached = reached
@@ -128,9 +142,9 @@ class Dispatching:
         return entries, reached
 
     def _read_entries(self, limit: int) -> tuple[list[Entry], int]:
-        """What the log has up to `limit`, and the offset behind it."""
+        """What the log has next up to `limit`, and the offset behind it."""
         scan = self._log.scan(self.reached, limit, check_body=False)
-        entries: list[Entry] = list(map(self.maker.of_head, scan))
+        entries: list[Entry] = list(map(self.maker.of_head, islice(scan, _READ_AT_ONCE)))
         if scan.damaged and not entries:
             raise DamagedStoreError(f"the log has no sound record at {scan.position}")
         if self._deleted:

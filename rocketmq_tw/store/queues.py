@@ -15,6 +15,8 @@ from rocketmq_tw.store.unsynced import Unsynced
 #: Fewer than the usual limit of 1024 descriptors leaves for sockets.
 _HANDLES = 256
 _MAX_QUEUE_ID = 0x7FFFFFFF
+#: Units that may be in memory since queues cannot be written, some 60 bytes each.
+_MOST_UNWRITTEN = 1 << 20
 
 
 class QueueTable:
@@ -93,19 +95,23 @@ class QueueTable:
         return arrived
 
     def write_pending(self) -> None:
-        """Shows the buffered units to readers. Some may stay in memory until `write_out`; where a
-        write fails, what is not shown by then is forgotten and raises `OSError`."""
+        """Shows the buffered units to readers. Some may stay in memory until `write_out`, and so do
+        those of a queue that cannot be written: the others go on."""
         waiting, self._waiting = self._waiting, []
-        try:
-            self._unwritten.write_most()
-            for queue in waiting:
-                if not queue.segments.starts:
-                    self._make_directory(queue)
-                queue.write_pending()
-        except OSError:
-            for queue in waiting:
-                queue.drop_pending()
-            raise
+        self._unwritten.write_most()
+        for queue in waiting:
+            queue.write_pending()
+
+    def drop_pending(self) -> None:
+        """Forgets what is buffered: dispatch will bring it again."""
+        waiting, self._waiting = self._waiting, []
+        for queue in waiting:
+            queue.drop_pending()
+
+    def check_room(self) -> None:
+        """Raises `OSError` where queues that cannot be written have too much in memory."""
+        if self._unwritten.units > _MOST_UNWRITTEN:
+            self._unwritten.write_all()
 
     def write_out(self) -> None:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""
@@ -167,7 +173,14 @@ class QueueTable:
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
         return ConsumeQueue(
-            self._pool, directory, topic, queue_id, self._file_size, self.unsynced, self._unwritten
+            self._pool,
+            directory,
+            topic,
+            queue_id,
+            self._file_size,
+            self.unsynced,
+            self._unwritten,
+            self._make_directory,
         )
 
     def _make_directory(self, queue: ConsumeQueue) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store import queues
 from rocketmq_tw.store.consume_queue import (
     UNIT,
     UNIT_SIZE,
@@ -26,9 +27,13 @@ _FILE = 8 * UNIT_SIZE
 
 
 def open_queue(files, unwritten: Unwritten, name: str = "0") -> ConsumeQueue:
-    files.make_dirs(f"/queues/{name}")
     pool = HandlePool(files, 4)
-    return ConsumeQueue(pool, f"/queues/{name}", "Topic", 0, _FILE, Unsynced(), unwritten)
+    path = f"/queues/{name}"
+
+    def make_directory(_: ConsumeQueue) -> None:
+        files.make_dirs(path)
+
+    return ConsumeQueue(pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, make_directory)
 
 
 def fill(queue: ConsumeQueue, count: int) -> None:
@@ -132,14 +137,31 @@ def test_a_store_keeps_what_it_showed_where_the_queues_cannot_be_written() -> No
     files.faults.append(fault)
     store.append(make_message())
     store.write_pending()
-    with pytest.raises(NotWritableError, match="queues or index"):
-        store.dispatch()
-    assert store.max_queue_offset("Topic", 0) == UNWRITTEN_LIMIT + 2
-    files.faults.remove(fault)
     assert store.dispatch() == 1
+    assert store.max_queue_offset("Topic", 0) == UNWRITTEN_LIMIT + 3
+    assert fault.hits
+    files.faults.remove(fault)
+    store.checkpoint()
     # Each is told of once, and all are there.
     assert arrivals == list(range(UNWRITTEN_LIMIT + 3))
     assert [message.queue_offset for message in read_all(store)] == arrivals
+
+
+def test_units_in_memory_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "_MOST_UNWRITTEN", 20)
+    files = FaultyFiles(MemoryFiles())
+    store = open_store(files, ManualClock())
+    files.faults.append(Fault("create", "consumequeue"))
+    for queue_id in range(21):
+        put(store, make_message(queue_id=queue_id))
+    store.append(make_message(b"held back", queue_id=99))
+    store.write_pending()
+    with pytest.raises(NotWritableError, match="queues or index"):
+        store.dispatch()
+    assert store.max_queue_offset("Topic", 99) == 0
+    files.faults.clear()
+    assert store.dispatch() == 1
+    assert [message.body for message in read_all(store, queue_id=99)] == [b"held back"]
 
 
 def test_a_batch_that_a_queue_has_in_part_brings_what_is_missing() -> None:
