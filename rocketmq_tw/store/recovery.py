@@ -84,7 +84,9 @@ class Recovery:
         report = RecoveryReport(clean=clean)
         if not self._log.file_starts:
             if len(self._queues):
-                report.note("there is no commit log: removed the queues that pointed to it")
+                report.note(
+                    f"there is no commit log: removed the {len(self._queues)} queues that pointed to it"
+                )
             self._queues.clear()
             if self._index:
                 self._index.cut(0)
@@ -124,7 +126,9 @@ class Recovery:
         gone, gone_units = self._deleted.since(safe)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
         if repaired or (not len(queues) and not may_be_empty):
-            report.note("queue files are missing or damaged: built them all again")
+            report.note(
+                f"queue files are missing or damaged: built all again from {log.min_offset}"
+            )
             start = log.min_offset
         elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
@@ -133,7 +137,10 @@ class Recovery:
                 and queues.units >= checkpoint.units - gone_units
             ):
                 return self._index_start(safe, trusted=True)
-            report.note("queues have fewer messages than they had: built them again")
+            report.note(
+                f"queues have {queues.units} messages in front of {safe} where they had"
+                f" {checkpoint.units}: built them again from {log.min_offset}"
+            )
             start = log.min_offset
         elif clean:
             # As after a stop of stock: the queues are whole, what they have is passed over.
@@ -309,7 +316,10 @@ class Recovery:
         # Also where zeros follow: older bytes may stand behind them.
         cut = not report.clean or end != self._checkpoint.safe_offset
         if cut and any(log.peek(4096, end)):
-            report.note(f"cut the commit log at {end}, behind its last whole record")
+            report.note(
+                f"cut the commit log at {end}, behind its last whole record: the"
+                f" {log.files_end - end} bytes behind it are zeros now"
+            )
         log.end_at(end, cut=cut, since=start)
         if not report.clean:
             self._queues.mark_names_unsynced()
