@@ -8,9 +8,8 @@ from itertools import accumulate
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
-from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
-from rocketmq_tw.store.interface import GetStatus, QueueRead, RecordMatch, TagMatch
+from rocketmq_tw.store.interface import GetStatus, ILog, QueueRead, RecordMatch, TagMatch
 
 _FILLER_SIZE = 0x7FFFFFFF
 _MAX_PULL_SIZE = 128 << 20
@@ -24,7 +23,7 @@ _AHEAD = 65536
 class _Window:
     """One span of the log in memory, so that neighbours need no read of their own."""
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: ILog) -> None:
         self._log = log
         self._data = memoryview(b"")
         self._at = 0
@@ -83,7 +82,7 @@ class QueueReader:
     """Reads queues with stock's limits, statuses and next offsets; `damaged` counts records that
     were left out because their bytes are not what was stored."""
 
-    def __init__(self, config: MessageStoreConfig, log: CommitLog, memory_bytes: int) -> None:
+    def __init__(self, config: MessageStoreConfig, log: ILog, memory_bytes: int) -> None:
         self._config = config
         self._log = log
         self._memory_bytes = memory_bytes
@@ -125,7 +124,7 @@ class QueueReader:
         tag_match: TagMatch | None = None,
         record_match: RecordMatch | None = None,
     ) -> QueueRead:
-        """The same from an offset that the queue has, looking at one unit after the other."""
+        """What `read` gives for an offset that the queue has, by looking at each unit."""
         return _Pass(self, queue, offset, max_count, max_bytes, tag_match, record_match).run()
 
     def read_at_once(

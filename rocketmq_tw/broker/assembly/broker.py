@@ -217,7 +217,9 @@ class Broker:
     def start(self) -> Any:
         """Fails with what the configuration, the store or a port refuses; then `stop` cleans up."""
         check_role(self.config, self.store_config)
-        yield self._in_thread(self.store.load)
+        recovered = yield self._in_thread(self.store.load)
+        for note in recovered.notes:
+            log.warn("recovery: {note}", note=note)
         self._loaded = True
         host = yield self._in_thread(lambda: resolve(self.config.broker_ip1))
         for table in (

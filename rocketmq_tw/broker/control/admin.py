@@ -163,8 +163,7 @@ class AdminRequests:
     def clean_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Removes the queues of topics that the broker does not have any more."""
         unused = sorted(self._store.queues().keys() - self._topics.all().keys())
-        for topic in unused:
-            self._store.remove_topic(topic)
+        self._store.remove_topics(unused)
         log.info("{peer} had the queues of {topics} removed", peer=peer.address, topics=unused)
         return request.response()
 

@@ -22,7 +22,7 @@ from rocketmq_tw.message.properties import (
     join_properties,
     parse_properties,
 )
-from rocketmq_tw.store.dispatch import parse_delay_levels
+from rocketmq_tw.store.dispatch_entries import parse_delay_levels
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.message.layout import physical_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -19,9 +18,6 @@ from rocketmq_tw.wire.headers.offsets import (
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-
-#: Where a stored record has its own offset in the log (docs/formats/commitlog.md).
-_PHYSICAL_OFFSET = Struct(">28xq")
 
 
 class OffsetRequests:
@@ -103,5 +99,4 @@ class OffsetRequests:
         first = self._store.read_queue(topic, queue_id, 0, 1, 1)
         if not first.messages:
             return False
-        (physical_offset,) = _PHYSICAL_OFFSET.unpack_from(first.data)
-        return self._store.end_offset - physical_offset <= self._memory_bytes
+        return self._store.end_offset - physical_offset(first.data) <= self._memory_bytes

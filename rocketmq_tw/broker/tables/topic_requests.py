@@ -120,12 +120,13 @@ class TopicRequests:
     def _deleted(self, _: None, request: RemotingCommand, doomed: Sequence[str]) -> RemotingCommand:
         """Only now, since a deletion that cannot be kept must leave all as it was. A topic that a
         send made again meanwhile keeps everything: what was acknowledged to it stands among it."""
+        gone = [name for name in doomed if self._topics.get(name) is None]
         for name in doomed:
-            if self._topics.get(name) is None:
+            if name in gone:
                 self._offsets.remove_topic(name)
-                self._store.remove_topic(name)
             else:
                 log.info("{topic!r} was made again while it was deleted", topic=name)
+        self._store.remove_topics(gone)
         return request.response()
 
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -34,6 +34,34 @@ FILE_BYTES = 64 << 10
 log = Logger()
 
 
+class _Failures:
+    """Failures of one kind in a row: the first is logged with its traceback, then only how many
+    there are, each time that it is ten times as many."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._count = 0
+        self._next = 10
+
+    def failed(self, failure: Failure) -> None:
+        self._count += 1
+        if self._count == 1:
+            log.failure(self._text, failure=failure)
+        elif self._count == self._next:
+            self._next *= 10
+            log.error(
+                "{text}: {count} times in a row, the last one: {why}",
+                text=self._text,
+                count=self._count,
+                why=failure.getErrorMessage(),
+            )
+
+    def succeeded(self) -> None:
+        if self._count:
+            log.info("it works again after this {n} times: {text}", text=self._text, n=self._count)
+            self._count, self._next = 0, 10
+
+
 class Flusher:
     """Syncs the log of one store. Every `flushIntervalCommitLog` it looks whether something is
     not durable yet; every `flushConsumeQueueThoroughInterval` and every `CHECKPOINT_BYTES` it
@@ -58,6 +86,8 @@ class Flusher:
         self._checkpoint_end = 0
         self._checkpointing = False
         self._idle: list[Deferred[None]] = []
+        self._round_failures = _Failures("the log could not be made durable")
+        self._checkpoint_failures = _Failures("no checkpoint; the next one is tried in its time")
         self._ticker = LoopingCall(self._tick)
         self._ticker.clock = clock
 
@@ -93,12 +123,14 @@ class Flusher:
         if self._running:
             return
         store = self._store
-        if self._waiting or (self._ticker.running and store.flushed_offset < store.end_offset):
+        is_behind = store.flushed_offset < store.end_offset or store.has_unsynced_deletions
+        if self._waiting or (self._ticker.running and is_behind):
             self._running = True
             self._in_thread(store.fsync).addCallbacks(self._round_ended, self._round_failed)
 
     def _round_ended(self, _result: Any) -> None:
         self._running = False
+        self._round_failures.succeeded()
         reached = self._store.flushed_offset
         for callback in self._after_round:
             callback()
@@ -114,7 +146,7 @@ class Flusher:
 
     def _round_failed(self, failure: Failure) -> None:
         self._running = False
-        log.failure("the log could not be made durable", failure=failure)
+        self._round_failures.failed(failure)
         waiting, self._waiting = self._waiting, []
         for _, flushed in waiting:
             flushed(False)
@@ -136,7 +168,7 @@ class Flusher:
         try:
             write = store.prepare_checkpoint(thorough=thorough)
         except Exception:
-            _checkpoint_failed(Failure())
+            self._checkpoint_failures.failed(Failure())
             return
         if write is None:
             return
@@ -148,7 +180,10 @@ class Flusher:
 
     def _write_checkpoint(self, write: Callable[[], None], durable: bool) -> None:
         if durable:
-            written = self._in_thread(write).addErrback(_checkpoint_failed)
+            written = self._in_thread(write)
+            written.addCallbacks(
+                lambda _: self._checkpoint_failures.succeeded(), self._checkpoint_failures.failed
+            )
             written.addCallback(self._checkpoint_ended)
         else:
             self._checkpoint_ended(None)
@@ -162,7 +197,3 @@ class Flusher:
             idle, self._idle = self._idle, []
             for waiter in idle:
                 waiter.callback(None)
-
-
-def _checkpoint_failed(failure: Failure) -> None:
-    log.failure("no checkpoint; the next one is tried in its time", failure=failure)

@@ -351,6 +351,18 @@ def test_what_is_acknowledged_while_the_broker_stops_is_there_afterwards(
     assert world.broker.store.report is not None and world.broker.store.report.clean
 
 
+def test_what_recovery_did_is_in_the_log(world: World) -> None:
+    world.send(b"first")
+    end = world.broker.store.end_offset
+    path = f"{world.broker.store.paths.commit_log}/{0:020d}"
+    world.files = world.files.kill()
+    world.files.open(path).pwrite(b"torn", end)
+    with capturedLogs() as events:
+        world.start()
+    said = [formatEvent(event) for event in events if "recovery" in formatEvent(event)]
+    assert any(f"cut the commit log at {end}" in line and "bytes" in line for line in said), said
+
+
 def test_a_broker_that_cannot_start_can_be_stopped(world: World) -> None:
     second = Broker(
         world.reactor,

@@ -704,6 +704,7 @@ def test_a_group_is_kept_from_a_topic_and_let_to_it_again(plane: ControlPlane) -
 def test_expired_files_go_at_any_hour(plane: ControlPlane) -> None:
     for _ in range(1500):
         plane.put("T", bytes(1000))
+    plane.store.checkpoint()
     plane.now_ms.now_ms += 73 * 3_600_000
     hour = datetime.fromtimestamp(plane.now_ms() / 1000).hour
     plane.store_config.delete_when = f"{(hour + 12) % 24:02}"

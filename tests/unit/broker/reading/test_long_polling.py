@@ -6,13 +6,13 @@ import pytest
 
 from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry
 from tests.support.data_plane import DataPlane
 from tests.support.network import FakePeer
 
 
-def arrived(topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> Dispatch:
-    return Dispatch(topic, queue_id, end - 1, 0, 0, code, 0, True, ())
+def arrived(topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> DispatchEntry:
+    return DispatchEntry(topic, queue_id, end - 1, 0, 0, code, 0, True, ())
 
 
 class Holder:
@@ -85,7 +85,7 @@ def test_a_batch_wakes_who_waits_for_one_of_its_messages(
     holder = Holder()
     match = None if codes is None else codes.__contains__
     holder.hold("mine", offset=offset, tag_match=match)
-    batch = BatchDispatch("T", 0, 5, 0, 300, 0, [0, 100, 200], [100] * 3, [4, 2, 3], (), 3)
+    batch = BatchEntry("T", 0, 5, 0, 300, 0, [0, 100, 200], [100] * 3, [4, 2, 3], (), 3)
     holder.polling.arrived([batch])
     holder.polling.wake_ready()
     assert holder.woken == ["mine"] * woken

@@ -270,7 +270,7 @@ class TestSuggestions:
 class TestRetention:
     def test_an_offset_that_retention_took_moves_to_the_oldest_message(self) -> None:
         plane = filled(40, mapped_file_size_commit_log=4096)
-        plane.store.fsync()
+        plane.store.checkpoint()
         plane.clock.advance(73 * 3600)
         assert plane.store.clean(plane.now_ms(), at_any_hour=True)
         response = plane.pull(0)

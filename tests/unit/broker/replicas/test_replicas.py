@@ -629,7 +629,7 @@ def test_a_topic_that_the_master_deletes_goes_with_its_messages() -> None:
     slave.copy()
     assert slave.bodies() == [b"first"]
     group.master.plane.topics.delete("Topic")
-    group.master.plane.store.remove_topic("Topic")
+    group.master.plane.store.remove_topics(["Topic"])
     slave.copy()
     assert slave.plane.topics.get("Topic") is None
     assert "Topic" not in slave.plane.store.queues()
@@ -657,7 +657,7 @@ def test_a_master_that_lost_its_tables_takes_nothing_from_its_slave() -> None:
         plane.add_topic("Newer")
     assert slave.plane.topics.get("Newer") is not None
     # Or its messages were on their way out: stock's master removes them after the topic.
-    plane.store.remove_topic("Topic")
+    plane.store.remove_topics(["Topic"])
     slave.copy()
     assert slave.plane.topics.get("Topic") is None
     assert "Topic" not in slave.plane.store.queues()

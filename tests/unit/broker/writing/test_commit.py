@@ -15,6 +15,7 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.data_plane import DataPlane, Threads
@@ -225,25 +226,45 @@ class TestWriteFails:
         assert answers[2:] == [("c", ResponseCode.SUCCESS)], "room was made"
         assert [message.body for message in plane.consume()] == [b"later"]
 
-    def test_queues_that_cannot_be_filled_are_filled_later(self) -> None:
+    def test_a_queue_that_cannot_be_written_takes_no_more_and_holds_up_no_other(self) -> None:
         files = FaultyFiles(MemoryFiles())
         plane, answers = DataPlane(files), Answers()
-        fault = Fault("create", "consumequeue", errno.ENOSPC)
-        files.faults.append(fault)
+        files.faults.append(Fault("create", "consumequeue", errno.ENOSPC))
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
         assert answers == [("a", ResponseCode.SUCCESS)], "it is in the log"
-        assert plane.consume() == []
-        plane.clock.advance(1)
-        assert plane.consume() == []
+        assert len(plane.consume()) == 1
+        with pytest.raises(RequestError, match="No space left") as refused:
+            plane.commit.append(make_message(), answers.to("b"))
+        assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
         files.faults.clear()
+        plane.commit.append(make_message(), answers.to("c"))
+        plane.clock.advance(0)
+        assert len(plane.consume()) == 2
+
+    def test_queues_that_cannot_be_filled_are_filled_later(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plane, answers = DataPlane(), Answers()
+        tries: list[int] = []
+
+        def full() -> int:
+            tries.append(1)
+            raise NotWritableError("queues or index cannot be written")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(plane.store, "dispatch", full)
+            plane.commit.append(make_message(), answers.to("a"))
+            plane.clock.advance(0)
+            assert answers == [("a", ResponseCode.SUCCESS)], "it is in the log"
+            plane.clock.advance(1)
+            assert len(tries) == 2 and plane.consume() == []
         plane.clock.advance(1)
-        assert fault.hits == 2 and len(plane.consume()) == 1
+        assert len(plane.consume()) == 1
 
     def test_stop_does_not_leave_a_retry_behind(self) -> None:
-        files = FaultyFiles(MemoryFiles())
-        plane, answers = DataPlane(files), Answers()
-        files.faults.append(Fault("pwrite", "consumequeue"))
+        plane, answers = DataPlane(), Answers()
+        plane.store.dispatch = None  # type: ignore[assignment]
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
         plane.commit.stop()

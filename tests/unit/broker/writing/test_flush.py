@@ -2,9 +2,12 @@
 
 import pytest
 from twisted.logger import capturedLogs
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.writing import flush
-from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from tests.support.data_plane import DataPlane, Threads
 from tests.support.stores import make_message
@@ -203,3 +206,28 @@ def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
     assert stopped
     checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
     assert checkpoint.safe_offset == plane.store.end_offset
+
+
+def test_a_log_that_cannot_be_synced_is_logged_once_and_then_counted() -> None:
+    files = FaultyFiles(MemoryFiles())
+    plane = DataPlane(files)
+    plane.flusher.start()
+    append(plane)
+    files.faults.append(Fault("fsync", "commitlog"))
+    with capturedLogs() as events:
+        plane.clock.pump([0.5] * 100)
+    errors = [event for event in events if event["log_level"].name in ("error", "critical")]
+    assert len(errors) == 3
+    assert sum("log_failure" in event for event in errors) == 1
+    assert [event["count"] for event in errors[1:]] == [10, 100]
+
+
+def test_a_sync_that_works_again_is_told() -> None:
+    failures = flush._Failures("it failed")
+    with capturedLogs() as events:
+        failures.succeeded()
+        for _ in range(3):
+            failures.failed(Failure(OSError("no")))
+        failures.succeeded()
+        failures.failed(Failure(OSError("no")))
+    assert [event["log_level"].name for event in events] == ["critical", "info", "critical"]

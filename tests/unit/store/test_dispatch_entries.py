@@ -11,7 +11,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import parse_properties, rejoin_properties
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch, Dispatcher
+from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry, EntryMaker
 
 _ASCII = st.text(st.sampled_from("aKEYS \x01\x02"), max_size=6)
 _NAMES = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "XKEYS", "DELAY", "WAIT", "", "1"])
@@ -30,16 +30,16 @@ def test_parsed_properties_mean_what_the_stored_ones_do(
 ) -> None:
     parsed = parse_properties(_text(entries, end))
     stored = rejoin_properties(_text(entries, end), parsed) + b"MSG_REGION\x01DefaultRegion\x02"
-    dispatcher = Dispatcher((1000,), index=index)
-    plain = dispatcher.dispatch(topic, 1, 2, 3, 400, flags, 5, stored)
-    assert dispatcher.dispatch(topic, 1, 2, 3, 400, flags, 5, stored, parsed) == plain
+    maker = EntryMaker((1000,), index=index)
+    plain = maker.of_record(topic, 1, 2, 3, 400, flags, 5, stored)
+    assert maker.of_record(topic, 1, 2, 3, 400, flags, 5, stored, parsed) == plain
 
 
-def _one_by_one(entries: list[Dispatch] | list[BatchDispatch]) -> list[Dispatch]:
+def _one_by_one(entries: list[DispatchEntry] | list[BatchEntry]) -> list[DispatchEntry]:
     return [
         one
         for entry in entries
-        for one in (entry.one_by_one() if isinstance(entry, BatchDispatch) else (entry,))
+        for one in (entry.one_by_one() if isinstance(entry, BatchEntry) else (entry,))
     ]
 
 
@@ -75,12 +75,12 @@ def test_a_batch_is_dispatched_as_its_records_are(
         physical_offset=100,
         store_timestamp=5,
     )
-    dispatcher = Dispatcher((1000,), index=index)
+    maker = EntryMaker((1000,), index=index)
     plain = [
-        dispatcher.dispatch(topic, 1, 7 + number, offsets[number], sizes[number], flags, 5, each)
+        maker.of_record(topic, 1, 7 + number, offsets[number], sizes[number], flags, 5, each)
         for number, each in enumerate(properties)
     ]
-    entries = dispatcher.dispatch_batch(message, batch, offsets, sizes)
+    entries = maker.of_batch(message, batch, offsets, sizes)
     assert _one_by_one(entries) == plain
     assert sum(entry.size for entry in entries) == sum(sizes)
     assert sum(entry.count for entry in entries) == len(plain)
@@ -93,12 +93,12 @@ def test_a_batch_of_one_producer_is_one_entry() -> None:
     properties = [b"TAGS\x01a\x02UNIQ_KEY\x01u%d\x02WAIT\x01true\x02" % n for n in range(3)]
     message = StoredMessage(topic="T", queue_id=0, body=b"")
     batch = Batch([0] * 3, [b""] * 3, properties, b"MSG_REGION\x01DefaultRegion\x02")
-    (entry,) = Dispatcher((), index=True).dispatch_batch(message, batch, [0, 200, 400], [200] * 3)
-    assert isinstance(entry, BatchDispatch)
+    (entry,) = EntryMaker((), index=True).of_batch(message, batch, [0, 200, 400], [200] * 3)
+    assert isinstance(entry, BatchEntry)
     assert (entry.tags_codes, entry.keys) == ([97] * 3, [b"u0", b"u1", b"u2"])
 
 
 @pytest.mark.parametrize("text", ["TAGS\x01a\x02UNIQ_KEY\x01u\x02KEYS\x01k l\x02"])
 def test_what_is_parsed_is_used(text: str) -> None:
-    entry = Dispatcher((), index=True).dispatch("T", 0, 0, 0, 9, 0, 0, b"", parse_properties(text))
+    entry = EntryMaker((), index=True).of_record("T", 0, 0, 0, 9, 0, 0, b"", parse_properties(text))
     assert (entry.tags_code, entry.keys) == (97, (b"u", b"k", b"l"))

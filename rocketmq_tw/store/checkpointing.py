@@ -11,15 +11,15 @@ from collections.abc import Callable
 from functools import partial
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.segments import Unsynced
+from rocketmq_tw.store.unsynced import Unsynced
 
 
-class Checkpoints:
+class Checkpointing:
     """Those of one store, in the file at `path`; `last` is what the file says, `failed` whether
     queues or index could not be synced, after which nothing is claimed any more."""
 
@@ -27,7 +27,7 @@ class Checkpoints:
         self,
         files: IFiles,
         path: str,
-        log: CommitLog,
+        log: ILog,
         queues: QueueTable,
         index: MessageIndex | None,
     ) -> None:
@@ -83,19 +83,23 @@ class Checkpoints:
         if self.failed or self._log.failure:
             return None
         queues, index = self._queues, self._index
-        queues.write_out()
+        try:
+            queues.write_out()
+            if index is not None:
+                index.write_back(slots=thorough)
+        except OSError as error:
+            raise NotWritableError(f"queues or index cannot be written: {error}") from error
         checkpoint = Checkpoint(
             physic_msg_timestamp=timestamp,
             logics_msg_timestamp=timestamp,
             master_flushed_offset=self.last.master_flushed_offset,
             confirm_phy_offset=safe_offset,
             safe_offset=safe_offset,
-            queues=len(queues),
+            queues=queues.with_files,
             units=queues.units,
         )
         changed = bool(queues.unsynced)
         if index is not None:
-            index.write_back(slots=thorough)
             changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
             checkpoint.index_begin, checkpoint.index_entries = index.mark

@@ -11,6 +11,7 @@ from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.tags import java_hash_code
 
@@ -18,7 +19,7 @@ _UNIQUE_ID = b"UNIQ_KEY\x01"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Dispatch(msgspec.Struct, gc=False):
+class DispatchEntry(msgspec.Struct, gc=False):
     """One record on its way to its queue and into the index; `keys` are the index's."""
 
     topic: str
@@ -34,11 +35,11 @@ class Dispatch(msgspec.Struct, gc=False):
 
     @property
     def tags_codes(self) -> tuple[int]:
-        """As a `BatchDispatch` has them."""
+        """As a `BatchEntry` has them."""
         return (self.tags_code,)
 
 
-class BatchDispatch(msgspec.Struct, gc=False):
+class BatchEntry(msgspec.Struct, gc=False):
     """Records of one batch on their way, `count` of them, all in their queue: they stand one after
     the other in the log at `offsets` and have consecutive queue offsets. `size` is of all; there is
     a key of each record, or none at all."""
@@ -56,11 +57,11 @@ class BatchDispatch(msgspec.Struct, gc=False):
     count: int
     in_queue: bool = True
 
-    def one_by_one(self) -> Iterator[Dispatch]:
-        """The same for each record."""
+    def one_by_one(self) -> Iterator[DispatchEntry]:
+        """An entry for each record."""
         columns = zip(self.offsets, self.sizes, self.tags_codes, strict=True)
         for number, (offset, size, tags_code) in enumerate(columns):
-            yield Dispatch(
+            yield DispatchEntry(
                 self.topic,
                 self.queue_id,
                 self.queue_offset + number,
@@ -71,6 +72,9 @@ class BatchDispatch(msgspec.Struct, gc=False):
                 True,
                 tuple(self.keys[number : number + 1]),
             )
+
+
+Entry = DispatchEntry | BatchEntry
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -126,14 +130,14 @@ def _differing_ids(messages: Sequence[bytes]) -> list[bytes] | None:
     return ids
 
 
-class Dispatcher:
-    """Makes a `Dispatch` of a record; knows the delay levels and whether an index is kept."""
+class EntryMaker:
+    """Makes entries of records; knows the delay levels and whether an index is kept."""
 
     def __init__(self, delay_levels: tuple[int, ...], *, index: bool) -> None:
         self._delay_levels = delay_levels
         self._index = index
 
-    def dispatch(
+    def of_record(
         self,
         topic: str,
         queue_id: int,
@@ -144,9 +148,10 @@ class Dispatcher:
         store_timestamp: int,
         properties: bytes,
         parsed: dict[str, str] | None = None,
-    ) -> Dispatch:
-        """Half and rolled-back messages of a transaction are in no queue, as in stock. `parsed`
-        tells what it can instead of `properties`, see `StoredMessage`."""
+    ) -> DispatchEntry:
+        """The entry of one record. Half and rolled-back messages of a transaction are in no
+        queue, as in stock. `parsed` tells what it can instead of `properties`, see
+        `StoredMessage`."""
         transaction = sys_flag & TRANSACTION_ROLLBACK
         tags_code = 0
         keys: tuple[bytes, ...] = ()
@@ -169,7 +174,7 @@ class Dispatcher:
                 keys = (unique,) if unique else ()
                 if b"KEYS\x01" in properties:
                     keys += _words(property_value(properties, b"KEYS\x01"))
-        return Dispatch(
+        return DispatchEntry(
             topic,
             queue_id,
             queue_offset,
@@ -181,23 +186,37 @@ class Dispatcher:
             keys,
         )
 
-    def dispatch_batch(
+    def of_head(self, head: RecordHead) -> DispatchEntry:
+        """The entry of a record that was read."""
+        return self.of_record(
+            head.topic,
+            head.queue_id,
+            head.queue_offset,
+            head.physical_offset,
+            head.size,
+            head.sys_flag,
+            head.store_timestamp,
+            head.properties,
+        )
+
+    def of_batch(
         self,
         message: StoredMessage,
         batch: Batch,
         offsets: Sequence[int],
         sizes: Sequence[int],
-    ) -> list[Dispatch] | list[BatchDispatch]:
-        """The same for a batch whose first is `message`, and where its records stand."""
+    ) -> list[DispatchEntry] | list[BatchEntry]:
+        """Entries for a batch whose first message is `message` and whose records stand at
+        `offsets`: one for all where only their unique ids differ."""
         properties, common = batch.properties, batch.common
         topic, sys_flag = message.topic, message.sys_flag
         if topic != SCHEDULE_TOPIC and not sys_flag & TRANSACTION_ROLLBACK:
             ids = _differing_ids(properties)
             if ids is not None:
-                alike = self.dispatch(topic, 0, 0, 0, 0, sys_flag, 0, properties[0] + common)
+                alike = self.of_record(topic, 0, 0, 0, 0, sys_flag, 0, properties[0] + common)
                 if len(alike.keys) <= 1:
                     return [
-                        BatchDispatch(
+                        BatchEntry(
                             topic,
                             message.queue_id,
                             message.queue_offset,
@@ -212,7 +231,7 @@ class Dispatcher:
                         )
                     ]
         return [
-            self.dispatch(
+            self.of_record(
                 topic,
                 message.queue_id,
                 message.queue_offset + number,
