@@ -55,7 +55,7 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
 
     As in stock a key goes to every class that has it. `home` stands for `${user.home}` in values.
     Raises `ConfigError` that names the setting's place and what is accepted there, also for a
-    switch of stock that promises what is not there.
+    switch of stock that promises what is not there and for an unknown key that must be known.
     """
     values: dict[type[Config], dict[str, Any]] = {config_type: {} for config_type in types}
     notices = []
@@ -66,7 +66,10 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
             promises[setting.key] = setting
         takers = [config_type for config_type in types if setting.key in keys_of(config_type)]
         if not takers:
-            notices.append(_without_effect(setting, known))
+            notice = _without_effect(setting, known)
+            if notice.is_warning and setting.must_be_known:
+                raise ConfigError(notice.text)
+            notices.append(notice)
         for config_type in takers:
             key = keys_of(config_type)[setting.key]
             try:

@@ -59,7 +59,7 @@ class ServerOptions(usage.Options):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise usage.UsageError(f"-o {text}: give key=value")
-        self._single.append(Setting(key.strip(), value, "-o"))
+        self._single.append(Setting(key.strip(), value, "-o", must_be_known=True))
 
     opt_o = opt_set
 

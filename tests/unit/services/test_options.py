@@ -69,6 +69,8 @@ def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:
         (["-c", "nowhere.properties"], "nowhere.properties: No such file"),
         (["-o", "listenPort=x"], "-o: listenPort=x: give an integer from 0 to 65535"),
         (["-n", "here"], "-n: namesrvAddr=here: give host:port"),
+        (["-o", "listenPrt=1"], "-o: listenPrt is no known key: did you mean listenPort?"),
+        (["-p", "-o", "zzzzzzzz=1"], "-o: zzzzzzzz is no known key"),
     ],
 )
 def test_a_mistake_ends_with_one_line(arguments: list[str], said: str) -> None:
@@ -99,11 +101,15 @@ def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None
     assert set(again.splitlines()) == set(printed.splitlines())
 
 
-def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(capsys: Any) -> None:
+def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
+    tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "b.properties"
+    file.write_text("listenPrt=1\n")
     with pytest.raises(SystemExit):
-        parsed(broker.Options, "-p", "-o", "listenPrt=1")
+        parsed(broker.Options, "-p", "-c", str(file))
     printed = capsys.readouterr()
-    assert printed.err == "-o: listenPrt is no known key: did you mean listenPort?\n"
+    assert printed.err == f"{file}:1: listenPrt is no known key: did you mean listenPort?\n"
     assert "listenPrt" not in printed.out
 
 
