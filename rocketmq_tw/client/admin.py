@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.client.commands import read_route, route_command
 from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.client.names import NameServers
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient
@@ -69,7 +70,10 @@ ADMIN_TIMEOUT = 5.0
 
 
 class AdminClient:
-    """Asks name servers and brokers about themselves, and changes them."""
+    """Asks name servers and brokers about themselves, and changes them.
+
+    With `tls` its connections are TLS as the `tls.client` keys say.
+    """
 
     def __init__(
         self,
@@ -77,9 +81,10 @@ class AdminClient:
         name_servers: str | Sequence[str],
         *,
         remoting: IRemotingClient | None = None,
+        tls: TlsConfig | None = None,
         timeout: float = ADMIN_TIMEOUT,
     ) -> None:
-        self.remoting: IRemotingClient = remoting or RemotingClient(reactor)
+        self.remoting: IRemotingClient = remoting or RemotingClient(reactor, tls=tls)
         self.names = NameServers(self.remoting, name_servers)
         self._timeout = timeout
 

@@ -10,6 +10,7 @@ from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import PullResult
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData
@@ -103,10 +104,11 @@ class PullConsumer(GroupMember):
         group: str,
         *,
         session: Session | None = None,
+        tls: TlsConfig | None = None,
     ) -> None:
         check_group(group)
         self.group = group
-        self.session = session or Session(reactor, name_servers)
+        self.session = session or Session(reactor, name_servers, tls=tls)
         self._reader = QueueReader(self.session, group)
 
     def start(self) -> Deferred[None]:

@@ -28,6 +28,7 @@ from rocketmq_tw.client.queue_worker import (
 )
 from rocketmq_tw.client.routes import any_address
 from rocketmq_tw.client.session import Session, logged
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import (
     RETRY_PREFIX,
     check_group,
@@ -91,6 +92,7 @@ class PushConsumer(GroupMember):
         listener: Listener,
         *,
         session: Session | None = None,
+        tls: TlsConfig | None = None,
         orderly: bool = False,
         broadcast: bool = False,
         start_from: StartFrom = StartFrom.LAST,
@@ -102,7 +104,7 @@ class PushConsumer(GroupMember):
     ) -> None:
         check_group(group)
         self.group = group
-        self.session = session or Session(reactor, name_servers)
+        self.session = session or Session(reactor, name_servers, tls=tls)
         self._reactor = reactor
         self._listener = listener
         self._orderly = orderly

@@ -7,7 +7,7 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError
 from rocketmq_tw.net.server import RemotingFactory
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
 from rocketmq_tw.wire.command import RemotingCommand
@@ -89,6 +89,28 @@ def test_plaintext_refused_by_an_enforcing_server_is_logged_once():
         outcome = ask(network)
     assert outcome.check(RemotingError)
     assert len(logs) == 1 and logs[0]["peer"].startswith("127.0.0.1:")
+
+
+def test_a_plain_client_of_an_enforcing_server_is_told_to_speak_tls():
+    network, _ = network_with(TlsConfig(server_mode="enforcing"))
+    with capturedLogs():
+        outcome = ask(network)
+    assert "as a server does that takes TLS only" in str(outcome.value)
+
+
+def test_a_server_that_answered_and_goes_away_wants_no_tls():
+    network, _ = network_with(TlsConfig())
+    client = RemotingClient(network.clock, endpoint_for=network.endpoint)
+    outcomes = []
+    for _ in range(2):
+        client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+        network.clock.advance(0)
+    assert [answer.code for answer in outcomes] == [0, 0]
+    client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+    network.stop(ADDRESS)
+    network.clock.advance(0)
+    assert outcomes[2].check(ConnectionLost)
+    assert "TLS" not in str(outcomes[2].value)
 
 
 def test_files_and_checked_certificates_both_ways(files):
