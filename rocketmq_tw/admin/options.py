@@ -27,7 +27,7 @@ yes_option = click.option(
 )
 
 
-def check_target(broker: str | None, cluster: str | None) -> None:
+def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
     """Exactly one of them is given, and the broker as an address."""
     if (broker is None) == (cluster is None):
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")

@@ -17,7 +17,7 @@ from rocketmq_tw.admin.output import Report, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.config.load import load
 from rocketmq_tw.config.net import TlsConfig
@@ -59,9 +59,9 @@ class Servers:
             first_turn=random.randrange(1 << 16),
         )
 
-    def reader(self, group: str) -> QueueReader:
+    def reader(self, group: str) -> QueuePuller:
         """Reads in the name of `group` without joining it, so nobody's queues are taken."""
-        return QueueReader(self._session(), group)
+        return QueuePuller(self._session(), group)
 
     def _session(self) -> Session:
         return Session(self.reactor, self.name_servers, remoting=self.remoting)
@@ -116,11 +116,11 @@ class Tool:
             result: T = self._runner(self.name_servers, work, self.tls)
         except NoRouteError as error:
             others = f"(name servers: {self.name_servers}; -n names others)"
-            fail(f"{reason_of(error)} {others}", error)
+            fail(f"{explain(error)} {others}", error)
         except RequestError as error:
             fail(error.remark, error)
         except (ClientError, RemotingError, WireError, TlsConfigError) as error:
-            fail(reason_of(error), error)
+            fail(explain(error), error)
         return result
 
     def show(self, report: Report) -> None:
@@ -148,7 +148,7 @@ def read_tls_config(path: str) -> TlsConfig:
     return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]
 
 
-def reason_of(error: Exception) -> str:
+def explain(error: Exception) -> str:
     """What went wrong, to stand before a `;` or at the end; where a server does not know what it
     was asked, it may be one of the other kind."""
     reason = str(error).rstrip(".")

@@ -258,8 +258,11 @@ class BlockingClient:
         expression_type: str = TAG_TYPE,
         max_bytes: int | None = None,
     ) -> PulledBytes:
-        """The same for who decodes the records in another way; of tags only the hash codes are
-        compared so far."""
+        """Pulls at most `max_messages` records from `offset` on, and leaves them undecoded.
+
+        The broker compares only hash codes of tags, so records of other tags may be among them.
+        Nothing there is answered at once.
+        """
         command = commands.pull_command(
             self.group,
             queue,

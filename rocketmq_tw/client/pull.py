@@ -21,7 +21,7 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID
 _HOLD_MARGIN = 10.0
 
 
-class QueueReader:
+class QueuePuller:
     """Requests about single queues; what pull and push consumers are made of."""
 
     def __init__(self, session: Session, group: str) -> None:
@@ -109,7 +109,7 @@ class PullConsumer(GroupMember):
         check_group(group)
         self.group = group
         self.session = session or Session(reactor, name_servers, tls=tls)
-        self._reader = QueueReader(self.session, group)
+        self._reader = QueuePuller(self.session, group)
 
     def start(self) -> Deferred[None]:
         """Joins the group, as brokers show it; it takes no queues from others of the group."""

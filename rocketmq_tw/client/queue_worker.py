@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
 from rocketmq_tw.client.process_queue import ProcessQueue
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import logged
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
@@ -45,7 +45,7 @@ class QueueWorker:
 
     def __init__(
         self,
-        reader: QueueReader,
+        reader: QueuePuller,
         queue: MessageQueue,
         subscription: SubscriptionData,
         offset: int,

@@ -164,7 +164,7 @@ class Session:
         return logged(self.log, "heartbeats", self._greet_all())
 
     def heartbeat_missed(self) -> Deferred[None]:
-        """The same for those brokers only that the last heartbeat did not reach."""
+        """Tells who we are to those brokers that the last heartbeat did not reach."""
         return logged(self.log, "heartbeats", self._greet_all(missed_only=True))
 
     def suspect(self, address: str) -> None:

@@ -24,7 +24,7 @@ from rocketmq_tw.wire.errors import RequestError
 _ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
-class LiveConfig:
+class NamesrvLiveConfig:
     """Reads and changes `config`; `others` can only be read."""
 
     def __init__(self, files: IFiles, config: NamesrvConfig, others: Sequence[Config] = ()) -> None:

@@ -19,7 +19,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.reactor import server_reactor
@@ -71,7 +71,7 @@ class BrokerService(service.Service):
             other_configs=[self._client_config],
         )
         self.started = maybeDeferred(self.broker.start)
-        self.started.addCallback(lambda _: spare_what_stays())
+        self.started.addCallback(lambda _: freeze_startup_objects())
         self.started.addErrback(self._cannot_start)
 
     def stopService(self) -> Deferred[None]:

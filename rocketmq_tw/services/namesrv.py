@@ -19,7 +19,7 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import ServerOptions
 from rocketmq_tw.services.reactor import server_reactor
@@ -78,7 +78,7 @@ class NamesrvService(service.Service):
         host = self._net.bind_address
         self.local_address = join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
         # Whoever reads this may stop us: only a reactor that runs heeds Ctrl-C.
-        self._reactor.callWhenRunning(spare_what_stays)
+        self._reactor.callWhenRunning(freeze_startup_objects)
         self._reactor.callWhenRunning(
             self.log.info, "name server: listening on {address}", address=join_address(host, port)
         )
