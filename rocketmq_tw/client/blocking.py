@@ -91,7 +91,7 @@ class _Connection:
             self.close()
             reason = str(error) or type(error).__name__
             if self._unheard and isinstance(error, ConnectionError):
-                reason = WANTS_TLS
+                reason = f"{reason}. {WANTS_TLS}"
             raise ConnectionFailed(self.address, f"request {command.code}: {reason}") from error
 
     def close(self) -> None:

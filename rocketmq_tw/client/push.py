@@ -261,13 +261,13 @@ class PushConsumer(GroupMember):
             },
         )
 
-    def go_to(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._go_to(offsets))
+    def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._reset_offsets(offsets))
 
     def consume_now(self, message: ReceivedMessage) -> Deferred[None]:
         return maybeDeferred(self._consume, message)
 
-    async def _go_to(self, offsets: Mapping[MessageQueue, int]) -> None:
+    async def _reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         left = [
             self._leave(queue, offset)
             for queue, offset in offsets.items()
@@ -377,7 +377,9 @@ class PushConsumer(GroupMember):
         if not self._orderly:
             return ConcurrentWorker(*arguments, slots=self._slots, **options)
         worker = OrderlyWorker(*arguments, max_reconsume_times=self._max_reconsume_times, **options)
-        worker.locked_until = float("inf") if self._locks is None else self._locks.until(queue)
+        worker.locked_until = (
+            float("inf") if self._locks is None else self._locks.locked_until(queue)
+        )
         return worker
 
     async def _first_offset(self, queue: MessageQueue) -> int:

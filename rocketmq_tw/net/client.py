@@ -58,7 +58,7 @@ class _PlainProtocol(RemotingProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         if not self._heard and not self._closing:
-            reason = Failure(_ClosedUnheard(WANTS_TLS))
+            reason = Failure(_ClosedUnheard(f"{reason.getErrorMessage()} {WANTS_TLS}"))
         super().connectionLost(reason)
 
 

@@ -1,8 +1,7 @@
 """What errors of several clients say beside what went wrong."""
 
-#: Where a server closes a plain connection before it answers anything.
+#: Behind the reason why a plain connection ended, where nothing had been received over it.
 WANTS_TLS = (
-    "it closed the connection before a word, as a server does that takes TLS only"
-    " (tls.server.mode=enforcing): speak TLS with useTLS=true of a broker, --tls of rmqadmin, tls="
-    " of a client"
+    "It had answered nothing: a server that takes TLS only (tls.server.mode=enforcing) does so;"
+    " useTLS=true of a broker, --tls of rmqadmin and tls= of clients speak it"
 )

@@ -17,11 +17,14 @@ class BrokerAdmin(ServerRequests):
         return self._body(broker, RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
 
     def broker_config(self, broker: str) -> Deferred[dict[str, str]]:
+        """Keys and values of the configuration, as .properties files have them."""
         return self._properties(broker, RequestCode.GET_BROKER_CONFIG)
 
     def update_broker_config(self, broker: str, changes: dict[str, str]) -> Deferred[None]:
+        """Gives keys new values, all or none."""
         body = javaproperties.dumps(changes, timestamp=None).encode()
         return self._tell(broker, RequestCode.UPDATE_BROKER_CONFIG, None, body)
 
     def ha_status(self, broker: str) -> Deferred[HARuntimeInfo]:
+        """How far replication is: of a master each slave, of a slave itself."""
         return self._body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)

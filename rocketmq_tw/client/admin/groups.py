@@ -30,6 +30,7 @@ class GroupAdmin(ServerRequests):
     def delete_group(
         self, broker: str, group: str, *, clean_offset: bool = False
     ) -> Deferred[None]:
+        """Deletes a group from one broker, with `clean_offset` its offsets too."""
         header = DeleteSubscriptionGroupRequestHeader(
             group_name=group, clean_offset=clean_offset, remove_offset=clean_offset
         )

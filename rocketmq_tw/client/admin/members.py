@@ -15,6 +15,7 @@ class MemberAdmin(ServerRequests):
     """The members of consumer groups, as a broker knows them."""
 
     def consumer_connections(self, broker: str, group: str) -> Deferred[ConsumerConnection]:
+        """The connected members of a group and what they subscribe to."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         return self._body(
             broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header
@@ -23,6 +24,7 @@ class MemberAdmin(ServerRequests):
     def consumer_running_info(
         self, broker: str, group: str, client_id: str, *, jstack: bool = False
     ) -> Deferred[ConsumerRunningInfo]:
+        """What one member says of itself; with `jstack` also its threads."""
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=jstack
         )

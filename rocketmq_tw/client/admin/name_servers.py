@@ -40,6 +40,7 @@ class NameServerAdmin(ServerRequests):
         return self._names_body(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList)
 
     def topics_of_cluster(self, cluster: str) -> Deferred[TopicList]:
+        """The topics that the brokers of a cluster have."""
         header = GetTopicsByClusterRequestHeader(cluster=cluster)
         return self._names_body(RequestCode.GET_TOPICS_BY_CLUSTER, TopicList, header)
 
@@ -54,10 +55,12 @@ class NameServerAdmin(ServerRequests):
         )
 
     def put_kv_config(self, namespace: str, key: str, value: str) -> Deferred[None]:
+        """Sets one value."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
         return self._tell_names(RequestCode.PUT_KV_CONFIG, header)
 
     def delete_topic_in_names(self, topic: str, cluster: str | None = None) -> Deferred[None]:
+        """Takes the topic out of the routes, of one cluster or of all."""
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         return self._tell_names(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 

@@ -44,6 +44,7 @@ class TopicAdmin(ServerRequests):
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     def delete_topic(self, broker: str, topic: str) -> Deferred[None]:
+        """Deletes a topic with its messages from one broker."""
         header = DeleteTopicRequestHeader(topic=topic)
         return self._tell(broker, RequestCode.DELETE_TOPIC_IN_BROKER, header)
 
@@ -53,5 +54,6 @@ class TopicAdmin(ServerRequests):
         return self._body(broker, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsTable, header)
 
     def groups_of_topic(self, broker: str, topic: str) -> Deferred[GroupList]:
+        """The groups that consume a topic, as far as the broker knows them."""
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         return self._body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)

@@ -95,7 +95,7 @@ def test_a_plain_client_of_an_enforcing_server_is_told_to_speak_tls():
     network, _ = network_with(TlsConfig(server_mode="enforcing"))
     with capturedLogs():
         outcome = ask(network)
-    assert "as a server does that takes TLS only" in str(outcome.value)
+    assert "a server that takes TLS only" in str(outcome.value)
 
 
 def test_a_server_that_answered_and_goes_away_wants_no_tls():

@@ -99,7 +99,7 @@ def test_rmqadmin_speaks_tls(twistd: Start, tmp_path: Path) -> None:
     names = server.wait_for(r"ready: name server (\S+),")[1]
     plain = rmqadmin(names, "clusterList")
     assert plain.returncode == 1
-    assert "as a server does that takes TLS only" in plain.stderr
+    assert "a server that takes TLS only" in plain.stderr
     for option in ("--tls", f"--tls-config {tmp_path}/tls.properties"):
         sent = answer(names, f"sendMessage -t T -p hello {option}")
         assert sent["sendStatus"] == "SEND_OK"
