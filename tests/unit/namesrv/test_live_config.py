@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
@@ -16,7 +17,10 @@ from rocketmq_tw.wire.errors import RequestError
 def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> None:
     path = namesrv.config.config_store_path
     write_atomic(namesrv.files, path, b"# mine\nlistenPort=9876\nenableTopicList=true\n")
-    namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+    with capturedLogs() as logs:
+        namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+    (log,) = logs
+    assert "enableTopicList=false, orderMessageEnable=true" in formatEvent(log)
     assert not namesrv.config.enable_topic_list
     assert namesrv.config.order_message_enable
     assert namesrv.files.read(path) == (

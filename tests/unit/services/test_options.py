@@ -8,7 +8,7 @@ from twisted.python.usage import UsageError
 
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services import broker, namesrv, standalone
@@ -54,6 +54,26 @@ def test_environment_then_file_then_single_keys_then_flags(tmp_path: Path) -> No
         loaded = parsed(broker.Options, *given, NAMESRV_ADDR="environ:1").loaded
         seen.append(loaded[BrokerConfig].namesrv_addr)
     assert seen == ["environ:1", "file:1", "single:1", "flag:1;flag:2"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "speaks_tls"),
+    [
+        ([], False),
+        (["tls.server.mode=enforcing"], True),
+        (["tls.server.mode=permissive"], False),
+        (["tls.enable=true"], True),
+        (["tls.enable=false", "tls.server.mode=enforcing"], False),
+        (["useTLS=false", "tls.server.mode=enforcing"], False),
+        (["useTLS=false", "tls.enable=true"], False),
+        (["useTLS=true"], True),
+    ],
+)
+def test_a_broker_speaks_tls_where_stock_s_does(keys: list[str], speaks_tls: bool) -> None:
+    for kind in (broker.Options, standalone.Options):
+        loaded = parsed(kind, *(part for key in keys for part in ("-o", key))).loaded
+        assert loaded[NettyClientConfig].use_tls == speaks_tls
+        assert loaded.notices == []
 
 
 def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import javaproperties
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
@@ -544,7 +545,12 @@ def test_a_lock_keeps_no_name_that_nothing_could_have(
 
 
 def test_the_configuration_is_changed_by_allow_list(plane: ControlPlane) -> None:
-    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n")
+    with capturedLogs() as logs:
+        plane.ask(
+            RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n"
+        )
+    assert [log["changes"] for log in logs] == ["fileReservedTime=48, brokerPermission=4"]
+    assert logs[0]["peer"] == plane.peer.address
     assert plane.store_config.file_reserved_time == 48
     assert plane.config.broker_permission == 4
     assert plane.permission_changes == 1
