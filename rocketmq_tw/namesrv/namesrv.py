@@ -9,7 +9,7 @@ from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.namesrv.kv_config import KvConfig
-from rocketmq_tw.namesrv.live_config import LiveConfig
+from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.admin import AdminRequests
 from rocketmq_tw.namesrv.requests.kv import KvRequests
@@ -48,7 +48,7 @@ class NameServer:
             KvRequests(self.kv),
             RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms),
             RouteRequests(config, self.table, self.kv, now_ms),
-            AdminRequests(self.table, LiveConfig(files, config, other_configs)),
+            AdminRequests(self.table, NamesrvLiveConfig(files, config, other_configs)),
         )
         self.handlers: dict[int, Handler] = {}
         for family in families:

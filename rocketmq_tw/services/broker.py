@@ -71,7 +71,7 @@ class BrokerService(service.Service):
             other_configs=[self._client_config],
         )
         self.started = maybeDeferred(self.broker.start)
-        self.started.addCallback(lambda _: spare_what_stays())
+        self.started.addCallback(lambda _: freeze_startup_objects())
         self.started.addErrback(self._cannot_start)
 
     def stopService(self) -> Deferred[None]:

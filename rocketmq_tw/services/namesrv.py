@@ -79,7 +79,7 @@ class NamesrvService(service.Service):
         host = self._net.bind_address
         self.local_address = join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
         # Whoever reads this may stop us: only a reactor that runs heeds Ctrl-C.
-        self._reactor.callWhenRunning(spare_what_stays)
+        self._reactor.callWhenRunning(freeze_startup_objects)
         self._reactor.callWhenRunning(
             self.log.info, "name server: listening on {address}", address=join_address(host, port)
         )

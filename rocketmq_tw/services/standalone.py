@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
 from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
 from twisted.logger import Logger
@@ -66,7 +67,8 @@ class StandaloneService(service.Service):
             return
         config = self.broker.config
         others = [config.namesrv_addr] if config.namesrv_addr else []
-        config.namesrv_addr = ";".join([self.name_server.local_address, *others])
+        addresses = ";".join([self.name_server.local_address, *others])
+        self.broker.config = msgspec.structs.replace(config, namesrv_addr=addresses)
         self.broker.startService()
         self.broker.started.addCallback(self._announce_when_registered)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
@@ -95,8 +96,8 @@ class Broker:
     all that it accepted is on disk and its files are closed.
 
     `net_config.listen_port` 0 lets the kernel choose; `port` and `address` tell after `start`.
-    Empty names and addresses of `config` are filled in with the host's. `other_configs` are shown
-    to administrators beside the three.
+    In `self.config` empty names and addresses of `config` are filled in with the host's.
+    `other_configs` are shown to administrators beside the three.
     """
 
     def __init__(
@@ -113,9 +114,13 @@ class Broker:
         in_thread: InThread | None = None,
         other_configs: Sequence[Config] = (),
     ) -> None:
-        config.broker_name = config.broker_name or host_name()
-        config.broker_ip1 = config.broker_ip1 or announced_host(net_config.bind_address)
-        config.broker_ip2 = config.broker_ip2 or config.broker_ip1
+        own_ip = config.broker_ip1 or announced_host(net_config.bind_address)
+        config = msgspec.structs.replace(
+            config,
+            broker_name=config.broker_name or host_name(),
+            broker_ip1=own_ip,
+            broker_ip2=config.broker_ip2 or own_ip,
+        )
         self._reactor = reactor
         self.config = config
         self.store_config = store_config

@@ -92,7 +92,11 @@ class AdminRequests:
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         changed = self._live_config.update(request.body)
-        log.info("{peer} changed {keys}", peer=peer.address, keys=", ".join(changed) or "nothing")
+        log.info(
+            "{peer} changed the configuration: {changes}",
+            peer=peer.address,
+            changes=", ".join(f"{key}={value}" for key, value in changed.items()) or "nothing",
+        )
         if "brokerPermission" in changed:
             self._permission_changed()
         return request.response()

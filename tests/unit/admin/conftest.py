@@ -19,7 +19,7 @@ from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from tests.support.data_plane import Threads
@@ -98,7 +98,8 @@ class World:
             results[0].raiseException()
         return results[0]
 
-    def run(self, name_servers: str, work: Work[Any]) -> Any:
+    def run(self, name_servers: str, work: Work[Any], tls: TlsConfig | None) -> Any:
+        self.tls = tls
         servers = Servers(self.reactor, name_servers, self.network.client("10.0.1.1"))
         return self.result(Deferred.fromCoroutine(work(servers)))
 

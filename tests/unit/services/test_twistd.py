@@ -7,9 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import crypto
+
+from rocketmq_tw.net.tls import self_signed
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.remoting import ask
+from tests.support.rmqadmin import answer, rmqadmin
 
 LOOPBACK = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
 Start = Callable[..., Any]
@@ -48,7 +54,8 @@ def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
     assert "Traceback" not in output
 
 
-def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
+@pytest.mark.parametrize("key", ["useTLS=true", "tls.enable=true", "tls.server.mode=enforcing"])
+def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start, key: str) -> None:
     name_server = twistd(
         "--pidfile=", "rmq-namesrv", *LOOPBACK, *("-o", "tls.server.mode=enforcing")
     )
@@ -58,7 +65,7 @@ def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
         "rmq-broker",
         *LOOPBACK,
         *("-n", address),
-        *("-o", "useTLS=true"),
+        *("-o", key),
         *("-o", "storePathRootDir=store"),
     )
     broker.wait_for(f"is registered with name server {address}")

@@ -131,10 +131,12 @@ def test_statuses_and_next_offsets(store: MessageStore) -> None:
 
 
 def test_a_slave_does_not_correct_offsets() -> None:
-    store = open_store(MemoryFiles(), broker_role="SLAVE")
+    files = MemoryFiles()
+    store = open_store(files, broker_role="SLAVE")
     put(store, make_message())
     assert read(store, 9).next_offset == 9
-    store.config.offset_check_in_slave = True
+    store.close()
+    store = open_store(files, broker_role="SLAVE", offset_check_in_slave=True)
     assert read(store, 9).next_offset == 1
 
 
@@ -144,9 +146,9 @@ def test_limits_of_count_and_bytes(store: MessageStore) -> None:
     assert read(store, 0, 3).messages == 3
     assert read(store, 0, 32, 2 * len(one)).messages == 2
     assert read(store, 0, 32, 1).messages == 1
-    store.config.max_transfer_count_on_message_in_memory = 4
+    change(store.config, {"maxTransferCountOnMessageInMemory": "4"})
     assert read(store, 0).messages == 4
-    store.config.max_transfer_bytes_on_message_in_memory = 3 * len(one)
+    change(store.config, {"maxTransferBytesOnMessageInMemory": str(3 * len(one))})
     assert read(store, 0).messages == 3
 
 
@@ -160,8 +162,8 @@ def test_what_memory_cannot_hold_any_more_has_the_disk_limits(clock: ManualClock
     assert not read(store, 11).suggest_slave
 
 
-def test_a_rare_tag_makes_progress_without_reading_all(store: MessageStore) -> None:
-    store.config.max_filter_message_size = 20 * 6
+def test_a_rare_tag_makes_progress_without_reading_all() -> None:
+    store = open_store(MemoryFiles(), max_filter_message_size=20 * 6)
     put(store, *[make_message(tags="A") for _ in range(9)], make_message(tags="B"))
     wanted = java_hash_code("B")
     found = read(store, 0, 2, tag_match=lambda code: code == wanted)
@@ -469,14 +471,14 @@ def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageSt
 
 def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     files = MemoryFiles()
-    store = open_store(files, clock)
+    store = open_store(files, clock, delete_when="25")
     hours = ";".join(map(str, range(24)))
     put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
     store.checkpoint()
     store.config.delete_when = "25"
     clock.now_ms += 100 * 3_600_000
     assert store.clean(clock.now_ms) == 0
-    store.config.delete_when = hours
+    change(store.config, {"deleteWhen": hours})
     assert store.clean(clock.now_ms - 50 * 3_600_000) == 0
     assert store.clean(clock.now_ms) > 0
     lowest = store.min_physical_offset

@@ -6,12 +6,14 @@ from typing import Any
 import javaproperties
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.topic_requests import parse_attributes
+from rocketmq_tw.config.change import change
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.consumers import (
@@ -543,7 +545,12 @@ def test_a_lock_keeps_no_name_that_nothing_could_have(
 
 
 def test_the_configuration_is_changed_by_allow_list(plane: ControlPlane) -> None:
-    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n")
+    with capturedLogs() as logs:
+        plane.ask(
+            RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n"
+        )
+    assert [log["changes"] for log in logs] == ["fileReservedTime=48, brokerPermission=4"]
+    assert logs[0]["peer"] == plane.peer.address
     assert plane.store_config.file_reserved_time == 48
     assert plane.config.broker_permission == 4
     assert plane.permission_changes == 1
@@ -584,6 +591,64 @@ def test_a_change_keeps_to_the_ranges_of_the_file(
     with refused(ResponseCode.INVALID_PARAMETER) as refusal:
         plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
     assert refusal.value.remark == f"{text}: {accepted}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "storePathRootDir=/store",
+        "brokerName=broker-a",
+        "listenPort=0",
+        "enablePopBufferMerge=false",
+        "estimateAccumulation=true",
+        "transactionCheckInterval=30000",
+    ],
+)
+def test_what_a_key_says_already_is_no_change(plane: ControlPlane, text: str) -> None:
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{text}\nfileReservedTime=48".encode())
+    assert plane.store_config.file_reserved_time == 48
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+    assert plane.permission_changes == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("transactionCheckInterval=1000", "has no effect here: it is taken as 30000"),
+        ("enablePopBufferMerge=true", "has no effect here: it is taken as false"),
+        ("estimateAccumulation=perhaps", "has no effect here: it is taken as true"),
+        ("transactionChekInterval=1", "did you mean transactionCheckInterval?"),
+        ("brokerName=b", "cannot be changed while the server runs"),
+    ],
+)
+def test_what_cannot_be_changed_says_why(plane: ControlPlane, text: str, why: str) -> None:
+    with refused(ResponseCode.NO_PERMISSION) as refusal:
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert why in refusal.value.remark
+
+
+@pytest.mark.parametrize(
+    "text", ["traceOn=false", "traceOn=true", "configBlackList=", "rocketmqHome=/"]
+)
+def test_the_black_list_counts(text: str) -> None:
+    plane = ControlPlane(config_black_list="brokerConfigPath; traceOn")
+    with refused(ResponseCode.NO_PERMISSION):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert plane.config.trace_on
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "useServerSideResetOffset",
+        "enableSingleTopicRegister",
+        "enableSplitRegistration",
+    ],
+)
+def test_switches_that_stock_changes(plane: ControlPlane, key: str) -> None:
+    for value in ("true", "false"):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}={value}".encode())
+        assert f"{key}={value}\n" in plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
 
 
 def test_the_configuration_is_shown(plane: ControlPlane) -> None:
@@ -707,7 +772,7 @@ def test_expired_files_go_at_any_hour(plane: ControlPlane) -> None:
     plane.store.checkpoint()
     plane.now_ms.now_ms += 73 * 3_600_000
     hour = datetime.fromtimestamp(plane.now_ms() / 1000).hour
-    plane.store_config.delete_when = f"{(hour + 12) % 24:02}"
+    change(plane.store_config, {"deleteWhen": f"{(hour + 12) % 24:02}"})
     assert plane.store.min_physical_offset == 0
     plane.store.clean(plane.now_ms())
     kept = plane.store.min_physical_offset

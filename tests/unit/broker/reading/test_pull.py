@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.broker.interfaces import GetStatus, QueueRead
+from rocketmq_tw.config.change import change
 from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -257,7 +258,7 @@ class TestSuggestions:
         plane = filled()
         plane.groups.update(SubscriptionGroupConfig(group_name="G", broker_id=1))
         assert ok(plane.pull())["suggestWhichBrokerId"] == "0"
-        plane.config.slave_read_enable = True
+        change(plane.config, {"slaveReadEnable": "true"})
         assert ok(plane.pull())["suggestWhichBrokerId"] == "1"
 
     def test_a_slave_that_has_nothing_sends_to_the_master(self) -> None:

@@ -25,6 +25,7 @@ from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.commit import SLAVE_DISPATCH
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.change import change
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -827,7 +828,7 @@ def test_a_slave_that_serves_no_reads_sends_consumers_away() -> None:
     group.add_slave(plane)
     group.send(b"first")
     group.settle()
-    plane.config.slave_read_enable = False
+    change(plane.config, {"slaveReadEnable": "false"})
     response = plane.pull(0)
     assert response is not None
     assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.config.change import change
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType
@@ -305,7 +306,7 @@ def test_half_messages_go_through_their_hook() -> None:
     ok(plane.send(properties={"TRAN_MSG": "true"}))
     assert prepared == [("Topic", "true")]
     assert len(plane.consume("RMQ_SYS_TRANS_HALF_TOPIC")) == 1
-    plane.config.reject_transaction_message = True
+    change(plane.config, {"rejectTransactionMessage": "true"})
     assert code_of(plane.send(properties={"TRAN_MSG": "true"})) == ResponseCode.NO_PERMISSION
 
 
