@@ -59,10 +59,6 @@ class BrokerConfig(Config, frozen=True):
     enable_single_topic_register: Live[bool] = False
     enable_split_registration: Live[bool] = False
     split_registration_size: Live[Positive] = 800
-    enable_slave_acting_master: bool = False
-    broker_heartbeat_interval: Positive = 1_000
-    broker_not_active_timeout_millis: PositiveLong = 10_000
-    send_heartbeat_timeout_millis: Positive = 1_000
 
     # clients and consumer offsets
     notify_consumer_ids_changed_enable: Live[bool] = True
@@ -86,8 +82,3 @@ class BrokerConfig(Config, frozen=True):
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"
-
-    @property
-    def is_slave(self) -> bool:
-        """Masters are 0 (see `broker.replicas.check_role`)."""
-        return self.broker_id > 0

@@ -31,6 +31,7 @@ NOT_KEPT = {
     "authorizationEnabled": "access control",
     "enableControllerInNamesrv": "the controller",
     "enableControllerMode": "controller mode",
+    "enableSlaveActingMaster": "a slave that stands in for its master",
     "enableDLegerCommitLog": "a broker's commit log in a DLedger group",
 }
 

@@ -104,16 +104,6 @@ class MessageStoreConfig(Config, frozen=True):
     enable_auto_in_sync_replicas: bool = False
 
     @property
-    def is_slave(self) -> bool:
-        return self.broker_role == "SLAVE"
-
-    @property
-    def memory_ratio(self) -> int:
-        """Percent of the machine's memory in which the log's end is taken to be; as in stock a
-        slave, which reads for others, leaves more to them."""
-        return max(self.access_message_in_memory_max_ratio - (10 if self.is_slave else 0), 0)
-
-    @property
     def max_gap(self) -> int:
         """The one of the two keys that was set."""
         if self.ha_slave_fallbehind_max != _MAX_GAP:

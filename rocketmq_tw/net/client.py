@@ -15,6 +15,7 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
+from rocketmq_tw.net.hints import WANTS_TLS
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.tls import client_context

@@ -27,13 +27,13 @@ from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import (
+    EVERY_MESSAGE,
     Appended,
     Arrival,
     ILog,
     IMessageStore,
+    MessageFilter,
     QueueRead,
-    RecordMatch,
-    TagMatch,
 )
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queue_reader import QueueReader
@@ -211,6 +211,20 @@ class MessageStore:
             self._lock = None
 
     @property
+    def is_copy(self) -> bool:
+        """See `IMessageStore`."""
+        return self._reader.is_copy
+
+    @is_copy.setter
+    def is_copy(self, is_copy: bool) -> None:
+        self._reader.is_copy = is_copy
+
+    @property
+    def cached_bytes(self) -> int:
+        """See `IMessageStore`."""
+        return self._reader.cached_bytes
+
+    @property
     def end_offset(self) -> int:
         return self._log.end_offset
 
@@ -316,9 +330,9 @@ class MessageStore:
             limit = min(limit, self.dispatch_limit)
         return self._dispatching.run(limit)
 
-    def on_arrival(self, callback: Arrival) -> None:
+    def on_arrival(self, callback: Arrival) -> Callable[[], None]:
         """See `IMessageStore`."""
-        self._dispatching.on_arrival(callback)
+        return self._dispatching.on_arrival(callback)
 
     # Read
 
@@ -329,12 +343,11 @@ class MessageStore:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
+        wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """See `IMessageStore`."""
         queue = self._readable(topic, queue_id)
-        return self._reader.read(queue, offset, max_count, max_bytes, tag_match, record_match)
+        return self._reader.read(queue, offset, max_count, max_bytes, *wanted)
 
     def _readable(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.find(topic, queue_id)

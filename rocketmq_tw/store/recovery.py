@@ -85,7 +85,8 @@ class Recovery:
         if not self._log.file_starts:
             if len(self._queues):
                 report.note(
-                    f"there is no commit log: removed the {len(self._queues)} queues that pointed to it"
+                    f"there is no commit log: removed the {len(self._queues)} queues that pointed"
+                    " to it"
                 )
             self._queues.clear()
             if self._index:

@@ -30,7 +30,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import (
     LanguageCode,
@@ -227,7 +227,7 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
         turns = max(messages // case.messages // _ROUNDS, 1)
         best = float("inf")
         number = 0
-        spare_what_stays()
+        freeze_startup_objects()
         for round_number in range(_ROUNDS + 1):
             work = []
             for _ in range(turns):

@@ -28,7 +28,7 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.wire.command import decode_command
 from rocketmq_tw.wire.frame import FrameDecoder
 from tests.support.ports import ReservedPort
@@ -144,7 +144,7 @@ def measure(together: int, messages: int, profile: str = "") -> tuple[float, flo
         )
         producers = [Producer(master.port) for _ in range(_CONNECTIONS)]
         _settle(master, slave)
-        spare_what_stays()
+        freeze_startup_objects()
         best = (float("inf"), float("inf"))
         number = 0
         for round_number in range(_ROUNDS + 1):

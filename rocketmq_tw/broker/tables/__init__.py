@@ -1,1 +1,4 @@
-"""Topics, groups and consumer offsets: the books that a broker keeps in its `config/` directory."""
+"""Topics, groups and consumer offsets: the books that a broker keeps in its `config/` directory.
+
+Public: `Tables` (`part.py`) and its `topics`, `groups`, `offsets`, `announcements`; `write_progress`.
+"""

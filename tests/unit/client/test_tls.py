@@ -32,9 +32,9 @@ async def served(reactor: Any) -> AsyncIterator[str]:
         NettyServerConfig(bind_address="127.0.0.1"),
         tls=ServerTls(TlsConfig(server_mode="enforcing")),
     )
-    for code, handler in {**names.handlers(), **broker.handlers()}.items():
-        server.register(code, handler)
-    address = f"127.0.0.1:{server.listen()}"
+    listener = server.listener()
+    listener.serve({**names.handlers(), **broker.handlers()})
+    address = f"127.0.0.1:{listener.listen()}"
     names.add("T", address, "broker-a", 1)
     try:
         yield address

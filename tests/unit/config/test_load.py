@@ -148,7 +148,13 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["aclEnable", "authenticationEnabled", "enableDLegerCommitLog", "enableControllerMode"],
+    [
+        "aclEnable",
+        "authenticationEnabled",
+        "enableControllerMode",
+        "enableDLegerCommitLog",
+        "enableSlaveActingMaster",
+    ],
 )
 def test_what_is_not_there_is_not_promised(key: str) -> None:
     with pytest.raises(ConfigError, match=f"b.properties:2: {key}=true: .* is not there"):

@@ -7,7 +7,7 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
 from rocketmq_tw.wire.command import RemotingCommand
@@ -89,14 +89,14 @@ def test_plaintext_refused_by_an_enforcing_server_is_logged_once():
 
 
 def test_a_plain_client_of_an_enforcing_server_is_told_to_speak_tls():
-    network, _ = network_with(TlsConfig(server_mode="enforcing"))
+    network = network_with(TlsConfig(server_mode="enforcing"))
     with capturedLogs():
         outcome = ask(network)
     assert "a server that takes TLS only" in str(outcome.value)
 
 
 def test_a_server_that_answered_and_goes_away_wants_no_tls():
-    network, _ = network_with(TlsConfig())
+    network = network_with(TlsConfig())
     client = RemotingClient(network.clock, endpoint_for=network.endpoint)
     outcomes = []
     for _ in range(2):
@@ -180,9 +180,9 @@ def test_a_server_without_trusted_certificates_takes_the_system_s(files, monkeyp
     )
     client = TlsConfig(test_mode_enable=False, **files)
     with capturedLogs():
-        assert ask(network_with(server)[0], client).check(RemotingError), "it is its own issuer"
+        assert ask(network_with(server), client).check(RemotingError), "it is its own issuer"
     monkeypatch.setenv("SSL_CERT_FILE", files["client_cert_path"])
-    assert ask(network_with(server)[0], client).body == b"x" * 100_000
+    assert ask(network_with(server), client).body == b"x" * 100_000
 
 
 def test_a_client_without_trusted_certificates_takes_the_system_s(files, monkeypatch):
@@ -191,9 +191,9 @@ def test_a_client_without_trusted_certificates_takes_the_system_s(files, monkeyp
         test_mode_enable=False, client_auth_server=True, **without_trusted(files, "client")
     )
     with capturedLogs():
-        assert ask(network_with(server)[0], client).check(RemotingError), "it is its own issuer"
+        assert ask(network_with(server), client).check(RemotingError), "it is its own issuer"
     monkeypatch.setenv("SSL_CERT_FILE", files["server_cert_path"])
-    assert ask(network_with(server)[0], client).body == b"x" * 100_000
+    assert ask(network_with(server), client).body == b"x" * 100_000
 
 
 def test_test_mode_promises_no_check():

@@ -5,7 +5,8 @@ import errno
 import pytest
 from zope.interface.verify import verifyObject
 
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore, MessageFilter
+from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
@@ -132,11 +133,13 @@ def test_statuses_and_next_offsets(store: MessageStore) -> None:
 
 def test_a_slave_does_not_correct_offsets() -> None:
     files = MemoryFiles()
-    store = open_store(files, broker_role="SLAVE")
+    store = open_store(files)
+    store.is_copy = True
     put(store, make_message())
     assert read(store, 9).next_offset == 9
     store.close()
-    store = open_store(files, broker_role="SLAVE", offset_check_in_slave=True)
+    store = open_store(files, offset_check_in_slave=True)
+    store.is_copy = True
     assert read(store, 9).next_offset == 1
 
 
@@ -166,9 +169,9 @@ def test_a_rare_tag_makes_progress_without_reading_all() -> None:
     store = open_store(MemoryFiles(), max_filter_message_size=20 * 6)
     put(store, *[make_message(tags="A") for _ in range(9)], make_message(tags="B"))
     wanted = java_hash_code("B")
-    found = read(store, 0, 2, tag_match=lambda code: code == wanted)
+    found = read(store, 0, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
-    found = read(store, 6, 2, tag_match=lambda code: code == wanted)
+    found = read(store, 6, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.messages, found.next_offset) == (GetStatus.FOUND, 1, 10)
 
 
@@ -181,7 +184,7 @@ def test_a_filter_that_looks_into_records(store: MessageStore) -> None:
         asked.append(message.queue_offset)
         return message.queue_offset % 2 == 0
 
-    found = read(store, 1, record_match=is_even)
+    found = read(store, 1, wanted=MessageFilter(by_record=is_even))
     assert [m.body for m in decode_records(found.data)] == [b"2", b"4"]
     assert asked == [1, 2, 3, 4, 5]
     assert found.next_offset == 6
@@ -475,7 +478,6 @@ def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     hours = ";".join(map(str, range(24)))
     put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
     store.checkpoint()
-    store.config.delete_when = "25"
     clock.now_ms += 100 * 3_600_000
     assert store.clean(clock.now_ms) == 0
     change(store.config, {"deleteWhen": hours})

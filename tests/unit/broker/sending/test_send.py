@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.config.change import change
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType
 from rocketmq_tw.wire.headers.base import header_to_fields, read_header
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, SendMessageResponseHeader
-from tests.support.data_plane import DataPlane, Threads, ok
+from tests.support.broker import BrokerInMemory, Threads, ok
 from tests.support.network import FakePeer
 
 
@@ -23,7 +25,7 @@ def code_of(response: RemotingCommand | None) -> int:
 
 
 def test_a_message_is_stored_and_answered_as_by_stock() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     plane.send()
     fields = ok(plane.send(b"hello", properties={"UNIQ_KEY": "U", "TAGS": "a"}, flag=3))
     assert fields == {
@@ -48,7 +50,7 @@ def test_a_message_is_stored_and_answered_as_by_stock() -> None:
 
 
 def test_the_answers_short_way_gives_what_its_header_does() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     for properties in ({"UNIQ_KEY": "U"}, {}):
         fields = ok(plane.send(b"hello", properties=properties))
         header = read_header(SendMessageResponseHeader, fields)
@@ -57,7 +59,7 @@ def test_the_answers_short_way_gives_what_its_header_does() -> None:
 
 
 def test_the_answer_has_the_requests_opaque_and_form() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     request = plane.send_request()
     request.serialization = SerializeType.ROCKETMQ
     response = plane.request(request)
@@ -66,7 +68,7 @@ def test_the_answer_has_the_requests_opaque_and_form() -> None:
 
 
 def test_code_10_has_long_names() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     header = SendMessageRequestHeader(
         producer_group="P",
         topic="Topic",
@@ -82,13 +84,13 @@ def test_code_10_has_long_names() -> None:
 
 
 def test_a_message_without_a_unique_id_gets_one() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     fields = ok(plane.send())
     assert plane.consume()[0].properties["UNIQ_KEY"] == fields["transactionId"]
 
 
 def test_oneway_is_stored_and_not_answered() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     assert plane.send(oneway=True) is None
     assert len(plane.peer.ended) == 1, "its server knows that it is over"
     assert len(plane.consume()) == 1
@@ -96,20 +98,20 @@ def test_oneway_is_stored_and_not_answered() -> None:
 
 
 def test_a_pop_checkpoint_of_the_client_is_not_believed() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     plane.send(properties={"POP_CK": "x", "POP_CK_OFFSET": "1"})
     assert "POP_CK" not in plane.consume()[0].properties
     assert plane.consume()[0].properties["POP_CK_OFFSET"] == "1"
 
 
 def test_a_negative_queue_is_any_of_the_topics() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     used = {ok(plane.send(queue_id=-1))["queueId"] for _ in range(200)}
     assert used == {"0", "1", "2", "3"}
 
 
 def test_the_topic_is_made_with_the_queues_asked_for() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     ok(plane.send(default_topic_queue_nums=3))
     topic = plane.topics.get("Topic")
     assert topic is not None and topic.write_queue_nums == 3
@@ -138,13 +140,13 @@ class TestRefusals:
         ids=str,
     )
     def test_refused(self, code: ResponseCode, given: dict[str, Any]) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         assert code_of(plane.send(**given)) == code
         assert plane.send_requests.in_flight == 0
         assert plane.store.end_offset == 0
 
     def test_a_missing_field_is_named(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         request = plane.send_request()
         del request.ext_fields["b"]
         response = plane.request(request)
@@ -152,20 +154,20 @@ class TestRefusals:
         assert response is not None and "`b`" in str(response.remark)
 
     def test_no_topic_is_made_where_that_is_off(self) -> None:
-        plane = DataPlane(broker={"auto_create_topic_enable": False})
+        plane = BrokerInMemory(broker={"auto_create_topic_enable": False})
         assert code_of(plane.send()) == ResponseCode.TOPIC_NOT_EXIST
 
     def test_an_ordered_topic_of_a_broker_that_may_not_be_written_to(self) -> None:
-        plane = DataPlane(broker={"broker_permission": 4})
+        plane = BrokerInMemory(broker={"broker_permission": 4})
         plane.add_topic("Topic", order=True)
         assert code_of(plane.send()) == ResponseCode.NO_PERMISSION
 
     def test_before_its_time(self) -> None:
-        plane = DataPlane(broker={"start_accept_send_request_time_stamp": 1 << 60})
+        plane = BrokerInMemory(broker={"start_accept_send_request_time_stamp": 1 << 60})
         assert code_of(plane.send()) == ResponseCode.SYSTEM_ERROR
 
     def test_a_closed_store(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         plane.store.close()
         assert code_of(plane.send()) == ResponseCode.SERVICE_NOT_AVAILABLE
         assert plane.send_requests.in_flight == 0
@@ -173,7 +175,7 @@ class TestRefusals:
 
 def test_too_much_in_flight_is_refused_until_some_is_answered() -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads, in_flight_limit=1000, flush_disk_type="SYNC_FLUSH")
+    plane = BrokerInMemory(threads=threads, in_flight_limit=1000, flush_disk_type="SYNC_FLUSH")
     assert plane.send(bytes(900)) is None
     assert code_of(plane.send(bytes(200))) == ResponseCode.SYSTEM_BUSY
     threads.run()
@@ -183,22 +185,30 @@ def test_too_much_in_flight_is_refused_until_some_is_answered() -> None:
     assert len(plane.peer.replies) == 2
 
 
+def broker_with_a_hung_disk() -> BrokerInMemory:
+    """The topic is there; what is sent to it is never synced."""
+    threads = Threads(eager=False)
+    broker = BrokerInMemory(threads=threads, flush_disk_type="SYNC_FLUSH")
+    broker.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    threads.run()
+    return broker
+
+
 def test_a_disk_time_out_says_where_the_message_is() -> None:
-    plane = DataPlane(threads=Threads(eager=False), flush_disk_type="SYNC_FLUSH")
-    assert plane.send() is None
-    plane.clock.advance(5)
-    (response,) = plane.peer.replies
+    broker = broker_with_a_hung_disk()
+    assert broker.send() is None
+    broker.clock.advance(5)
+    (response,) = broker.peer.replies
     assert code_of(response) == ResponseCode.FLUSH_DISK_TIMEOUT
     assert response.ext_fields["queueOffset"] == "0"
 
 
 def test_wait_false_does_not_wait() -> None:
-    plane = DataPlane(threads=Threads(eager=False), flush_disk_type="SYNC_FLUSH")
-    ok(plane.send(properties={"WAIT": "false"}))
+    ok(broker_with_a_hung_disk().send(properties={"WAIT": "false"}))
 
 
 def test_delayed_messages_wait_in_their_levels_queue() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     fields = ok(plane.send(queue_id=2, properties={"DELAY": "3"}))
     assert fields["queueId"] == "2"
     (message,) = plane.consume("SCHEDULE_TOPIC_XXXX", 2)
@@ -208,7 +218,7 @@ def test_delayed_messages_wait_in_their_levels_queue() -> None:
 
 
 def test_a_level_too_high_is_the_highest() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     ok(plane.send(properties={"DELAY": "99", "TIMER_DELAY_SEC": "1"}))
     (message,) = plane.consume("SCHEDULE_TOPIC_XXXX", 17)
     assert message.properties["DELAY"] == "18"
@@ -220,7 +230,7 @@ class TestBatch:
         return encode_batch(BatchedMessage(n, b"%d" % n, text) for n, text in enumerate(properties))
 
     def test_messages_are_stored_one_after_the_other(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         plane.send()
         fields = ok(
             plane.send(
@@ -241,7 +251,7 @@ class TestBatch:
         assert all(p["CLUSTER"] == "DefaultCluster" and p["WAIT"] == "true" for p in own)
 
     def test_batch_by_the_flag_of_code_310(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         ok(plane.send(self.batch(b"", b""), batch=True))
         assert len(plane.consume()) == 2
 
@@ -257,7 +267,7 @@ class TestBatch:
         ids=str,
     )
     def test_refused(self, given: dict[str, Any]) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         given = {"body": self.batch(b"")} | given
         response = plane.send(code=RequestCode.SEND_BATCH_MESSAGE, batch=True, **given)
         assert code_of(response) == ResponseCode.MESSAGE_ILLEGAL
@@ -266,7 +276,7 @@ class TestBatch:
 
 class TestRetryTopics:
     def test_a_consumer_sends_back_by_itself(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         ok(plane.send(topic="%RETRY%G", reconsume_times=3, properties={"DELAY": "4"}))
         (message,) = plane.consume("SCHEDULE_TOPIC_XXXX", 3)
         assert message.reconsume_times == 3
@@ -276,41 +286,44 @@ class TestRetryTopics:
         "given", [{"reconsume_times": 17}, {"reconsume_times": 3, "max_reconsume_times": 2}]
     )
     def test_too_often_consumed_is_dead(self, given: dict[str, int]) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         ok(plane.send(topic="%RETRY%G", properties={"DELAY": "4"}, **given))
         assert len(plane.consume("%DLQ%G")) == 1
         topic = plane.topics.get("%DLQ%G")
         assert topic is not None and (topic.perm, topic.write_queue_nums) == (6, 1)
 
     def test_what_an_orderly_group_gives_up_is_dead_at_once(self) -> None:
-        plane = DataPlane()
-        plane.orderly_groups.add("G")
-        ok(plane.send(topic="%RETRY%G", reconsume_times=1))
-        assert len(plane.consume("%DLQ%G")) == 1
+        broker = BrokerInMemory()
+        broker.locks.lock("G", ["a queue"], "client")
+        ok(broker.send(topic="%RETRY%G", reconsume_times=1))
+        assert len(broker.consume("%DLQ%G")) == 1
 
     def test_a_group_that_is_not_there(self) -> None:
-        plane = DataPlane(broker={"auto_create_subscription_group": False})
+        plane = BrokerInMemory(broker={"auto_create_subscription_group": False})
         response = plane.send(topic="%RETRY%G")
         assert code_of(response) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-def test_half_messages_go_through_their_hook() -> None:
-    plane = DataPlane()
+def test_half_messages_go_through_their_redirect() -> None:
+    broker = BrokerInMemory()
     prepared = []
 
-    def prepare(message: Any, properties: dict[str, str]) -> None:
+    def prepare(message: StoredMessage, properties: dict[str, str]) -> bool:
         prepared.append((message.topic, properties["TRAN_MSG"]))
         message.topic = "RMQ_SYS_TRANS_HALF_TOPIC"
+        return True
 
-    plane.send_requests._prepare_half = prepare
-    ok(plane.send(properties={"TRAN_MSG": "true"}))
+    broker.redirects.by_property(Stage.TRANSACTION, ("TRAN_MSG",), prepare)
+    ok(broker.send(properties={"TRAN_MSG": "true"}))
     assert prepared == [("Topic", "true")]
-    assert len(plane.consume("RMQ_SYS_TRANS_HALF_TOPIC")) == 1
-    change(plane.config, {"rejectTransactionMessage": "true"})
-    assert code_of(plane.send(properties={"TRAN_MSG": "true"})) == ResponseCode.NO_PERMISSION
+    assert len(broker.consume("RMQ_SYS_TRANS_HALF_TOPIC")) == 1
+    change(broker.config, {"rejectTransactionMessage": "true"})
+    assert code_of(broker.send(properties={"TRAN_MSG": "true"})) == ResponseCode.NO_PERMISSION
+    assert len(prepared) == 1
+    ok(broker.send(properties={"TRAN_MSG": "false"}))
 
 
 def test_an_ipv6_producer() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     ok(plane.request(plane.send_request(), FakePeer("[2001:db8::7]:4000")))
     assert plane.consume()[0].born_host == ("2001:db8::7", 4000)

@@ -2,14 +2,16 @@
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.cluster.announcements import LIMIT, Announcements
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.broker.tables.announcements import LIMIT, Announcements
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
-from tests.support.data_plane import DataPlane
-from tests.support.network import FakePeer
+from tests.support.broker import BrokerInMemory
+from tests.support.network import FakePeer, MemoryNetwork
 
 
 def test_a_topic_is_under_way_until_its_registration_ended() -> None:
@@ -53,15 +55,26 @@ def test_a_topic_changed_again_is_announced_by_the_newer_registration() -> None:
 
 
 def test_the_first_messages_of_a_topic_are_answered_once_it_is_announced() -> None:
-    plane = DataPlane()
-    registered: Deferred[None] = Deferred()
-    plane.announcements.begin(["Topic"], succeed(None), lambda: registered)
+    asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+
+    def register(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        asked.append((request, Deferred()))
+        return asked[-1][1]
+
+    clock = MemoryReactorClock()
+    network = MemoryNetwork(clock)
+    network.serve("10.0.0.1:9876", {RequestCode.REGISTER_BROKER: register})
+    broker = BrokerInMemory(clock=clock, network=network, broker={"namesrv_addr": "10.0.0.1:9876"})
+    network.settle()
+    asked.clear()
     peer = FakePeer()
-    plane.handlers[310](plane.send_request(), peer)
-    plane.clock.advance(0)
-    assert len(plane.consume()) == 1, "stored all the same"
+    broker.handlers[310](broker.send_request(), peer)
+    clock.advance(0)
+    assert len(broker.consume()) == 1, "stored all the same"
     assert peer.replies == []
-    registered.callback(None)
+    ((request, registered),) = asked
+    registered.callback(request.response())
+    network.settle()
     assert len(peer.replies) == 1
 
 

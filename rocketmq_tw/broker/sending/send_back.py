@@ -7,13 +7,12 @@ from random import randrange
 import msgspec
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.cluster.announcements import Announcements
-from rocketmq_tw.broker.delay.levels import DelayLevels
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore
-from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.assembly.host import Addresses
+from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.sending.retries import Retries
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
-from rocketmq_tw.broker.tables.topics import TopicTable
-from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
@@ -28,7 +27,6 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
-DLQ_QUEUES = 1
 #: The first retry waits for this level, each further one for the next.
 FIRST_RETRY_LEVEL = 3
 
@@ -42,22 +40,19 @@ class SendBackRequests:
     def __init__(
         self,
         config: BrokerConfig,
-        topics: TopicTable,
-        groups: GroupTable,
-        store: IMessageStore,
-        commit: Commit,
-        levels: DelayLevels,
-        store_host: tuple[str, int],
-        announcements: Announcements,
+        writing: Writing,
+        tables: Tables,
+        retries: Retries,
+        addresses: Addresses,
     ) -> None:
         self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._store = store
-        self._commit = commit
-        self._levels = levels
-        self._store_host = store_host
-        self._announcements = announcements
+        self._store = writing.store
+        self._commit = writing.commit
+        self._redirects = writing.redirects
+        self._topics = tables.topics
+        self._announcements = tables.announcements
+        self._retries = retries
+        self._addresses = addresses
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -85,29 +80,23 @@ class SendBackRequests:
             message,
             topic=target,
             queue_id=randrange(group.retry_queue_nums),
-            store_host=self._store_host,
+            store_host=self._addresses.store_host,
             reconsume_times=message.reconsume_times + 1,
         )
         if message.reconsume_times >= most or level < 0:
-            target = again.topic = names.dlq_topic(header.group)
-            again.queue_id = randrange(DLQ_QUEUES)
-            self._topics.create_on_send_back(again.topic, DLQ_QUEUES, READ | WRITE)
+            self._retries.bury(again, header.group)
+            target = again.topic
             properties[props.DELAY] = "0"
             again.properties = join_properties(properties)
         else:
-            level = level or FIRST_RETRY_LEVEL + message.reconsume_times
-            self._levels.schedule(again, properties, level)
+            properties[props.DELAY] = str(level or FIRST_RETRY_LEVEL + message.reconsume_times)
+            again.properties = join_properties(properties)
+            self._redirects.route_by_property(again, properties)
         answer = self._append(request, again)
         return answer.addCallback(lambda response: self._announcements.hold(response, target))
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
-        group = self._groups.get(header.group)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"{header.group} is no consumer group of this broker: create it"
-                " (rmqadmin updateSubGroup)",
-            )
+        group = self._retries.group(header.group)
         if not is_writable(self._config.broker_permission):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,

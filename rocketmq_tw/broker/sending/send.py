@@ -6,26 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
 from random import randrange
-from typing import Protocol
 
-from rocketmq_tw.broker.cluster.announcements import Announcements, Reply
-from rocketmq_tw.broker.delay.levels import (
-    TIMER_PROPERTIES,
-    DelayLevels,
-    delay_level,
-    wants_timer,
-)
+from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.interfaces import Appended
-from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.announcements import Reply
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
-from rocketmq_tw.broker.tables.topics import TopicTable
-from rocketmq_tw.broker.writing.commit import STORED, Commit
+from rocketmq_tw.broker.writing.asked_for import delay_level
+from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch, decode_batch
-from rocketmq_tw.message.ids import UniqueIds
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
 from rocketmq_tw.message.sysflags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
@@ -43,7 +37,6 @@ from rocketmq_tw.wire.headers.send import (
 _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
-DLQ_QUEUES = 1
 
 _REMARKS = {
     ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but not on stable storage within syncFlushTimeout",
@@ -56,25 +49,9 @@ _last_byte = itemgetter(slice(-1, None))
 _born_host = lru_cache(maxsize=4096)(split_address)
 
 
-#: What the broker changes itself, and what makes a message special. Without any of these the
-#: properties are stored as they came, with the broker's own behind them.
-_NOT_AS_THEY_ARE = frozenset(
-    {
-        props.POP_CK,
-        props.MSG_REGION,
-        props.TRACE_ON,
-        props.CLUSTER,
-        props.TRAN_MSG,
-        props.DELAY,
-        *TIMER_PROPERTIES,
-    }
-)
-
-
-class PrepareHalf(Protocol):
-    """Turns a message into the half message of a transaction, in place."""
-
-    def __call__(self, message: StoredMessage, properties: dict[str, str]) -> None: ...
+#: What the broker writes itself. Without any of these, and without what makes a message special,
+#: the properties are stored as they came, with the broker's own behind them.
+_OWN = frozenset({props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER})
 
 
 class SendRequests:
@@ -84,33 +61,25 @@ class SendRequests:
         self,
         config: BrokerConfig,
         store_config: MessageStoreConfig,
-        topics: TopicTable,
-        groups: GroupTable,
-        commit: Commit,
-        levels: DelayLevels,
-        unique_ids: UniqueIds,
+        writing: Writing,
+        tables: Tables,
+        addresses: Addresses,
+        next_unique_id: Callable[[], str],
         now_ms: Callable[[], int],
-        store_host: tuple[str, int],
-        announcements: Announcements,
         *,
-        consumes_orderly: Callable[[str], bool],
-        prepare_half: PrepareHalf | None = None,
         in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
     ) -> None:
-        """`consumes_orderly(group)`: members of the group hold locks on queues."""
+        """`in_flight_limit`: bytes of bodies that may wait for their answer."""
         self._config = config
         self._store_config = store_config
-        self._topics = topics
-        self._groups = groups
-        self._commit = commit
-        self._levels = levels
-        self._unique_ids = unique_ids
+        self._topics = tables.topics
+        self._commit = writing.commit
+        self._redirects = writing.redirects
+        self._announcements = tables.announcements
+        self._addresses = addresses
+        self._next_unique_id = next_unique_id
         self._now_ms = now_ms
-        self._store_host = store_host
-        self._announcements = announcements
-        self._consumes_orderly = consumes_orderly
-        self._prepare_half = prepare_half
-        self._in_flight_limit = in_flight_limit
+        self.in_flight_limit = in_flight_limit
         self.in_flight = 0
 
     def handlers(self) -> dict[int, Handler]:
@@ -142,7 +111,7 @@ class SendRequests:
             sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=_born_host(peer.address),
-            store_host=self._store_host,
+            store_host=self._addresses.store_host,
             reconsume_times=header.reconsume_times or 0,
         )
         text = header.properties or ""
@@ -153,11 +122,16 @@ class SendRequests:
             reply = self._announcements.replying(peer.reply, header.topic)
             self._append_batch(request, reply, message, properties, unique_id)
             return
-        if header.topic.startswith(names.RETRY_PREFIX):
-            self._route_retry(header, message, properties)
+        redirects = self._redirects
+        if message.topic.startswith(redirects.prefixes):
+            redirects.route_by_topic(message, properties, header.max_reconsume_times)
         reply = self._announcements.replying(peer.reply, message.topic)
         unique_id = properties.get(props.UNIQ_KEY)
-        if unique_id is not None and _NOT_AS_THEY_ARE.isdisjoint(properties):
+        if (
+            unique_id is not None
+            and _OWN.isdisjoint(properties)
+            and redirects.properties.isdisjoint(properties)
+        ):
             config = self._config
             message.properties = rejoin_properties(text, properties) + _own_properties(
                 config.region_id, config.trace_on, config.broker_cluster_name
@@ -168,10 +142,10 @@ class SendRequests:
         else:
             properties.pop(props.POP_CK, None)
             if unique_id is None:
-                unique_id = properties[props.UNIQ_KEY] = self._unique_ids.next()
+                unique_id = properties[props.UNIQ_KEY] = self._next_unique_id()
             self._add_own_properties(properties)
             message.properties = join_properties(properties)
-            self._route_special(message, properties)
+            redirects.route_by_property(message, properties)
         self._append(request, reply, message, queue_id, unique_id, properties)
 
     # Checks
@@ -210,7 +184,7 @@ class SendRequests:
         if (
             not 0 < size <= self._store_config.max_message_size
             or (text is not None and len(text) > props.MAX_PROPERTIES_LENGTH)
-            or self.in_flight + size > self._in_flight_limit
+            or self.in_flight + size > self.in_flight_limit
         ):
             raise self._refused_size(size, text or "")
         return topic
@@ -258,54 +232,6 @@ class SendRequests:
         properties[props.MSG_REGION] = config.region_id
         properties[props.TRACE_ON] = "true" if config.trace_on else "false"
         properties[props.CLUSTER] = config.broker_cluster_name
-
-    def _route_retry(
-        self,
-        header: SendMessageRequestHeader,
-        message: StoredMessage,
-        properties: dict[str, str],
-    ) -> None:
-        """A consumer sends a message back by itself; too often consumed ones go to the group's
-        dead-letter queue."""
-        name = header.topic.removeprefix(names.RETRY_PREFIX)
-        group = self._groups.get(name)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"{name} is no consumer group of this broker: create it (rmqadmin updateSubGroup)",
-            )
-        most = header.max_reconsume_times
-        if most is None:
-            most = group.retry_max_times
-        if message.reconsume_times > most or self._consumes_orderly(name):
-            properties[props.DELAY] = "-1"
-            message.topic = names.dlq_topic(name)
-            self._topics.create_on_send_back(message.topic, DLQ_QUEUES, READ | WRITE)
-            message.queue_id = randrange(DLQ_QUEUES)
-
-    def _route_special(self, message: StoredMessage, properties: dict[str, str]) -> None:
-        """Half messages of transactions, and messages for later."""
-        level = delay_level(properties)
-        if props.is_true(properties.get(props.TRAN_MSG)) and not (
-            message.reconsume_times > 0 and level > 0
-        ):
-            self._check_transactions_allowed()
-            assert self._prepare_half is not None
-            self._prepare_half(message, properties)
-        elif level > 0:
-            self._levels.schedule(message, properties, level)
-        elif wants_timer(properties):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                "messages for a time of their own are not supported: use one of the delay levels",
-            )
-
-    def _check_transactions_allowed(self) -> None:
-        if self._config.reject_transaction_message or self._prepare_half is None:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker {self._config.broker_ip1} takes no transactional messages",
-            )
 
     # Into the log
 

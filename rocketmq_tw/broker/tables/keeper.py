@@ -1,4 +1,4 @@
-"""The files that the broker's tables are kept in."""
+"""Keeps the broker's tables in their files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.writing.flush import InThread
-from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.metadata import read_metadata, write_metadata
+from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -20,7 +18,7 @@ T = TypeVar("T")
 log = Logger()
 
 
-class StateFile(Protocol):
+class TableFile(Protocol):
     """What a table asks of its file."""
 
     def read(self, parse: Callable[[bytes], T]) -> T | None:
@@ -54,7 +52,7 @@ class Keeper(Generic[T]):
 
     def __init__(
         self,
-        file: StateFile,
+        file: TableFile,
         in_thread: InThread,
         take: Callable[[], T],
         encode: Callable[[T], bytes],
@@ -117,19 +115,3 @@ class Keeper(Generic[T]):
             kept.errback(
                 RequestError(ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {reason}")
             )
-
-
-class ConfigFile:
-    """One of the files in the store's `config/`, with its `.bak`."""
-
-    def __init__(self, files: IFiles, path: str) -> None:
-        self._files = files
-        self._path = path
-
-    def read(self, parse: Callable[[bytes], T]) -> T | None:
-        return read_metadata(
-            self._files, self._path, parse, lambda text: log.warn("{text}", text=text)
-        )
-
-    def write(self, data: bytes) -> None:
-        write_metadata(self._files, self._path, data)

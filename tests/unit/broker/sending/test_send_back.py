@@ -10,12 +10,12 @@ from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
-from tests.support.data_plane import DataPlane, ok
+from tests.support.broker import BrokerInMemory, ok
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
-def give_back(plane: DataPlane, offset: int = 0, **fields: Any) -> RemotingCommand | None:
+def give_back(plane: BrokerInMemory, offset: int = 0, **fields: Any) -> RemotingCommand | None:
     header = ConsumerSendMsgBackRequestHeader(
         **{"offset": offset, "group": "G", "delay_level": 0} | fields
     )
@@ -23,7 +23,7 @@ def give_back(plane: DataPlane, offset: int = 0, **fields: Any) -> RemotingComma
 
 
 def test_the_first_time_waits_for_level_3() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     sent = ok(plane.send(b"x", properties={"TAGS": "a"}, flag=9))
     assert ok(give_back(plane)) == {}
     (message,) = plane.consume(SCHEDULE, 2)
@@ -43,9 +43,8 @@ def test_the_first_time_waits_for_level_3() -> None:
 
 
 def test_the_origin_is_kept_over_several_rounds() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     sent = ok(plane.send(b"x"))
-    plane.delivery.start()
     offset = 0
     for times in range(1, 4):
         ok(give_back(plane, offset))
@@ -59,7 +58,7 @@ def test_the_origin_is_kept_over_several_rounds() -> None:
 
 
 def test_the_consumer_may_choose_the_level() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     plane.send()
     ok(give_back(plane, delay_level=1))
     assert len(plane.consume(SCHEDULE, 0)) == 1
@@ -67,7 +66,7 @@ def test_the_consumer_may_choose_the_level() -> None:
 
 @pytest.mark.parametrize("given", [{"delay_level": -1}, {"max_reconsume_times": 0}])
 def test_dead(given: dict[str, int]) -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     plane.send(b"x")
     ok(give_back(plane, **given))
     (message,) = plane.consume("%DLQ%G")
@@ -76,9 +75,8 @@ def test_dead(given: dict[str, int]) -> None:
 
 
 def test_after_as_many_times_as_the_group_allows() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     plane.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=1))
-    plane.delivery.start()
     plane.send()
     ok(give_back(plane))
     plane.clock.pump([0.5] * 30)
@@ -87,7 +85,7 @@ def test_after_as_many_times_as_the_group_allows() -> None:
 
 
 def test_a_group_without_retry_queues_is_done_with_it() -> None:
-    plane = DataPlane()
+    plane = BrokerInMemory()
     plane.groups.update(SubscriptionGroupConfig(group_name="G", retry_queue_nums=0))
     plane.send()
     end = plane.store.end_offset
@@ -97,30 +95,30 @@ def test_a_group_without_retry_queues_is_done_with_it() -> None:
 
 class TestRefusals:
     def test_no_such_message(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         plane.send()
         response = give_back(plane, 7)
         assert response is not None and response.code == ResponseCode.SYSTEM_ERROR
         assert "7" in str(response.remark)
 
     def test_no_such_group(self) -> None:
-        plane = DataPlane(broker={"auto_create_subscription_group": False})
+        plane = BrokerInMemory(broker={"auto_create_subscription_group": False})
         response = give_back(plane)
         assert response is not None
         assert response.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
     def test_a_broker_that_may_not_be_written_to(self) -> None:
-        response = give_back(DataPlane(broker={"broker_permission": 4}))
+        response = give_back(BrokerInMemory(broker={"broker_permission": 4}))
         assert response is not None and response.code == ResponseCode.NO_PERMISSION
 
     def test_a_retry_topic_that_may_not_be_written_to(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         plane.add_topic("%RETRY%G", perm=4)
         response = give_back(plane)
         assert response is not None and response.code == ResponseCode.NO_PERMISSION
 
     def test_a_store_that_takes_nothing(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         plane.send()
         plane.commit._stopped = True
         response = give_back(plane)
