@@ -1,28 +1,15 @@
 """The records of a pull response as messages: the hot loop of every consumer."""
 
 import zlib
-from struct import Struct
 from struct import error as StructError
-from typing import Final
 
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.compression import compression_type, decompress
-from rocketmq_tw.message.record import MAGIC_V1, MAGIC_V2, host_text
-from rocketmq_tw.message.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SHORT_LENGTH, fixed_part
+from rocketmq_tw.message.record import host_text
+from rocketmq_tw.message.sysflags import COMPRESSED
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
-
-_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
-# Size to body length by the two address bits; docs/formats/commitlog.md.
-_LAYOUTS = {
-    bits: Struct(
-        f">iiiiiqqiq{16 if bits & BORN_HOST_V6 else 4}siq{16 if bits & STORE_HOST_V6 else 4}siiqi"
-    )
-    for bits in (0, BORN_HOST_V6, STORE_HOST_V6, _V6)
-}
-_SYS_FLAG = Struct(">i")
-_SYS_FLAG_AT = 36
-_SHORT = Struct(">h")
 
 
 def decode_messages(
@@ -55,8 +42,7 @@ def decode_messages(
 def _decode(
     data: bytes, position: int, queue: MessageQueue, *, body_counts: bool = True
 ) -> tuple[ReceivedMessage, int]:
-    (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_AT)
-    layout = _LAYOUTS[sys_flag & _V6]
+    layout = fixed_part(data, position)
     (
         size,
         magic,
@@ -65,7 +51,7 @@ def _decode(
         flag,
         queue_offset,
         physical_offset,
-        _,
+        sys_flag,
         born_timestamp,
         born_ip,
         born_port,
@@ -87,10 +73,10 @@ def _decode(
         topic_end = topic_start + data[stop]
     elif magic == MAGIC_V2:
         topic_start = stop + 2
-        topic_end = topic_start + _SHORT.unpack_from(data, stop)[0]
+        topic_end = topic_start + SHORT_LENGTH.unpack_from(data, stop)[0]
     else:
         raise ValueError(f"its magic is {magic}")
-    (properties_length,) = _SHORT.unpack_from(data, topic_end)
+    (properties_length,) = SHORT_LENGTH.unpack_from(data, topic_end)
     if topic_end + 2 + properties_length != following:
         raise ValueError(f"its size of {size} contradicts its parts")
     if body_counts and body and zlib.crc32(body) & 0x7FFFFFFF != crc:

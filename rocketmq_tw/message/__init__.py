@@ -1,1 +1,7 @@
-"""Messages and stored records: properties, flags, ids, batches, filters."""
+"""Messages and stored records: properties, flags, ids, batches, names.
+
+Public: a message on its way into a store (`model.StoredMessage`) and batches of them (`batch`);
+records to and from bytes (`record`), and single fields of them (`layout`); ids (`ids`), names
+(`names`), properties (`properties`), flags (`sysflags`), bodies (`compression`, `crc`) and the hash
+of a tag (`tags`).
+"""

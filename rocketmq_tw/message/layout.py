@@ -1,40 +1,125 @@
-"""The declaration of a stored record (docs/formats/commitlog.md), which `record.py` is tested
-against; a server does without it and need not import `construct`."""
+"""Where each field of a stored record stands: the one place that knows it.
 
-import construct as c
+Format: docs/formats/commitlog.md. A record is its fixed part, whose length depends on whether its
+two hosts are IPv4 or IPv6, then body, topic and properties. Whoever reads only some fields takes a
+`struct.Struct` from `fields` that passes over the others.
+"""
 
-from rocketmq_tw.message.record import MAGIC_V1, MAGIC_V2
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
 
+MAGIC_V1: Final = -626843481
+#: The topic's length takes two bytes; for topics of more than 127 bytes.
+MAGIC_V2: Final = -626843477
+#: The rest of a commit-log file holds no record.
+BLANK_MAGIC: Final = -875286124
+#: Size and magic of the blank that fills a file's tail.
+BLANK_SIZE: Final = 8
+#: A record's size where body, topic and properties are empty and both hosts IPv4.
+MIN_RECORD_SIZE: Final = 91
 
-def _host_of(flag: int) -> c.Construct:
-    return c.Struct(
-        "ip" / c.Bytes(lambda this: 16 if this._.sys_flag & flag else 4),
-        "port" / c.Int32sb,
-    )
-
-
-RECORD = c.Struct(
-    "size" / c.Int32sb,
-    "magic" / c.OneOf(c.Int32sb, (MAGIC_V1, MAGIC_V2)),
-    "body_crc" / c.Int32sb,
-    "queue_id" / c.Int32sb,
-    "flag" / c.Int32sb,
-    "queue_offset" / c.Int64sb,
-    "physical_offset" / c.Int64sb,
-    "sys_flag" / c.Int32sb,
-    "born_timestamp" / c.Int64sb,
-    "born_host" / _host_of(BORN_HOST_V6),
-    "store_timestamp" / c.Int64sb,
-    "store_host" / _host_of(STORE_HOST_V6),
-    "reconsume_times" / c.Int32sb,
-    "prepared_transaction_offset" / c.Int64sb,
-    "body" / c.Prefixed(c.Int32sb, c.GreedyBytes),
-    "topic"
-    / c.IfThenElse(
-        lambda this: this.magic == MAGIC_V2,
-        c.Prefixed(c.Int16sb, c.GreedyBytes),
-        c.Prefixed(c.Int8sb, c.GreedyBytes),
-    ),
-    "properties" / c.Prefixed(c.Int16sb, c.GreedyBytes),
+#: The bits of `sys_flag` on which the place of later fields depends.
+V6_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6
+_CODES: Final = (
+    ("size", "i"),
+    ("magic", "i"),
+    ("body_crc", "i"),
+    ("queue_id", "i"),
+    ("flag", "i"),
+    ("queue_offset", "q"),
+    ("physical_offset", "q"),
+    ("sys_flag", "i"),
+    ("born_timestamp", "q"),
+    ("born_ip", "s"),
+    ("born_port", "i"),
+    ("store_timestamp", "q"),
+    ("store_ip", "s"),
+    ("store_port", "i"),
+    ("reconsume_times", "i"),
+    ("prepared_transaction_offset", "q"),
+    ("body_length", "i"),
 )
+_V6_FLAG_OF: Final = {"born_ip": BORN_HOST_V6, "store_ip": STORE_HOST_V6}
+
+
+def _codes(flags: int) -> Iterator[tuple[str, str]]:
+    for name, code in _CODES:
+        if code == "s":
+            code = "16s" if flags & _V6_FLAG_OF[name] else "4s"
+        yield name, code
+
+
+def fields(*names: str, flags: int = 0) -> Struct:
+    """Reads these fields, named in the order of the record, from a record's first byte on. `flags`
+    are the record's `sys_flag`, of which only the two address bits count."""
+    wanted, format_ = list(names), ">"
+    for name, code in _codes(flags):
+        if not wanted:
+            break
+        if name == wanted[0]:
+            format_ += code
+            del wanted[0]
+        else:
+            format_ += f"{Struct('>' + code).size}x"
+    if wanted:
+        raise ValueError(f"a record has no {wanted[0]} there")
+    return Struct(format_)
+
+
+def by_address_flags(*names: str) -> dict[int, Struct]:
+    """`fields` for each value of `sys_flag & V6_FLAGS`."""
+    every = (0, BORN_HOST_V6, STORE_HOST_V6, V6_FLAGS)
+    return {flags: fields(*names, flags=flags) for flags in every}
+
+
+#: All fields of the fixed part, by `sys_flag & V6_FLAGS`; its size is where the body begins.
+FIXED: Final = by_address_flags(*(name for name, _ in _CODES))
+SIZE_AND_MAGIC: Final = fields("size", "magic")
+SIZE: Final = fields("size")
+SYS_FLAG: Final = fields("sys_flag")
+BODY_LENGTH: Final = Struct(">i")
+#: Lengths of properties, and of a topic behind `MAGIC_V2`.
+SHORT_LENGTH: Final = Struct(">h")
+_PHYSICAL_OFFSET: Final = fields("physical_offset")
+_STORE_TIMESTAMP: Final = by_address_flags("store_timestamp")
+#: So many bytes of a record have its store time, whatever its addresses.
+STORE_TIMESTAMP_END: Final = max(one.size for one in _STORE_TIMESTAMP.values())
+
+#: For writing where a host with its port is 8 bytes in one piece: the fixed part at once, and in
+#: two: what records of a batch share, and what differs, with the former in its place.
+PACK_V4: Final = Struct(">iiiiiqqiq8sq8siqi")
+PACK_V4_SHARED: Final = Struct(">iq8sq8siq")
+PACK_V4_OWN: Final = Struct(">iiiiiqq48si")
+
+#: Name and NumPy type of each field where both hosts are IPv4, which stand with their ports.
+V4_COLUMNS: Final = [
+    (
+        name.replace("_ip", "_host"),
+        {"i": ">i4", "q": ">i8", "4s": "V8"}[code],
+    )
+    for name, code in _codes(0)
+    if not name.endswith("_port")
+]
+
+
+def fixed_part(data: bytes | bytearray | memoryview, position: int = 0) -> Struct:
+    """The layout of the record at `position`; raises `struct.error` where it is too short."""
+    return FIXED[SYS_FLAG.unpack_from(data, position)[0] & V6_FLAGS]
+
+
+def physical_offset(record: bytes) -> int:
+    """Where in the log a record says that it stands."""
+    offset: int = _PHYSICAL_OFFSET.unpack_from(record)[0]
+    return offset
+
+
+def store_timestamp(record: bytes) -> int:
+    """When a record was stored, of its first `STORE_TIMESTAMP_END` bytes or more."""
+    flags = SYS_FLAG.unpack_from(record)[0] & V6_FLAGS
+    moment: int = _STORE_TIMESTAMP[flags].unpack_from(record)[0]
+    return moment

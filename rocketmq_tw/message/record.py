@@ -1,8 +1,7 @@
 """The stored record: what a commit log, a pull response and a replica's stream are made of.
 
-Format: docs/formats/commitlog.md. `layout.RECORD` declares it; the hot path packs the fixed part
-with one `struct.Struct` where both hosts are IPv4, and tests check it and the general way against
-the declaration.
+Format: docs/formats/commitlog.md; `layout` says where each field stands. The hot path packs the
+fixed part with one `struct.Struct` where both hosts are IPv4; all else goes the general way.
 """
 
 from __future__ import annotations
@@ -18,65 +17,47 @@ import msgspec
 
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.crc import crc32 as _crc32
+from rocketmq_tw.message.layout import (
+    BODY_LENGTH,
+    FIXED,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    PACK_V4,
+    PACK_V4_OWN,
+    PACK_V4_SHARED,
+    SHORT_LENGTH,
+    SYS_FLAG,
+    V6_FLAGS,
+    by_address_flags,
+    fields,
+    fixed_part,
+)
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
 
-MAGIC_V1 = -626843481
-#: The topic's length takes two bytes; for topics of more than 127 bytes.
-MAGIC_V2 = -626843477
-#: The rest of a commit-log file holds no record.
-BLANK_MAGIC = -875286124
-
-#: Size and magic of the blank that fills a file's tail.
-BLANK_SIZE = 8
-#: A record's size where body, topic and properties are empty and both hosts IPv4.
-MIN_RECORD_SIZE = 91
 MAX_V1_TOPIC_LENGTH = 127
 MAX_PROPERTIES_LENGTH = 32767
 #: `__CRC32#` 0x01, ten digits, 0x02.
 CRC_PROPERTY_LENGTH = 20
 
-_V6_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
-
-
-def _fixed(born: int, store: int) -> struct.Struct:
-    return struct.Struct(f">iiiiiqqiq{born}siq{store}siiqi")
-
-
-#: By the two address bits of `sys_flag`: size .. body length.
-_FIXED = {
-    0: _fixed(4, 4),
-    BORN_HOST_V6: _fixed(16, 4),
-    STORE_HOST_V6: _fixed(4, 16),
-    _V6_FLAGS: _fixed(16, 16),
-}
-#: What `parse_head` wants of it: size, magic, CRC, queue id, queue offset, physical offset, store
-#: time, body length.
-_HEAD = {
-    flags: struct.Struct(f">iiii4xqq12x{born}x4xq{store}x16xi")
-    for flags, born, store in (
-        (0, 4, 4),
-        (BORN_HOST_V6, 16, 4),
-        (STORE_HOST_V6, 4, 16),
-        (_V6_FLAGS, 16, 16),
-    )
-}
-_SYS_FLAG = struct.Struct(">i")
-_SYS_FLAG_AT = 36
-#: What `is_sound` compares: size, magic, CRC, physical offset, flags.
-_PROOF = struct.Struct(">iii16xqi")
-_BODY_LENGTH = struct.Struct(">i")
-#: The same with the body's length behind two IPv4 hosts, for `are_sound`.
-_PROOF_V4 = struct.Struct(">iii16xqi44xi")
-_SHORT = struct.Struct(">h")
-_INT = struct.Struct(">i")
-#: The fixed part for writing, where a host with its port is 8 bytes in one piece.
-_pack_v4 = struct.Struct(">iiiiiqqiq8sq8siqi").pack
-#: The same in two: what the records of a batch share, and what differs, with that in its place.
-_pack_alike = struct.Struct(">iq8sq8siq").pack
-_pack_differing = struct.Struct(">iiiiiqq48si").pack
-
-SIZE_AND_MAGIC = struct.Struct(">ii")
+#: What `parse_head` wants of the fixed part, by the two address bits.
+_HEAD = by_address_flags(
+    "size",
+    "magic",
+    "body_crc",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "store_timestamp",
+    "body_length",
+)
+#: What `is_sound` compares.
+_PROOF = fields("size", "magic", "body_crc", "physical_offset", "sys_flag")
+#: With the body's length behind two IPv4 hosts, for `are_sound`.
+_PROOF_V4 = fields("size", "magic", "body_crc", "physical_offset", "sys_flag", "body_length")
+_PORT = struct.Struct(">i")
+_pack_v4, _pack_alike, _pack_differing = PACK_V4.pack, PACK_V4_SHARED.pack, PACK_V4_OWN.pack
 
 
 class RecordError(ValueError):
@@ -115,7 +96,7 @@ def host_text(packed: bytes) -> str:
 def _host_part(host: tuple[str, int]) -> bytes:
     """Address and port: 8 or 20 bytes."""
     try:
-        return host_bytes(host[0]) + _INT.pack(host[1])
+        return host_bytes(host[0]) + _PORT.pack(host[1])
     except struct.error as error:
         raise RecordError(f"the port {host[1]} is out of its range") from error
 
@@ -128,7 +109,7 @@ def _topic_part(topic: str) -> tuple[int, bytes]:
         return MAGIC_V1, bytes((len(encoded),)) + encoded
     if len(encoded) > 0x7FFF:
         raise RecordError(f"the topic has {len(encoded)} bytes: use at most 127")
-    return MAGIC_V2, _SHORT.pack(len(encoded)) + encoded
+    return MAGIC_V2, SHORT_LENGTH.pack(len(encoded)) + encoded
 
 
 def body_crc(body: bytes) -> int:
@@ -159,7 +140,7 @@ def encode_record(message: StoredMessage, *, crc_property: bool = False) -> byte
             message.flag,
             message.queue_offset,
             message.physical_offset,
-            message.sys_flag & ~_V6_FLAGS,
+            message.sys_flag & ~V6_FLAGS,
             message.born_timestamp,
             born,
             message.store_timestamp,
@@ -170,7 +151,7 @@ def encode_record(message: StoredMessage, *, crc_property: bool = False) -> byte
         )
     except struct.error as error:
         raise RecordError(f"a number of the message is out of its range: {error}") from error
-    return b"".join((head, body, topic, _SHORT.pack(properties_length), properties))
+    return b"".join((head, body, topic, SHORT_LENGTH.pack(properties_length), properties))
 
 
 def encode_batch_records(
@@ -202,12 +183,12 @@ def encode_batch_records(
         length = own + len(common)
         if length > MAX_PROPERTIES_LENGTH:
             raise _too_long(length)
-        middles[own] = topic + _SHORT.pack(length)
+        middles[own] = topic + SHORT_LENGTH.pack(length)
         others[own] = fixed + length
     sizes = list(map(add, body_lengths, map(others.__getitem__, properties_lengths)))
     try:
         alike = _pack_alike(
-            message.sys_flag & ~_V6_FLAGS,
+            message.sys_flag & ~V6_FLAGS,
             message.born_timestamp,
             born,
             message.store_timestamp,
@@ -261,11 +242,11 @@ def _encode_any_record(
     properties_length = len(properties) + (CRC_PROPERTY_LENGTH if crc_property else 0)
     if properties_length > MAX_PROPERTIES_LENGTH:
         raise _too_long(properties_length)
-    sys_flag = message.sys_flag & ~_V6_FLAGS
+    sys_flag = message.sys_flag & ~V6_FLAGS
     sys_flag |= (BORN_HOST_V6 if len(born) == 20 else 0) | (
         STORE_HOST_V6 if len(store) == 20 else 0
     )
-    layout = _FIXED[sys_flag & _V6_FLAGS]
+    layout = FIXED[sys_flag & V6_FLAGS]
     try:
         head = layout.pack(
             layout.size + len(body) + len(topic) + 2 + properties_length,
@@ -288,7 +269,7 @@ def _encode_any_record(
         )
     except struct.error as error:
         raise RecordError(f"a number of the message is out of its range: {error}") from error
-    record = b"".join((head, body, topic, _SHORT.pack(properties_length), properties))
+    record = b"".join((head, body, topic, SHORT_LENGTH.pack(properties_length), properties))
     return record + _crc_property(record) if crc_property else record
 
 
@@ -311,8 +292,8 @@ def parse_head(
     available = len(data) - position
     if available < MIN_RECORD_SIZE:
         return None
-    (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_AT)
-    layout = _HEAD[sys_flag & _V6_FLAGS]
+    (sys_flag,) = SYS_FLAG.unpack_from(data, position)
+    layout = _HEAD[sys_flag & V6_FLAGS]
     if available < layout.size:
         return None
     size, magic, crc, queue_id, queue_offset, physical_offset, store_timestamp, body_length = (
@@ -328,12 +309,12 @@ def parse_head(
         topic_length = data[at]
         at += 1
     else:
-        topic_length = _SHORT.unpack_from(data, at)[0]
+        topic_length = SHORT_LENGTH.unpack_from(data, at)[0]
         at += 2
     properties_at = at + topic_length
     if topic_length < 0 or topic_length > 0x7FFF or properties_at + 2 > end:
         return None
-    (properties_length,) = _SHORT.unpack_from(data, properties_at)
+    (properties_length,) = SHORT_LENGTH.unpack_from(data, properties_at)
     if properties_length < 0 or properties_at + 2 + properties_length != end:
         return None
     body_at = position + layout.size
@@ -360,10 +341,10 @@ def is_sound(data: bytes | bytearray | memoryview, physical_offset: int) -> bool
     if size < MIN_RECORD_SIZE:
         return False
     said_size, magic, crc, said_offset, sys_flag = _PROOF.unpack_from(data)
-    body_at = _FIXED[sys_flag & _V6_FLAGS].size
+    body_at = FIXED[sys_flag & V6_FLAGS].size
     if size < body_at:
         return False
-    (length,) = _BODY_LENGTH.unpack_from(data, body_at - _BODY_LENGTH.size)
+    (length,) = BODY_LENGTH.unpack_from(data, body_at - BODY_LENGTH.size)
     body_end = body_at + length
     sound: bool = (
         said_size == size
@@ -384,7 +365,7 @@ def are_sound(data: bytes, start: int, positions: tuple[int, ...], sizes: tuple[
     for position, size in zip(positions, sizes, strict=True):
         at = position - start
         said_size, magic, crc, said_offset, sys_flag, length = proof(data, at)
-        if sys_flag & _V6_FLAGS:
+        if sys_flag & V6_FLAGS:
             if not is_sound(data[at : at + size], position):
                 return False
             continue
@@ -405,26 +386,26 @@ def decode_record(data: bytes | bytearray | memoryview, position: int = 0) -> St
     head = parse_head(data, position)
     if head is None:
         raise RecordError(f"no sound record at byte {position}")
-    layout = _FIXED[head.sys_flag & _V6_FLAGS]
-    fields = layout.unpack_from(data, position)
+    layout = fixed_part(data, position)
+    values = layout.unpack_from(data, position)
     body_at = position + layout.size
     return StoredMessage(
         topic=head.topic,
         queue_id=head.queue_id,
-        body=bytes(data[body_at : body_at + fields[16]]),
+        body=bytes(data[body_at : body_at + values[16]]),
         properties=head.properties,
-        flag=fields[4],
+        flag=values[4],
         sys_flag=head.sys_flag,
-        born_timestamp=fields[8],
-        born_host=(host_text(fields[9]), fields[10]),
+        born_timestamp=values[8],
+        born_host=(host_text(values[9]), values[10]),
         store_timestamp=head.store_timestamp,
-        store_host=(host_text(fields[12]), fields[13]),
-        reconsume_times=fields[14],
-        prepared_transaction_offset=fields[15],
+        store_host=(host_text(values[12]), values[13]),
+        reconsume_times=values[14],
+        prepared_transaction_offset=values[15],
         queue_offset=head.queue_offset,
         physical_offset=head.physical_offset,
         store_size=head.size,
-        body_crc=fields[2],
+        body_crc=values[2],
     )
 
 

@@ -1,6 +1,6 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -66,6 +66,9 @@ class ServedRequest(NamedTuple):
 class IListener(Interface):
     """Ports of a server that share one table of handlers, and the connections made to them."""
 
+    handlers: Mapping[int, Handler] = Attribute("The table, request code to handler.")
+    factory: Any = Attribute("Builds the connections, also those of a network in memory.")
+
     def register(code: int, handler: Handler) -> None:
         """Answers requests with `code` by `handler`."""
 
@@ -75,6 +78,9 @@ class IListener(Interface):
 
         Returns the port. Raises `twisted.internet.error.CannotListenError`.
         """
+
+    def serve(handlers: Mapping[int, Handler]) -> None:
+        """Answers requests by these handlers and by no others from now on."""
 
     def gather(work: Callable[[], None]) -> None:
         """Carries out `work`; its answers leave in one piece for each connection."""

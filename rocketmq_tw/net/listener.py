@@ -1,6 +1,6 @@
 """Ports of a server with a table of handlers of their own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
@@ -131,16 +131,20 @@ class Listener:
         self._reactor = reactor
         self._shared = shared
         self._stopped = stopped
-        self._handlers: dict[int, Handler] = {}
+        self.handlers: dict[int, Handler] = {}
         self._observers: list[Observer] = []
         self._ports: list[IListeningPort] = []
         self.connections = Group(shared.clock, shared.connections)
         self.factory = ConnectionFactory(
-            shared, self.connections, self._handlers, before_request, self._observers, tls
+            shared, self.connections, self.handlers, before_request, self._observers, tls
         )
 
     def register(self, code: int, handler: Handler) -> None:
-        self._handlers[code] = handler
+        self.handlers[code] = handler
+
+    def serve(self, handlers: Mapping[int, Handler]) -> None:
+        self.handlers.clear()
+        self.handlers.update(handlers)
 
     def gather(self, work: Callable[[], None]) -> None:
         self._shared.outboxes.gather(work)

@@ -108,6 +108,7 @@ class FirstByte(Protocol):
 def server_context(config: TlsConfig) -> CertificateOptions:
     """What a server shows and asks for. Raises `TlsConfigError` that names the key."""
     if config.test_mode_enable:
+        _refuse_unkept("tls.server.authClient", config.server_auth_client)
         key, certificates = self_signed()
         return CertificateOptions(privateKey=key, certificate=certificates[0])
     key, certificates = _own_certificate(
@@ -118,16 +119,20 @@ def server_context(config: TlsConfig) -> CertificateOptions:
         raise TlsConfigError(
             f"tls.server.need.client.auth is {wanted!r}; give none, optional or require"
         )
-    trusted = (
-        _certificates("tls.server.trustCertPath", config.server_trust_cert_path)
-        if config.server_auth_client and config.server_trust_cert_path
-        else None
-    )
     options = CertificateOptions(
         privateKey=key, certificate=certificates[0], extraCertChain=certificates[1:]
     )
     if wanted != "none":
-        _ask_for_certificate(options.getContext(), wanted == "require", trusted)
+        context = options.getContext()
+        flags = SSL.VERIFY_PEER
+        if wanted == "require":
+            flags |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+        if config.server_auth_client:
+            _trust(context, "tls.server.trustCertPath", config.server_trust_cert_path)
+            context.set_verify(flags)
+        else:
+            # A certificate is wanted and not checked: need.client.auth without authClient.
+            context.set_verify(flags, lambda *_: True)
     return options
 
 
@@ -135,6 +140,7 @@ def client_context(config: TlsConfig) -> CertificateOptions:
     """What a client shows and asks for. As in stock the chain is checked where
     `tls.client.authServer` is set, and host names are not: brokers announce plain addresses."""
     if config.test_mode_enable:
+        _refuse_unkept("tls.client.authServer", config.client_auth_server)
         return CertificateOptions()
     key: crypto.PKey | None = None
     certificates: list[crypto.X509] = []
@@ -151,13 +157,9 @@ def client_context(config: TlsConfig) -> CertificateOptions:
         extraCertChain=certificates[1:] or None,
     )
     if config.client_auth_server:
-        if not config.client_trust_cert_path:
-            raise TlsConfigError(
-                "tls.client.authServer is true: name the trusted certificates in"
-                " tls.client.trustCertPath"
-            )
-        trusted = _certificates("tls.client.trustCertPath", config.client_trust_cert_path)
-        _ask_for_certificate(options.getContext(), True, trusted)
+        context = options.getContext()
+        _trust(context, "tls.client.trustCertPath", config.client_trust_cert_path)
+        context.set_verify(SSL.VERIFY_PEER)
     return options
 
 
@@ -180,21 +182,23 @@ def self_signed() -> tuple[crypto.PKey, list[crypto.X509]]:
     return crypto.PKey.from_cryptography_key(key), [crypto.X509.from_cryptography(certificate)]
 
 
-def _ask_for_certificate(
-    context: SSL.Context, required: bool, trusted: list[crypto.X509] | None
-) -> None:
-    flags = SSL.VERIFY_PEER
-    if required:
-        flags |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-    if trusted is None:
-        # A certificate is wanted and not checked: stock's need.client.auth without authClient.
-        context.set_verify(flags, lambda *_: True)
+def _refuse_unkept(key: str, wanted: bool) -> None:
+    if wanted:
+        raise TlsConfigError(
+            f"{key} is true, but tls.test.mode.enable checks nobody: set that to false"
+        )
+
+
+def _trust(context: SSL.Context, key: str, path: str) -> None:
+    """Trusts the certificates in the file at `path`; those of the system where none is named, as
+    a JVM does."""
+    if not path:
+        context.set_default_verify_paths()
         return
     store = context.get_cert_store()
     assert store is not None
-    for certificate in trusted:
+    for certificate in _certificates(key, path):
         store.add_cert(certificate)
-    context.set_verify(flags)
 
 
 def _own_certificate(

@@ -1,9 +1,9 @@
-"""What `twistd` starts: an `Options` and a `makeService` in the module of each server.
+"""Builds a server's object graph from its configuration; nothing else.
 
-`failing`, `memory`, `process`, `reactor` and `log_escapes` are what the servers have in common.
+Public: `Options` and `makeService` of each module that is named after a twistd command.
 """
 
-from rocketmq_tw.services.memory import look_rarely
+from rocketmq_tw.services.memory import collect_rarely
 
 # Here, since looking for garbage among what a server imports takes a tenth of its start.
-look_rarely()
+collect_rarely()

@@ -19,13 +19,13 @@ from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
-from rocketmq_tw.raft.store.format import StoreError
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failing import Keys, refuse_to_start
 from rocketmq_tw.services.options import whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
+from rocketmq_tw.store.errors import StoreError
 
 #: An entry never crosses a file, so a smaller one would take hardly any.
 _SMALLEST_DATA_FILE = 4096

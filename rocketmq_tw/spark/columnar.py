@@ -8,7 +8,6 @@ that are not of the usual form (an IPv6 host, a long topic, damaged lengths) go 
 """
 
 import zlib
-from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -17,34 +16,13 @@ import pyarrow.compute as pc
 
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.compression import compression_type, decompress
+from rocketmq_tw.message.layout import MAGIC_V1, SIZE, V4_COLUMNS, V6_FLAGS
 from rocketmq_tw.message.properties import KEYS, TAGS, UNIQ_KEY
-from rocketmq_tw.message.record import MAGIC_V1
-from rocketmq_tw.message.sysflags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from rocketmq_tw.message.sysflags import COMPRESSED
 from rocketmq_tw.wire.errors import BodyError
 
-#: Size to body length of a record with IPv4 hosts; docs/formats/commitlog.md.
-_HEAD = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">i4"),
-        ("crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-        ("born_host", "V8"),
-        ("store_timestamp", ">i8"),
-        ("store_host", "V8"),
-        ("reconsume_times", ">i4"),
-        ("prepared_offset", ">i8"),
-        ("body_length", ">i4"),
-    ]
-)
+_HEAD = np.dtype(V4_COLUMNS)
 _HEAD_SIZE = _HEAD.itemsize
-_SIZE = Struct(">i")
-_V6 = BORN_HOST_V6 | STORE_HOST_V6
 # In each record: head, body, topic's length, topic, properties' length, properties.
 _PARTS = 6
 _BODY, _PROPERTIES = 1, 5
@@ -162,7 +140,7 @@ def columnar(
         return None
     raw = np.frombuffer(records, np.uint8)
     heads = np.lib.stride_tricks.sliding_window_view(raw, _HEAD_SIZE)[starts].view(_HEAD)[:, 0]
-    if ((heads["magic"] != MAGIC_V1) | (heads["sys_flag"] & _V6 != 0)).any():
+    if ((heads["magic"] != MAGIC_V1) | (heads["sys_flag"] & V6_FLAGS != 0)).any():
         return None
     edges = _edges(raw, starts, heads)
     if edges is None:
@@ -184,7 +162,7 @@ def _starts(records: bytes) -> np.ndarray | None:
     """Where each record begins; None where the sizes do not lead to the end."""
     starts: list[int] = []
     position, end = 0, len(records)
-    size_at, add = _SIZE.unpack_from, starts.append
+    size_at, add = SIZE.unpack_from, starts.append
     while position + _HEAD_SIZE < end:
         (size,) = size_at(records, position)
         if size <= _HEAD_SIZE:
@@ -231,7 +209,7 @@ def _bodies(bodies: pa.Array, heads: np.ndarray, problems: Problems | None) -> p
     values = bodies.to_pylist()
     crc32 = zlib.crc32
     sums = np.fromiter(map(crc32, values), np.uint32, len(values)) & 0x7FFFFFFF
-    bad = np.flatnonzero((sums != heads["crc"]) & (heads["body_length"] > 0))
+    bad = np.flatnonzero((sums != heads["body_crc"]) & (heads["body_length"] > 0))
     for row in bad.tolist():
         damaged(row, "the CRC is not its body's")
     packed = np.setdiff1d(np.flatnonzero(heads["sys_flag"] & COMPRESSED), bad)

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import errno
 
+from zope.interface import implementer
+
 from rocketmq_tw.files.interface import IFile, IFiles
-from rocketmq_tw.message.record import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
+from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
-from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.scan import LogScan
+from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.unsynced import Unsynced
 
 _HANDLES = 64
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 Bytes = bytes | bytearray | memoryview
 
 
+@implementer(ILog)
 class CommitLog:
-    """`end_offset` counts what is buffered, `written_offset` what the system has,
+    """See `ILog`. `end_offset` counts what is buffered, `written_offset` what the system has,
     `flushed_offset` what is on stable storage."""
 
     def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
@@ -42,13 +49,41 @@ class CommitLog:
         """Where the oldest file starts."""
         return self.segments.starts[0] if self.segments.starts else self.end_offset
 
-    def load(self) -> None:
-        """Lists the files; `start_writing` must follow once recovery knows the end."""
-        self._files.make_dirs(self.segments.directory)
-        self.segments.load("mappedFileSizeCommitLog")
+    @property
+    def file_starts(self) -> list[int]:
+        """Where each file starts, the oldest first."""
+        return self.segments.starts
 
-    def start_writing(self, end_offset: int) -> None:
-        """The log ends here, behind its last sound record."""
+    @property
+    def files_end(self) -> int:
+        """Behind the last file, whether it is filled or not."""
+        return self.segments.end
+
+    def load(self, *, clean: bool) -> None:
+        """See `ILog`."""
+        self._files.make_dirs(self.segments.directory)
+        # A crash may have come while the last file's end was cut off.
+        short = Short.REFUSE if clean else Short.EXTEND_LAST
+        self.segments.load("mappedFileSizeCommitLog", short=short)
+
+    def scan(self, position: int, end: int, *, check_body: bool = True) -> LogScan:
+        """See `ILog`."""
+        return LogScan(self.segments, position, end, check_body=check_body)
+
+    def peek(self, size: int, offset: int) -> bytes:
+        """See `ILog`."""
+        return self.segments.pread(size, offset)
+
+    def end_at(self, offset: int, *, cut: bool, since: int) -> None:
+        """See `ILog`."""
+        if cut:
+            self.segments.cut(offset, durable=True, keep_first=True)
+        for start in self.segments.starts:
+            if start + self.file_size > since:
+                self.segments.file(start).fsync()
+        self._start_writing(offset)
+
+    def _start_writing(self, end_offset: int) -> None:
         self._runs.clear()
         self._unsynced.clear()
         self.end_offset = self.written_offset = self.flushed_offset = end_offset
@@ -154,10 +189,14 @@ class CommitLog:
         return self.segments.pread(size, offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops everything at and behind `offset`; durable when it returns."""
+        """See `ILog`; where it fails, nothing can be written any more."""
         self._runs.clear()
-        self._forget_unsynced(offset - offset % self.file_size)
-        self.segments.cut(offset, durable=True)
+        try:
+            self._forget_unsynced(offset - offset % self.file_size)
+            self.segments.cut(offset, durable=True)
+        except OSError as error:
+            self.failure = f"the commit log could not be truncated to {offset}: {error}; restart"
+            raise NotWritableError(self.failure) from error
         self.end_offset = self.written_offset = offset
         self.flushed_offset = min(self.flushed_offset, offset)
 
@@ -169,10 +208,11 @@ class CommitLog:
             raise StoreError(
                 f"a commit log cannot begin at {offset}, inside a file of {self.file_size} bytes"
             )
-        self.start_writing(offset)
+        self._start_writing(offset)
 
     def remove_first(self) -> None:
-        """Removes the oldest file; the caller leaves the last one alone."""
+        """See `ILog`. What was removed before is durable first: a power loss leaves no gap."""
+        self.segments.sync_names()
         self.segments.remove_first()
 
     def close(self) -> None:

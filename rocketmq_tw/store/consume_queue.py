@@ -11,8 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rocketmq_tw.message.record import MIN_RECORD_SIZE
-from rocketmq_tw.store.segments import HandlePool, Segments, Unsynced
+from rocketmq_tw.message.layout import MIN_RECORD_SIZE
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.unsynced import Unsynced
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -48,37 +50,50 @@ class Unwritten:
     them, so recovery has to build what is behind a checkpoint from the log, as it does anyway."""
 
     def __init__(self, limit: int = UNWRITTEN_LIMIT) -> None:
+        #: How many units there are.
+        self.units = 0
         self._limit = limit
         self._queues: OrderedDict[ConsumeQueue, None] = OrderedDict()
-        self._units = 0
 
     def add(self, queue: ConsumeQueue, units: int) -> None:
         """The queue has so many more."""
         self._queues[queue] = None
-        self._units += units
+        self.units += units
 
-    def discard(self, queue: ConsumeQueue, units: int) -> None:
-        """The queue has them no more."""
-        del self._queues[queue]
-        self._units -= units
+    def discard(self, queue: ConsumeQueue, units: int, *, are_last: bool) -> None:
+        """The queue has so many less, and none where they `are_last`."""
+        if are_last:
+            del self._queues[queue]
+        self.units -= units
 
     def write_most(self) -> None:
-        """Writes those that have waited longest until the others are few enough."""
-        while self._units > self._limit:
-            next(iter(self._queues)).write_out()
+        """Writes those that have waited longest until the others are few enough; a queue that
+        cannot be written is passed over."""
+        if self.units > self._limit:
+            for queue in list(self._queues):
+                if not queue.failure:
+                    queue.try_to_write_out()
+                if self.units <= self._limit:
+                    break
 
     def write_all(self) -> None:
-        """Writes all; where that raises `OSError`, the rest stays in memory."""
+        """Writes all that can be written; raises `OSError` where some cannot and stay in memory."""
+        problem: OSError | None = None
         for queue in list(self._queues):
-            queue.write_out()
+            try:
+                queue.write_out()
+            except OSError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
 
 
 class ConsumeQueue:
     """Offsets count units. `max_offset` is what readers see, `next_offset` what the next message
     gets: messages between them are in the log but not dispatched yet.
 
-    Of what readers see, the last units may be in memory only; they belong into the last file, and a
-    cut has them written first.
+    Of what readers see, the last units may be in memory only; a cut has them written first. They
+    belong into the last file, unless writing failed: `failure` says why then, until it goes again.
     """
 
     def __init__(
@@ -90,7 +105,9 @@ class ConsumeQueue:
         file_size: int,
         unsynced: Unsynced,
         unwritten: Unwritten,
+        make_directory: Callable[[ConsumeQueue], None],
     ) -> None:
+        self.failure = ""
         self.topic = topic
         self.queue_id = queue_id
         self.segments = Segments(pool, directory, file_size, unsynced)
@@ -103,6 +120,7 @@ class ConsumeQueue:
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
         self._unwritten = unwritten
+        self._make_directory = make_directory
         #: The last units in front of `max_offset` that the file has not, see `Unwritten`.
         self._tail: list[bytes] = []
 
@@ -150,48 +168,44 @@ class ConsumeQueue:
 
     def write_pending(self) -> None:
         """Readers see the buffered units from now on. They are written, or stay in memory where
-        they fit in the file that the queue has."""
+        they fit in the file that the queue has or cannot be written."""
         units = self.pending
         if not units:
             return
-        end = self.max_offset + len(units)
-        if self.segments.starts and end * UNIT_SIZE <= self.segments.end:
-            self._tail += units
-            self._unwritten.add(self, len(units))
-            self.max_offset = end
-        else:
-            self.write_out()
-            self._write(units)
         self.pending = []
-        self.next_offset = max(self.next_offset, self.max_offset)
+        end = self.max_offset + len(units)
+        self._tail += units
+        self._unwritten.add(self, len(units))
+        self.max_offset = end
+        self.next_offset = max(self.next_offset, end)
+        if not self.failure and (not self.segments.starts or end * UNIT_SIZE > self.segments.end):
+            self.try_to_write_out()
+
+    def try_to_write_out(self) -> None:
+        """Writes the units that are in memory only, or keeps them there and says so in
+        `failure`."""
+        try:
+            self.write_out()
+        except OSError as error:
+            self.failure = str(error)
 
     def write_out(self) -> None:
         """Writes the units that are in memory only; where that raises `OSError` they stay there."""
-        tail = self._tail
-        if tail:
-            offset = self.max_offset - len(tail)
-            start = self.segments.start_of(offset * UNIT_SIZE)
-            self.segments.write(b"".join(tail), start, offset * UNIT_SIZE - start)
-            self.forget_unwritten()
+        if self._tail and not self.segments.starts:
+            self._make_directory(self)
+        while self._tail:
+            offset = self.max_offset - len(self._tail)
+            part = self._tail[: self._units_per_file - offset % self._units_per_file]
+            self.segments.write([b"".join(part)], offset * UNIT_SIZE)
+            self._unwritten.discard(self, len(part), are_last=len(part) == len(self._tail))
+            del self._tail[: len(part)]
+        self.failure = ""
 
     def forget_unwritten(self) -> None:
-        """They are in the file now, or the queue is removed."""
+        """The queue is removed."""
         if self._tail:
-            self._unwritten.discard(self, len(self._tail))
+            self._unwritten.discard(self, len(self._tail), are_last=True)
             self._tail = []
-
-    def _write(self, units: list[bytes]) -> None:
-        index = 0
-        per_file = self._units_per_file
-        while index < len(units):
-            offset = self.max_offset
-            count = min(per_file - offset % per_file, len(units) - index)
-            start = (offset - offset % per_file) * UNIT_SIZE
-            part = units[index : index + count]
-            data = part[0] if count == 1 else b"".join(part)
-            self.segments.write(data, start, offset * UNIT_SIZE - start)
-            index += count
-            self.max_offset = offset + count
 
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
@@ -221,7 +235,9 @@ class ConsumeQueue:
 
     def load(self) -> bool:
         """Lists the files and finds the end; returns whether a file had to be repaired."""
-        repaired = self.segments.load("mappedFileSizeConsumeQueue", repair=True)
+        repaired = self.segments.load(
+            "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
+        )
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 
@@ -247,6 +263,13 @@ class ConsumeQueue:
     def cut_behind(self, position: int) -> None:
         """Drops the units of records that stand at `position` of the log or behind it."""
         self.cut_where(lambda unit: unit.is_written and unit.position < position)
+
+    def cut_in_front(self, position: int) -> None:
+        """Ends the queue at the first unit of a record that stands in front of `position` of the
+        log: it was left over by another queue of that name."""
+        self.cut_where(
+            lambda unit: unit.is_written and (unit.is_filler or unit.position >= position)
+        )
 
     def cut_at(self, offset: int) -> None:
         """Ends the queue at a queue offset."""

@@ -14,13 +14,15 @@ from operator import add, itemgetter, mul
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry, Entry
 from rocketmq_tw.store.index_file import IndexFile, Key, file_size
-from rocketmq_tw.store.segments import Unsynced
+from rocketmq_tw.store.unsynced import Unsynced
 
 _NAME_DIGITS = 17
 #: Keys collected before they are written.
 _BATCH = 256
+#: Keys that may wait in memory since they cannot be written.
+_MOST_PENDING = 1 << 18
 _UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
 _MAX_POWERS = 1024
 _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]
@@ -205,14 +207,15 @@ class MessageIndex:
         if clean and self._list:
             self.mark = (self._list[-1].begin_offset, self._list[-1].count)
 
-    def add(self, entries: Iterable[Dispatch | BatchDispatch]) -> None:
+    def add(self, entries: Iterable[Entry]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
         last = self._list[-1].end_offset if self._list else -1
+        before = len(self._pending)
         pending, hash_of = self._pending, self._hash
         for entry in entries:
             offset = entry.physical_offset
-            if isinstance(entry, BatchDispatch):
+            if isinstance(entry, BatchEntry):
                 if offset < last:
                     self.add(entry.one_by_one())
                     continue
@@ -222,7 +225,13 @@ class MessageIndex:
                 for key in entry.keys:
                     pending.append((hash_of(entry.topic, key), offset, entry.store_timestamp))
         if len(pending) >= _BATCH:
-            self.write_pending()
+            try:
+                self.write_pending()
+            except OSError:
+                # They stay for the next time, while they are not too many.
+                if len(pending) > _MOST_PENDING:
+                    del pending[before:]
+                    raise
 
     def write_pending(self) -> None:
         """Writes what is collected."""

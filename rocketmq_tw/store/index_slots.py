@@ -57,7 +57,8 @@ class SlotTable:
             self._pages[slot // PAGE_SLOTS][slot % PAGE_SLOTS] = number
 
     def peek(self, slot: int) -> int:
-        """The same without keeping its page: for files that take no more entries."""
+        """The number of one slot, read without keeping its page: for files that take no more
+        entries."""
         page = self._pages.get(slot // PAGE_SLOTS)
         if page is None:
             return self._read_slots(slot, 1)[0]

@@ -1,6 +1,6 @@
-"""What a message store is asked, and what it answers."""
+"""What a message store is asked, what it answers, and what it asks of its log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -9,6 +9,7 @@ from zope.interface import Attribute, Interface
 
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import RecordHead
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +55,18 @@ TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[bytes], bool]
 
 
+class MessageFilter(NamedTuple):
+    """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
+    a message, `by_record` decides by the message; None leaves nothing out. Pulls, held reads and
+    pops ask in the same way."""
+
+    by_unit: TagMatch | None = None
+    by_record: RecordMatch | None = None
+
+
+EVERY_MESSAGE = MessageFilter()
+
+
 class Arrived(Protocol):
     """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
     a batch; `tags_codes` has each one's."""
@@ -85,6 +98,94 @@ class QueueUnit(Protocol):
 Arrival = Callable[[Sequence[Arrived]], None]
 
 
+class RecordScan(Protocol):
+    """Records of a log in their order. `position` is behind the last one given out; `damaged` says,
+    when no more come, that what stands there is no record."""
+
+    position: int
+    end: int
+    damaged: bool
+
+    def __iter__(self) -> Iterator[RecordHead]: ...
+
+
+class IRecoveryReport(Protocol):
+    """What a start found: where the log ends, and notes that say, with offsets and bytes, what was
+    changed; `clean`: the last stop was one."""
+
+    clean: bool
+    end_offset: int
+    notes: list[str]
+
+
+class ILog(Interface):
+    """What a message store asks of its log: a run of records, each whole in one of its files, that
+    is appended to at its end and loses files at its front.
+
+    Appends are buffered until `write`. One thread uses the log; only `fsync` may run in another
+    one meanwhile, but not while `truncate_to` does. Errors are `StoreError`."""
+
+    file_size: int = Attribute("No record crosses a multiple of this.")
+    file_starts: Sequence[int] = Attribute("Where each file starts, the oldest first.")
+    files_end: int = Attribute("Behind the last file, whether it is filled or not.")
+    min_offset: int = Attribute("Where the oldest file starts; the end where there is none.")
+    end_offset: int = Attribute("The end, with what is still buffered.")
+    written_offset: int = Attribute("Up to here the files have it; `read` gives no more.")
+    flushed_offset: int = Attribute("Up to here it is on stable storage.")
+    failure: str = Attribute("Why nothing can be written any more; empty while all is well.")
+
+    def load(*, clean: bool) -> None:
+        """Finds the files; `clean`: nothing interrupted the last one who wrote. `end_at` must
+        follow once recovery knows the end."""
+
+    def scan(position: int, end: int, *, check_body: bool = True) -> RecordScan:
+        """Reads the records from one that starts at `position`, up to `end` at most, whatever
+        is written."""
+
+    def peek(size: int, offset: int) -> bytes:
+        """What the files have, whatever is written; not past the end of a file."""
+
+    def end_at(offset: int, *, cut: bool, since: int) -> None:
+        """Ends recovery: the log ends at `offset`, behind its last sound record, and appends go on
+        there. With `cut` what stands behind it is removed. Durable from `since` on."""
+
+    def reserve(size: int) -> int:
+        """The offset at which a record of `size` bytes goes, perhaps in the next file. Raises
+        `IllegalMessageError` where it is too large for any."""
+
+    def push_fitting(data: bytes) -> bool:
+        """Buffers a record at the end; False where its file has no room for it, and `reserve` must
+        say where it goes."""
+
+    def push(data: bytes) -> None:
+        """Buffers a record at the offset that `reserve` gave."""
+
+    def push_raw(data: bytes) -> None:
+        """Buffers a replica's bytes, which may cross the ends of files."""
+
+    def write() -> int:
+        """Writes what is buffered and returns the end; where it raises, all that was buffered is
+        dropped."""
+
+    def fsync() -> int:
+        """Makes what is written durable; returns the offset reached."""
+
+    def read(size: int, offset: int) -> bytes:
+        """Up to `size` written bytes, not past the end of a file; empty where there are none."""
+
+    def truncate_to(offset: int) -> None:
+        """Drops everything at and behind `offset`; durable when it returns."""
+
+    def start_at(offset: int) -> None:
+        """Lets an empty log begin elsewhere than at 0."""
+
+    def remove_first() -> None:
+        """Removes the oldest file; the caller leaves the last one alone."""
+
+    def close() -> None:
+        """Closes all files; what is still buffered is gone."""
+
+
 class IMessageStore(Interface):
     """Synchronous and pure; the broker's `commit` module adds the reactor (when to write, when to
     fsync in a thread, whom to answer). Appends are buffered until `write_pending`; a reader sees
@@ -96,8 +197,14 @@ class IMessageStore(Interface):
     dispatched_offset: int = Attribute("Up to here messages are in their queues.")
     last_record_offset: int = Attribute("Where the newest queued record starts; -1: nowhere.")
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
+    is_copy: bool = Attribute("The log is a copy of another broker's; set with the role.")
+    cached_bytes: int = Attribute("How much of the log's end is taken to be in memory.")
 
-    def load() -> None:
+    dispatch_limit: int | None = Attribute(
+        "Nothing behind it is dispatched, nor by `load` if it is set before; None: no limit."
+    )
+
+    def load() -> IRecoveryReport:
         """Takes the lock, reads the checkpoint, recovers; raises `StoreError` that says why."""
 
     def append(message: StoredMessage, *, batch: Batch | None = None) -> Appended:
@@ -126,8 +233,7 @@ class IMessageStore(Interface):
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
+        wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """Whole records from a queue offset on; at least one where one is there."""
 
@@ -138,7 +244,7 @@ class IMessageStore(Interface):
         """The record that starts at an offset; None where none does."""
 
     def record_at(physical_offset: int) -> bytes | None:
-        """The same record's bytes."""
+        """The bytes of the record that starts at an offset; None where no sound one does."""
 
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
@@ -166,8 +272,24 @@ class IMessageStore(Interface):
     ) -> tuple[list[int], int, int]:
         """Physical offsets, and the index's last update time and physical offset."""
 
-    def remove_topic(topic: str) -> None:
-        """Removes the topic's consume queues."""
+    def truncate_to(offset: int) -> None:
+        """Drops the log at and behind `offset`, which must be where a record starts, and what
+        queues and index say of it; the dispatch limit goes back with it. Durable when it returns;
+        a crash in the middle leaves a store that loads, with all that stands in front of `offset`.
+        Raises `StoreError`; after one from half-way nothing can be stored before a restart.
+
+        The caller sees to it that nothing else is under way: no `fsync` and no prepared
+        checkpoint in another thread, no append that waits for one. Consumers' offsets, delays and
+        held reads behind `offset` are its own to correct before it goes on."""
+
+    def remove_topics(topics: Iterable[str]) -> Callable[[], None]:
+        """Removes the consume queues of topics. What was appended to them so far belongs to no
+        queue any more, whatever is built again; what is appended from now on, to new ones.
+        Returns a call that makes this durable, for a thread; so does the next `fsync`."""
+
+    has_unsynced_deletions: bool = Attribute(
+        "Whether the next `fsync` has topics' removals to sync."
+    )
 
     def clean(now_ms: int, *, at_any_hour: bool = False) -> int:
         """Retention by age and disk ratio; returns the number of files removed. `at_any_hour`:
@@ -182,8 +304,8 @@ class IMessageStore(Interface):
 
         Not `thorough`: what can be made again quickly from what is durable is left out."""
 
-    def on_arrival(callback: Arrival) -> None:
-        """Adds a listener to dispatch."""
+    def on_arrival(callback: Arrival) -> Callable[[], None]:
+        """Adds a listener to dispatch; what is returned takes it away."""
 
     def close() -> None:
         """Writes, flushes, checkpoints and, where dispatch is complete, removes `abort`."""

@@ -17,6 +17,7 @@ class StorePaths:
         self.index = f"{self.root}/index"
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"
+        self.deleted_topics = f"{self.root}/deletedtopics"
         self.abort = f"{self.root}/abort"
         self.lock = f"{self.root}/lock"
 

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry, Entry
 from rocketmq_tw.store.errors import IllegalMessageError
-from rocketmq_tw.store.segments import HandlePool, Unsynced
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.unsynced import Unsynced
 
 #: Fewer than the usual limit of 1024 descriptors leaves for sockets.
 _HANDLES = 256
 _MAX_QUEUE_ID = 0x7FFFFFFF
+#: Units that may be in memory since queues cannot be written, some 60 bytes each.
+_MOST_UNWRITTEN = 1 << 20
 
 
 class QueueTable:
@@ -67,11 +70,11 @@ class QueueTable:
             queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
         return queue
 
-    def put(self, entries: Iterable[Dispatch | BatchDispatch]) -> list[Dispatch | BatchDispatch]:
+    def put(self, entries: Iterable[Entry]) -> list[Entry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
         did not have yet and could take (see `ConsumeQueue.put`)."""
         queues = self._queues
-        arrived: list[Dispatch | BatchDispatch] = []
+        arrived: list[Entry] = []
         for entry in entries:
             if not entry.in_queue:
                 continue
@@ -80,7 +83,7 @@ class QueueTable:
                 queue = self.find_or_create(entry.topic, entry.queue_id)
             if not queue.pending:
                 self._waiting.append(queue)
-            if isinstance(entry, BatchDispatch):
+            if isinstance(entry, BatchEntry):
                 if queue.put_batch(
                     entry.queue_offset, entry.offsets, entry.sizes, entry.tags_codes
                 ):
@@ -92,23 +95,32 @@ class QueueTable:
         return arrived
 
     def write_pending(self) -> None:
-        """Shows the buffered units to readers. Some may stay in memory until `write_out`; where a
-        write fails, what is not shown by then is forgotten and raises `OSError`."""
+        """Shows the buffered units to readers. Some may stay in memory until `write_out`, and so do
+        those of a queue that cannot be written: the others go on."""
         waiting, self._waiting = self._waiting, []
-        try:
-            self._unwritten.write_most()
-            for queue in waiting:
-                if not queue.segments.starts:
-                    self._make_directory(queue)
-                queue.write_pending()
-        except OSError:
-            for queue in waiting:
-                queue.drop_pending()
-            raise
+        self._unwritten.write_most()
+        for queue in waiting:
+            queue.write_pending()
+
+    def drop_pending(self) -> None:
+        """Forgets what is buffered: dispatch will bring it again."""
+        waiting, self._waiting = self._waiting, []
+        for queue in waiting:
+            queue.drop_pending()
+
+    def check_room(self) -> None:
+        """Raises `OSError` where queues that cannot be written have too much in memory."""
+        if self._unwritten.units > _MOST_UNWRITTEN:
+            self._unwritten.write_all()
 
     def write_out(self) -> None:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""
         self._unwritten.write_all()
+
+    def count_of(self, topic: str) -> tuple[int, int]:
+        """How many queues with files a topic has, and the sum of their max offsets."""
+        queues = [queue for key, queue in self._queues.items() if key[0] == topic]
+        return sum(bool(q.segments.starts) for q in queues), sum(q.max_offset for q in queues)
 
     def remove_topic(self, topic: str) -> None:
         """Removes the topic's queues and their files."""
@@ -122,10 +134,10 @@ class QueueTable:
         self.unsynced.forget_below(directory)
         self.unsynced.dirs.add(self._directory)
 
-    def doubt_names(self) -> None:
+    def mark_names_unsynced(self) -> None:
         """After a crash: which names in directories are durable was known to the process only."""
         for queue in self:
-            self._doubt_names(queue)
+            self._names_unsynced(queue)
             self.unsynced.dirs.add(queue.segments.directory)
 
     def clear(self) -> None:
@@ -145,6 +157,11 @@ class QueueTable:
         return max((end.position for end in ends if end is not None and end.is_written), default=-1)
 
     @property
+    def with_files(self) -> int:
+        """How many queues have a file: one that never got a message has none."""
+        return sum(bool(queue.segments.starts) for queue in self._queues.values())
+
+    @property
     def units(self) -> int:
         """The sum of all max offsets."""
         return sum(queue.max_offset for queue in self._queues.values())
@@ -156,13 +173,20 @@ class QueueTable:
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
         return ConsumeQueue(
-            self._pool, directory, topic, queue_id, self._file_size, self.unsynced, self._unwritten
+            self._pool,
+            directory,
+            topic,
+            queue_id,
+            self._file_size,
+            self.unsynced,
+            self._unwritten,
+            self._make_directory,
         )
 
     def _make_directory(self, queue: ConsumeQueue) -> None:
         # A lost directory is built again from the log, so its name need not be durable at once.
         self._files.make_dirs(queue.segments.directory, durable=False)
-        self._doubt_names(queue)
+        self._names_unsynced(queue)
 
-    def _doubt_names(self, queue: ConsumeQueue) -> None:
+    def _names_unsynced(self, queue: ConsumeQueue) -> None:
         self.unsynced.dirs |= {self._directory, f"{self._directory}/{queue.topic}"}

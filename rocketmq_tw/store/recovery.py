@@ -10,34 +10,44 @@ from collections.abc import Callable
 
 import msgspec
 
-from rocketmq_tw.message.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    SIZE_AND_MAGIC,
-    RecordHead,
-    parse_head,
-)
-from rocketmq_tw.store.checkpoint import Checkpoint
-from rocketmq_tw.store.commit_log import CommitLog
+from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketmq_tw.message.record import RecordHead, parse_head
+from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
-from rocketmq_tw.store.dispatch import Dispatch, Dispatcher
+from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.dispatch_entries import DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.scan import LogScan
+from rocketmq_tw.store.scan import may_lack_a_sector
 
 _BATCH = 4096
+_MAX_NOTES = 100
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
-    """What was found; for the log of whoever opened the store."""
+    """What was found: the log was read from `start_offset` and ends at `end_offset`, the queues
+    have all up to `dispatched_offset`; timestamps are those of the last records there. `notes`, for
+    the log of whoever opened the store, say what was changed, with offsets and bytes."""
 
     clean: bool
     start_offset: int = 0
     end_offset: int = 0
+    dispatched_offset: int = 0
     records: int = 0
     last_timestamp: int = 0
+    dispatched_timestamp: int = 0
     notes: list[str] = msgspec.field(default_factory=list)
+    #: Notes that were left out because there are too many.
+    unsaid: int = 0
+
+    def note(self, text: str) -> None:
+        """Adds a note, or counts it where there are enough."""
+        if len(self.notes) < _MAX_NOTES:
+            self.notes.append(text)
+        else:
+            self.unsaid += 1
 
 
 class Recovery:
@@ -45,38 +55,52 @@ class Recovery:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: ILog,
         queues: QueueTable,
         index: MessageIndex | None,
-        dispatcher: Dispatcher,
+        maker: EntryMaker,
+        deleted: DeletedTopics,
         checkpoint: Checkpoint,
         *,
         check_body: bool,
         retract: Callable[[], None],
+        limit: int | None,
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
-        self._dispatcher = dispatcher
+        self._maker = maker
+        self._deleted = deleted
         self._checkpoint = checkpoint
         self._check_body = check_body
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
         self._retract = retract
+        #: Behind it nothing comes into queues and index.
+        self._limit = limit
 
     def run(self, *, clean: bool, queues_repaired: bool) -> RecoveryReport:
         """`clean`: the last stop was one; `queues_repaired`: queue files were not what they
         should be. Raises `DamagedStoreError` where going on could lose what was safe."""
         report = RecoveryReport(clean=clean)
-        if not self._log.segments.starts:
+        if not self._log.file_starts:
             if len(self._queues):
-                report.notes.append("there is no commit log: removed the queues that pointed to it")
+                report.note(
+                    f"there is no commit log: removed the {len(self._queues)} queues that pointed"
+                    " to it"
+                )
             self._queues.clear()
             if self._index:
                 self._index.cut(0)
-            self._log.start_writing(0)
+            self._log.end_at(0, cut=False, since=0)
+            self._deleted.rewrite(0, 0)
             return report
+        if self._deleted:
+            self._drop_deleted()
         try:
             start = self._choose_start(clean, queues_repaired, report)
+            if self._limit is not None:
+                # The queues may have more: the last record in front of the limit must be found.
+                start = max(min(start, self._file_start(self._limit)), self._log.min_offset)
             self._scan(start, report)
         except OSError as error:
             raise DamagedStoreError(
@@ -85,22 +109,44 @@ class Recovery:
         self._settle(start, report)
         return report
 
+    def _drop_deleted(self) -> None:
+        """A power loss may have brought files of deleted topics back."""
+        left: dict[str, int] = {}
+        for queue in self._queues:
+            offset = self._deleted.offset_of(queue.topic)
+            if offset:
+                queue.cut_in_front(offset)
+                left[queue.topic] = left.get(queue.topic, 0) + queue.max_offset
+        for topic, units in left.items():
+            if not units:
+                self._queues.remove_topic(topic)
+
     def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
         log, queues, checkpoint = self._log, self._queues, self._checkpoint
         safe = checkpoint.safe_offset
-        if repaired or not len(queues):
-            report.notes.append("queue files are missing or damaged: built them all again")
+        gone, gone_units = self._deleted.since(safe)
+        may_be_empty = safe >= 0 and checkpoint.queues <= gone
+        if repaired or (not len(queues) and not may_be_empty):
+            report.note(
+                f"queue files are missing or damaged: built all again from {log.min_offset}"
+            )
             start = log.min_offset
-        elif log.min_offset <= safe <= log.segments.end and self._starts_record(safe):
+        elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
-            if len(queues) >= checkpoint.queues and queues.units >= checkpoint.units:
+            if (
+                queues.with_files >= checkpoint.queues - gone
+                and queues.units >= checkpoint.units - gone_units
+            ):
                 return self._index_start(safe, trusted=True)
-            report.notes.append("queues have fewer messages than they had: built them again")
+            report.note(
+                f"queues have {queues.units} messages in front of {safe} where they had"
+                f" {checkpoint.units}: built them again from {log.min_offset}"
+            )
             start = log.min_offset
         elif clean:
             # As after a stop of stock: the queues are whole, what they have is passed over.
-            start = log.segments.start_of(max(queues.max_physical, log.min_offset))
-            return self._index_start(min(start, log.segments.starts[-1]), trusted=False)
+            start = self._file_start(max(queues.max_physical, log.min_offset))
+            return self._index_start(min(start, log.file_starts[-1]), trusted=False)
         else:
             start = self._file_by_time(checkpoint.min_timestamp)
         self._retract()
@@ -121,26 +167,29 @@ class Recovery:
 
     def _starts_record(self, offset: int) -> bool:
         """Whether a record, a blank or the end stands at an offset."""
-        if offset == self._log.segments.end:
+        if offset == self._log.files_end:
             return True
-        data = self._log.segments.pread(SIZE_AND_MAGIC.size, offset)
+        data = self._log.peek(SIZE_AND_MAGIC.size, offset)
         if len(data) < SIZE_AND_MAGIC.size:
             return False
         size, magic = SIZE_AND_MAGIC.unpack(data)
         if magic not in (MAGIC_V1, MAGIC_V2):
             return True
-        head = parse_head(self._log.segments.pread(max(size, 0), offset), check_body=False)
+        head = parse_head(self._log.peek(max(size, 0), offset), check_body=False)
         return head is None or head.physical_offset == offset
 
     def _file_by_time(self, timestamp: int) -> int:
         """The last file that begins with a message stored at or before a time."""
-        segments = self._log.segments
-        for start in reversed(segments.starts):
-            for head in LogScan(segments, start, start + segments.file_size, check_body=False):
+        log = self._log
+        for start in reversed(log.file_starts):
+            for head in log.scan(start, start + log.file_size, check_body=False):
                 if 0 < head.store_timestamp <= timestamp:
                     return start
                 break
-        return segments.starts[0]
+        return log.file_starts[0]
+
+    def _file_start(self, offset: int) -> int:
+        return offset - offset % self._log.file_size
 
     def _cut_queues(self, start: int, clean: bool) -> None:
         def is_before(unit: Unit) -> bool:
@@ -166,36 +215,41 @@ class Recovery:
             return False
         if unit.position < self._log.min_offset:
             return True
-        head = parse_head(self._log.segments.pread(unit.size, unit.position), check_body=False)
+        head = parse_head(self._log.peek(unit.size, unit.position), check_body=False)
         return head is not None and (
             (head.size, head.topic, head.queue_id, head.queue_offset)
             == (unit.size, queue.topic, queue.queue_id, offset)
         )
 
     def _scan(self, start: int, report: RecoveryReport) -> None:
-        scan = LogScan(
-            self._log.segments,
+        scan = self._log.scan(
             start,
-            self._log.segments.end,
+            self._log.files_end,
             check_body=self._check_body,
-            unsynced=not report.clean,
         )
         #: What comes next in the queues met so far; whatever else comes is looked at closely.
         expected: dict[tuple[str, int], int] = {}
-        entries: list[Dispatch] = []
+        entries: list[DispatchEntry] = []
+        deleted = self._deleted
+        limit = scan.end if self._limit is None else self._limit
+        reached, is_behind = start, False
         for head in scan:
             report.records += 1
             report.last_timestamp = head.store_timestamp
-            entry = self._dispatcher.dispatch(
-                head.topic,
-                head.queue_id,
-                head.queue_offset,
-                head.physical_offset,
-                head.size,
-                head.sys_flag,
-                head.store_timestamp,
-                head.properties,
-            )
+            end = head.physical_offset + head.size
+            if end > limit:
+                is_behind = True
+                continue
+            reached, report.dispatched_timestamp = end, head.store_timestamp
+            if not report.clean and may_lack_a_sector(head):
+                # Never cut for that: it may be what a user sent, and safe with all behind it.
+                report.note(
+                    f"record at {head.physical_offset} ({head.size} bytes): part of its properties"
+                    " is zeros; if it was not synced before a power loss, that may be why"
+                )
+            if deleted and deleted.covers(head.topic, head.physical_offset):
+                continue
+            entry = self._maker.of_head(head)
             if entry.in_queue:
                 key = head.topic, head.queue_id
                 if expected.get(key) != head.queue_offset:
@@ -214,8 +268,9 @@ class Recovery:
             self._index.write_pending()
         report.start_offset = start
         report.end_offset = scan.position
+        report.dispatched_offset = reached if is_behind else scan.position
 
-    def _put(self, entries: list[Dispatch]) -> None:
+    def _put(self, entries: list[DispatchEntry]) -> None:
         """Brings records into queues and index, and empties the list."""
         if not entries:
             return
@@ -231,10 +286,10 @@ class Recovery:
         try:
             queue = self._queues.find_or_create(head.topic, head.queue_id)
         except IllegalMessageError as error:
-            report.notes.append(f"record at {head.physical_offset}: {error}")
+            report.note(f"record at {head.physical_offset}: {error}")
             return False
         if not queue.may_have(head.queue_offset, head.physical_offset):
-            report.notes.append(
+            report.note(
                 f"record at {head.physical_offset}: {head.queue_offset} can be no queue"
                 f" offset in {head.topic}/{head.queue_id}: left out"
             )
@@ -243,11 +298,11 @@ class Recovery:
 
     def _refuse_to_lose(self, position: int) -> None:
         """A torn tail has nothing safe behind it; damage in the middle has."""
-        segments = self._log.segments
+        log = self._log
         safe = max(self._checkpoint.safe_offset, 0)
-        later = [start for start in segments.starts if start > position]
+        later = [start for start in log.file_starts if start > position]
         for start in later:
-            for head in LogScan(segments, start, start + segments.file_size, check_body=False):
+            for head in log.scan(start, start + log.file_size, check_body=False):
                 if 0 < head.store_timestamp <= self._checkpoint.min_timestamp:
                     safe = max(safe, head.physical_offset)
                 break
@@ -258,21 +313,21 @@ class Recovery:
             )
 
     def _settle(self, start: int, report: RecoveryReport) -> None:
-        log, end = self._log, report.end_offset
-        if not report.clean or end != self._checkpoint.safe_offset:
-            if any(log.segments.pread(4096, end)):
-                report.notes.append(f"cut the commit log at {end}, behind its last whole record")
-            # Also where zeros follow: older bytes may stand behind them.
-            log.segments.cut(end, durable=True, keep_first=True)
-        for first in log.segments.starts:
-            if first + log.file_size > start:
-                log.segments.file(first).fsync()
+        log, end, dispatched = self._log, report.end_offset, report.dispatched_offset
+        # Also where zeros follow: older bytes may stand behind them.
+        cut = not report.clean or end != self._checkpoint.safe_offset
+        if cut and any(log.peek(4096, end)):
+            report.note(
+                f"cut the commit log at {end}, behind its last whole record: the"
+                f" {log.files_end - end} bytes behind it are zeros now"
+            )
+        log.end_at(end, cut=cut, since=start)
         if not report.clean:
-            self._queues.doubt_names()
+            self._queues.mark_names_unsynced()
         for queue in self._queues:
-            if queue.max_physical > end:
-                queue.cut_where(lambda unit: unit.is_written and unit.position < end)
+            if queue.max_physical > dispatched:
+                queue.cut_behind(dispatched)
             queue.correct_min_offset(log.min_offset)
         if self._index:
-            self._index.cut(end)
-        log.start_writing(end)
+            self._index.cut(dispatched)
+        self._deleted.rewrite(log.min_offset, end)

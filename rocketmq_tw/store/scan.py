@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketmq_tw.message.record import (
+from rocketmq_tw.message.layout import (
     BLANK_MAGIC,
     BLANK_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
-    RecordHead,
-    parse_head,
 )
+from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.store.segments import Segments
 
 _WINDOW = 1 << 20
@@ -25,8 +24,6 @@ class LogScan:
 
     `position` is behind the last record given out. When the iteration ends, `damaged` says that
     what stands there is no record, else the end was reached or a record is not complete yet.
-    `unsynced`: a power loss may have taken sectors out of records; where only properties are hit
-    no checksum tells.
     """
 
     def __init__(
@@ -36,11 +33,9 @@ class LogScan:
         end: int,
         *,
         check_body: bool = True,
-        unsynced: bool = False,
     ) -> None:
         self._segments = segments
         self._check_body = check_body
-        self._unsynced = unsynced
         self.position = position
         self.end = end
         self.damaged = False
@@ -80,9 +75,6 @@ class LogScan:
             if head is None or head.physical_offset != position or head.size != size:
                 self.damaged = True
                 return
-            if self._unsynced and _lost_a_sector(head):
-                self.damaged = True
-                return
             self.position = position + size
             yield head
 
@@ -93,9 +85,10 @@ class LogScan:
         return len(self._window) >= size
 
 
-def _lost_a_sector(head: RecordHead) -> bool:
-    """Whether a sector's whole part of the properties is zeros: the files' unwritten rest is, so
-    that is what a lost sector reads as."""
+def may_lack_a_sector(head: RecordHead) -> bool:
+    """Whether a sector's whole part of the properties is zeros, as a power loss can leave it where
+    nothing was synced. Nothing tells that from zeros that a user put there: no checksum covers
+    properties."""
     properties = head.properties
     if b"\0" not in properties:
         return False

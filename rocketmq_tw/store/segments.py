@@ -1,19 +1,31 @@
-"""A sequence of fixed-size files, each named by the offset of its first byte in 20 digits.
+"""A long run of bytes in files of one size, each named by its first offset in 20 digits.
 
-A file has its full size from its creation on (sparse), because stock refuses to load one that has
-not. Offsets are positions in the sequence.
+A commit log, a consume queue, and entries and index of a DLedger member are such runs. A file has
+its full size from its creation on (sparse), because stock refuses to load one that has not. Offsets
+count over all files.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict
+from collections.abc import Sequence
+from enum import Enum
 from itertools import pairwise
 
-from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.unsynced import Unsynced
 
 NAME_DIGITS = 20
+
+
+class Short(Enum):
+    """What `Segments.load` does with files that are too short; one that is extended gets zeros."""
+
+    REFUSE = "refuse"
+    #: The last one is extended: a crash may have come while its end was cut off.
+    EXTEND_LAST = "extend the last"
+    EXTEND = "extend"
 
 
 def segment_name(start: int) -> str:
@@ -21,74 +33,22 @@ def segment_name(start: int) -> str:
     return f"{start:020d}"
 
 
-class HandlePool:
-    """Open files by path, the least recently used closed first; not for several threads."""
-
-    def __init__(self, files: IFiles, limit: int) -> None:
-        self.files = files
-        self._limit = limit
-        self._open: OrderedDict[str, IFile] = OrderedDict()
-
-    def get(self, path: str, *, create: bool = False) -> IFile:
-        """The open file at `path`."""
-        handle = self._open.get(path)
-        if handle is not None:
-            self._open.move_to_end(path)
-            return handle
-        handle = self.files.open(path, create=create)
-        self._open[path] = handle
-        if len(self._open) > self._limit:
-            self._open.popitem(last=False)[1].close()
-        return handle
-
-    def forget(self, path: str) -> None:
-        """Closes the file at `path` if it is open."""
-        handle = self._open.pop(path, None)
-        if handle is not None:
-            handle.close()
-
-    def forget_below(self, directory: str) -> None:
-        """Closes all files below a directory."""
-        below = directory + "/"
-        for path in [path for path in self._open if path.startswith(below)]:
-            self.forget(path)
-
-    def close(self) -> None:
-        """Closes all."""
-        while self._open:
-            self._open.popitem()[1].close()
-
-
-class Unsynced:
-    """What was changed and not synced yet: paths of files, and directories whose names changed;
-    at first what `other` has."""
-
-    def __init__(self, other: Unsynced | None = None) -> None:
-        self.files: set[str] = set(other.files) if other else set()
-        self.dirs: set[str] = set(other.dirs) if other else set()
-
-    def __bool__(self) -> bool:
-        return bool(self.files or self.dirs)
-
-    def take(self, other: Unsynced) -> None:
-        """Takes over all that the other has."""
-        self.files |= other.files
-        self.dirs |= other.dirs
-        other.files, other.dirs = set(), set()
-
-    def forget_below(self, directory: str) -> None:
-        """Forgets a directory that was removed."""
-        below = directory + "/"
-        self.files = {path for path in self.files if not path.startswith(below)}
-        self.dirs = {path for path in self.dirs if not (path + "/").startswith(below)}
-
-
 class Segments:
     """The files of one directory. `starts` is sorted and without gaps; changes that are not made
-    durable at once are noted in `unsynced`."""
+    durable at once are noted in `unsynced`.
+
+    With `ahead`, so many zeros are written behind what is written, as they read anyway: a sync of
+    bytes that overwrite zeros needs no entry in the file system's journal.
+    """
 
     def __init__(
-        self, pool: HandlePool, directory: str, file_size: int, unsynced: Unsynced
+        self,
+        pool: HandlePool,
+        directory: str,
+        file_size: int,
+        unsynced: Unsynced,
+        *,
+        ahead: int = 0,
     ) -> None:
         self.directory = directory
         self.file_size = file_size
@@ -96,8 +56,13 @@ class Segments:
         self.unsynced = unsynced
         self._pool = pool
         self._files = pool.files
+        #: Those of `starts`, for whoever looks while another thread changes them.
+        self._present: set[int] = set()
         #: The last file asked for by its path, which is nearly always the one asked for next.
         self._path = (-1, "")
+        self._ahead = ahead
+        #: Up to where a file has zeros behind what was written, by its start.
+        self._zeroed: dict[int, int] = {}
 
     @property
     def end(self) -> int:
@@ -106,16 +71,20 @@ class Segments:
 
     def path(self, start: int) -> str:
         """The path of the file that starts at an offset."""
-        if self._path[0] != start:
-            self._path = start, f"{self.directory}/{segment_name(start)}"
-        return self._path[1]
+        known, path = self._path
+        if known != start:
+            path = f"{self.directory}/{segment_name(start)}"
+            self._path = start, path
+        return path
 
-    def load(self, size_key: str, *, repair: bool = False) -> bool:
+    def load(
+        self, size_key: str, *, short: Short = Short.REFUSE, drop_behind_gap: bool = False
+    ) -> bool:
         """Lists the files; returns whether one had to be repaired.
 
-        An empty last file is removed: a crash left it between creation and first write. Any other
-        wrong size is an error that names `size_key`, unless `repair` lets a file be extended with
-        zeros (only for what can be rebuilt).
+        An empty last file is removed: a crash left it between creation and first write. Raises
+        `DamagedStoreError` that names `size_key` where sizes or names are wrong in a way that
+        `short` and `drop_behind_gap` (only for what can be had again) do not allow.
         """
         starts = sorted(
             int(name)
@@ -123,16 +92,17 @@ class Segments:
             if len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
         )
         repaired = False
-        for index, start in enumerate(starts):
+        for start in list(starts):
             file = self._pool.get(self.path(start))
-            size = file.size()
+            size, is_last = file.size(), start == starts[-1]
             if size == self.file_size:
                 continue
-            if size == 0 and index == len(starts) - 1:
+            if size == 0 and is_last:
                 self._remove(start)
                 starts.pop()
                 break
-            if not repair or size > self.file_size:
+            may_extend = short is Short.EXTEND or (short is Short.EXTEND_LAST and is_last)
+            if not may_extend or size > self.file_size:
                 raise DamagedStoreError(
                     f"{self.path(start)} has {size} bytes where {size_key} says {self.file_size}: "
                     f"set {size_key} to what the store was written with, or restore the file"
@@ -142,7 +112,7 @@ class Segments:
             repaired = True
         for before, after in pairwise(starts):
             if after - before != self.file_size:
-                if repair and not (after - before) % self.file_size:
+                if drop_behind_gap and not (after - before) % self.file_size:
                     for start in starts[starts.index(after) :]:
                         self._remove(start)
                     starts = starts[: starts.index(after)]
@@ -150,13 +120,15 @@ class Segments:
                     break
                 raise DamagedStoreError(
                     f"{self.path(after)} does not follow {segment_name(before)}: a file is "
-                    f"missing, or {size_key} is not what the store was written with"
+                    f"missing, or set {size_key} to what the store was written with"
                 )
         if starts and starts[0] % self.file_size:
             raise DamagedStoreError(
-                f"{self.path(starts[0])} is no multiple of {size_key} = {self.file_size}"
+                f"{self.path(starts[0])} is no multiple of {size_key} = {self.file_size}: set "
+                f"{size_key} to what the store was written with"
             )
         self.starts = starts
+        self._present = set(starts)
         return repaired
 
     def start_of(self, offset: int) -> int:
@@ -165,10 +137,7 @@ class Segments:
 
     def has(self, start: int) -> bool:
         """Whether the file that starts there exists."""
-        if self.starts and self.starts[-1] == start:
-            return True
-        index = bisect_right(self.starts, start) - 1
-        return index >= 0 and self.starts[index] == start
+        return start in self._present
 
     def file(self, start: int) -> IFile:
         """The open file that starts at `start`."""
@@ -188,33 +157,70 @@ class Segments:
             self.unsynced.files.add(path)
             self.unsynced.dirs.add(self.directory)
         self.starts.append(start)
+        self._present.add(start)
         return file
 
-    def write(self, data: bytes, start: int, position: int) -> None:
-        """Writes at `position` of the file that starts at `start`, which is made if it is the next;
-        the file is unsynced from now on."""
-        if not self.has(start):
-            self.add(start, durable=False)
+    def write(self, buffers: Sequence[bytes], offset: int, *, durable_name: bool = False) -> None:
+        """Writes the buffers, one after the other, from `offset`; all must fit in its file, which
+        is made if it is the next one. The file is unsynced from now on; with `durable_name` the
+        name and size of a new one are not."""
+        start = offset - offset % self.file_size
+        if start not in self._present:
+            self.add(start, durable=durable_name)
         path = self.path(start)
-        self._pool.get(path).pwrite(data, position)
+        file = self._pool.get(path)
+        if len(buffers) == 1:
+            file.pwrite(buffers[0], offset - start)
+        else:
+            file.pwritev(buffers, offset - start)
         self.unsynced.files.add(path)
+        if self._ahead:
+            self._write_zeros(file, start, offset - start + sum(map(len, buffers)))
+
+    def _write_zeros(self, file: IFile, start: int, end: int) -> None:
+        if end > self._zeroed.get(start, -1):
+            zeroed = min(self.file_size, end + self._ahead)
+            file.pwrite(bytes(zeroed - end), end)
+            self._zeroed[start] = zeroed
+
+    def sync(self) -> None:
+        """Makes all durable that `unsynced` has, where no others note their changes in it."""
+        files, dirs = sorted(self.unsynced.files), sorted(self.unsynced.dirs)
+        for path in files:
+            self._pool.get(path).fsync()
+        for directory in dirs:
+            self._files.sync_dir(directory)
+        self.unsynced.files.difference_update(files)
+        self.unsynced.dirs.difference_update(dirs)
+
+    def sync_names(self) -> None:
+        """Makes durable which files there are, where that is not."""
+        if self.directory in self.unsynced.dirs and self._files.exists(self.directory):
+            self._files.sync_dir(self.directory)
+        self.unsynced.dirs.discard(self.directory)
 
     def remove_first(self) -> None:
         """Removes the oldest file."""
-        self._remove(self.starts[0])
-        del self.starts[0]
+        self._remove(self.starts.pop(0))
+
+    def remove_before(self, offset: int) -> None:
+        """Removes the files that end at or before `offset`; durable when it returns."""
+        while self.starts and self.starts[0] + self.file_size <= offset:
+            self.remove_first()
+            self.sync_names()
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes from `offset`, not past its file's end; empty where no file is."""
         start = offset - offset % self.file_size
-        if not self.has(start):
+        if start not in self._present:
             return b""
-        return self.file(start).pread(size, offset - start)
+        room = start + self.file_size - offset
+        return self.file(start).pread(size if size < room else room, offset - start)
 
-    def clear(self) -> None:
+    def clear(self, *, durable: bool = False) -> None:
         """Removes all files."""
         while self.starts:
-            self._remove(self.starts.pop())
+            self._remove_last(durable)
 
     def cut(self, offset: int, *, durable: bool, keep_first: bool = False) -> None:
         """Removes what lies at and behind `offset`: later files go, the rest of its file is zeros.
@@ -224,21 +230,35 @@ class Segments:
         while self.starts and self.starts[-1] >= offset:
             if keep_first and len(self.starts) == 1:
                 break
-            self._remove(self.starts.pop())
+            self._remove_last(durable)
         if self.starts and offset < self.end:
             start = self.starts[-1]
             file = self.file(start)
+            self._zeroed.pop(start, None)
             file.truncate(max(offset - start, 0))
             file.truncate(self.file_size)
             if durable:
                 file.fsync()
+                self.unsynced.files.discard(self.path(start))
             else:
                 self.unsynced.files.add(self.path(start))
-        if durable and self._files.exists(self.directory):
-            self._files.sync_dir(self.directory)
+        if durable:
+            self.sync_names()
+
+    def close(self) -> None:
+        """Closes the files, and all others of the pool."""
+        self._pool.close()
+
+    def _remove_last(self, durable: bool) -> None:
+        self._remove(self.starts.pop())
+        if durable:
+            # One by one: a power loss among several could leave a gap.
+            self.sync_names()
 
     def _remove(self, start: int) -> None:
         path = self.path(start)
+        self._present.discard(start)
+        self._zeroed.pop(start, None)
         self._pool.forget(path)
         self._files.remove(path)
         self.unsynced.files.discard(path)

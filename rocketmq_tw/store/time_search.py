@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import struct
-
+from rocketmq_tw.message.layout import SIZE, STORE_TIMESTAMP_END, store_timestamp
 from rocketmq_tw.message.record import parse_head
-from rocketmq_tw.message.sysflags import BORN_HOST_V6
-from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import ConsumeQueue
-
-_FLAG = struct.Struct(">i")
-_TIME = struct.Struct(">q")
-_FLAG_AT = 36
-_TIME_AT = 56
-_HEAD = 76
+from rocketmq_tw.store.interface import ILog
 
 
-def log_store_time(log: CommitLog, position: int) -> int:
+def log_store_time(log: ILog, position: int) -> int:
     """Store time of the record at a log offset; -1 where none is."""
-    data = log.read(_HEAD, position)
-    if position < log.min_offset or len(data) < _HEAD:
+    data = log.read(STORE_TIMESTAMP_END, position)
+    if position < log.min_offset or len(data) < STORE_TIMESTAMP_END:
         return -1
-    (flags,) = _FLAG.unpack_from(data, _FLAG_AT)
-    (moment,) = _TIME.unpack_from(data, _TIME_AT + (12 if flags & BORN_HOST_V6 else 0))
-    return int(moment)
+    return store_timestamp(data)
 
 
-def queue_store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
+def queue_store_time(log: ILog, queue: ConsumeQueue, offset: int) -> int:
     """Store time of the message at a queue offset; -1 where none is."""
     unit = queue.unit(offset)
     if unit is None or unit.is_filler:
@@ -34,7 +24,7 @@ def queue_store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
     return log_store_time(log, unit.position)
 
 
-def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper: bool) -> int:
+def offset_by_time(log: ILog, queue: ConsumeQueue, timestamp: int, *, upper: bool) -> int:
     """Lower: the first offset stored at or after `timestamp`, the max offset where all are older.
     Upper: the last one stored at or before it, the min offset where all are newer."""
     low, high = queue.min_offset, queue.max_offset
@@ -54,14 +44,14 @@ def offset_by_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper
     return max(low - 1, queue.min_offset) if upper else low
 
 
-def sound_record(log: CommitLog, position: int) -> bytes | None:
+def sound_record(log: ILog, position: int) -> bytes | None:
     """The bytes of the record at a log offset; None where no sound one stands."""
     if position < log.min_offset:
         return None
-    head = log.read(4, position)
-    if len(head) < 4:
+    head = log.read(SIZE.size, position)
+    if len(head) < SIZE.size:
         return None
-    (size,) = _FLAG.unpack(head)
+    (size,) = SIZE.unpack(head)
     room = log.file_size - position % log.file_size
     if not 0 < size <= room:
         return None

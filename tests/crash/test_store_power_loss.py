@@ -122,6 +122,10 @@ class Life:
             if self.flush == "SYNC_FLUSH":
                 assert len(offsets) >= self.seen[queue]
             for message in found[-5:]:
+                if b"\0" in message.properties:
+                    # A lost sector, which nothing tells from what a user may send.
+                    assert message.physical_offset + message.store_size > promised
+                    continue
                 key = "k" + message.body.split()[0].decode()
                 hits, _, _ = store.query_by_key(queue[0], key, 64, 0, 1 << 62)
                 assert message.physical_offset in hits

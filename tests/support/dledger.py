@@ -15,8 +15,8 @@ import msgspec
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode, MetadataRequest, MetadataResponse
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.store.ledger import open_data
 from rocketmq_tw.raft.store.recovery import scan
-from rocketmq_tw.raft.store.segments import SegmentedFile
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.jars import PROJECT, compiled, java_command, stock_jars
 from tests.support.ports import ReservedPort
@@ -95,9 +95,8 @@ class Member(ServerProcess):
 
     def entries(self) -> list[Entry]:
         """All entries in the files of a node that does not run."""
-        directory = f"{self.store}/dledger-{self.name}/data"
-        data = SegmentedFile(PosixFiles(), directory, DATA_FILE_SIZE)
-        found = list(scan(data, data.offsets[0])) if data.offsets else []
+        data = open_data(PosixFiles(), f"{self.store}/dledger-{self.name}", DATA_FILE_SIZE)
+        found = list(scan(data, data.starts[0])) if data.starts else []
         data.close()
         return found
 

@@ -149,9 +149,10 @@ class SlaveMetadata:
         gone = self._topics.all().keys() - table.topic_config_table.keys() - lost.keys()
         topics = lost | table.topic_config_table
         self._topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))
-        for topic in sorted(gone & self._store.queues().keys()):
+        removed = sorted(gone & self._store.queues().keys())
+        for topic in removed:
             self.log.info("the master has no topic {topic!r} any more: removed", topic=topic)
-            self._store.remove_topic(topic)
+        self._store.remove_topics(removed)
 
     def _take_groups(self, table: SubscriptionGroupTable) -> None:
         own = self._groups.table()

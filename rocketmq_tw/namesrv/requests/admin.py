@@ -69,7 +69,8 @@ class NamesrvAdminRequests:
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         changed = self._config.update(request.body)
-        self._say(peer, f"changed the configuration: {', '.join(changed) or 'nothing'}")
+        changes = ", ".join(f"{key}={value}" for key, value in changed.items())
+        self._say(peer, f"changed the configuration: {changes or 'nothing'}")
         return request.response()
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -3,6 +3,7 @@
 from struct import Struct
 
 from rocketmq_tw.raft.core.entry import HEADER_SIZE, Entry
+from rocketmq_tw.store.errors import StoreError
 
 #: magic, size, index, term, pos, channel, chain CRC, body CRC, length of the body.
 ENTRY_HEADER = Struct(">iiqqqiiii")
@@ -19,10 +20,6 @@ assert INDEX_UNIT.size == INDEX_UNIT_SIZE
 
 #: What a member that cannot go on with its files is to do.
 COPY_AGAIN = "remove this store to copy it from the leader, one member at a time (docs/raft.md)"
-
-
-class StoreError(Exception):
-    """Files that cannot be used as they are; the text says what to do."""
 
 
 def encode_header(entry: Entry) -> bytes:

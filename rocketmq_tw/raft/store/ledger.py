@@ -8,18 +8,43 @@ from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.store.format import (
     BLANK,
     BLANK_MAGIC,
+    COPY_AGAIN,
     INDEX_UNIT,
     INDEX_UNIT_SIZE,
-    StoreError,
     decode_entry,
     encode_header,
     encode_index,
 )
 from rocketmq_tw.raft.store.recovery import recover
-from rocketmq_tw.raft.store.segments import AHEAD, SegmentedFile
+from rocketmq_tw.store.errors import DamagedStoreError, StoreError
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.unsynced import Unsynced
 
 #: Stock's mappedFileSizeForEntryIndex.
 DEFAULT_INDEX_FILE_SIZE = 5 * 1024 * 1024 * INDEX_UNIT_SIZE
+_AHEAD = 256 * 1024
+
+
+def open_data(files: IFiles, directory: str, file_size: int) -> Segments:
+    """The files with a member's entries, `directory` being the member's."""
+    return _open(files, f"{directory}/data", file_size, "mappedFileSizeForEntryData", _AHEAD)
+
+
+def open_index(files: IFiles, directory: str, file_size: int) -> Segments:
+    """The files that say where each entry lies."""
+    return _open(files, f"{directory}/index", file_size, "mappedFileSizeForEntryIndex", 0)
+
+
+def _open(files: IFiles, directory: str, file_size: int, size_key: str, ahead: int) -> Segments:
+    files.make_dirs(directory)
+    # All files stay open, so that one thread may read while another one writes.
+    segments = Segments(HandlePool(files), directory, file_size, Unsynced(), ahead=ahead)
+    try:
+        segments.load(size_key, short=Short.EXTEND)
+    except DamagedStoreError as error:
+        raise DamagedStoreError(f"{error}; or {COPY_AGAIN}") from error
+    return segments
 
 
 class Ledger:
@@ -39,8 +64,8 @@ class Ledger:
         begin_pos: int = 0,
         committed_index: int = -1,
     ) -> None:
-        self._data = SegmentedFile(files, f"{directory}/data", data_file_size, ahead=AHEAD)
-        self._index = SegmentedFile(files, f"{directory}/index", index_file_size)
+        self._data = open_data(files, directory, data_file_size)
+        self._index = open_index(files, directory, index_file_size)
         extent = recover(self._data, self._index, begin_pos, committed_index)
         self.begin_index = extent.begin_index
         self.end_index = extent.end_index
@@ -50,7 +75,7 @@ class Ledger:
         """Position, size and term of an entry."""
         if not self.begin_index <= index <= self.end_index or index < 0:
             raise KeyError(index)
-        unit = self._index.read(index * INDEX_UNIT_SIZE, INDEX_UNIT_SIZE)
+        unit = self._index.pread(INDEX_UNIT_SIZE, index * INDEX_UNIT_SIZE)
         if len(unit) < INDEX_UNIT_SIZE:
             raise StoreError(f"the index lacks entry {index}: its file is missing or cut short")
         _magic, pos, size, at, term = INDEX_UNIT.unpack(unit)
@@ -65,7 +90,7 @@ class Ledger:
     def read(self, index: int) -> Entry:
         """An entry; KeyError where there is none, `StoreError` where its bytes are damaged."""
         pos, size, term = self._unit(index)
-        entry = decode_entry(self._data.read(pos, size))
+        entry = decode_entry(self._data.pread(size, pos))
         if entry.index != index or entry.term != term or not crc_fits(entry):
             raise StoreError(f"entry {index} at {pos} is damaged")
         return entry
@@ -75,9 +100,9 @@ class Ledger:
         if not entries:
             return
         unproven = any(entry.body_crc == 0 for entry in entries)
-        if unproven and not self._index.offsets:
+        if unproven and not self._index.starts:
             # Recovery trusts such entries where there is no index at all: somebody removed it.
-            self._index.write(entries[0].index * INDEX_UNIT_SIZE, [bytes(INDEX_UNIT_SIZE)])
+            self._write_units(entries[0].index, [bytes(INDEX_UNIT_SIZE)])
         run: list[bytes] = []
         run_pos = pos = self.end_pos
         for entry in entries:
@@ -89,7 +114,7 @@ class Ledger:
                 run, run_pos = [], entry.pos
             run += (encode_header(entry), entry.body)
             pos = entry.end_pos
-        self._data.write(run_pos, run)
+        self._data.write(run, run_pos, durable_name=True)
         if unproven:
             # Nothing in an entry without a CRC tells a torn one from a whole one; that its index
             # unit is there does, since this is written behind the synced data only.
@@ -104,8 +129,8 @@ class Ledger:
 
     def _roll(self, pos: int, run: list[bytes]) -> None:
         """Ends a data file. Its index is synced, since recovery looks at the last files only."""
-        if self._data.offsets or len(run) > 1:
-            self._data.write(pos, run)
+        if self._data.starts or len(run) > 1:
+            self._data.write(run, pos, durable_name=True)
         self._data.sync()
         self._index.sync()
 
@@ -116,9 +141,12 @@ class Ledger:
         while start < len(entries):
             index = first + start
             count = min(len(entries) - start, per_file - index % per_file)
-            units = b"".join(encode_index(entry) for entry in entries[start : start + count])
-            self._index.write(index * INDEX_UNIT_SIZE, [units])
+            self._write_units(index, list(map(encode_index, entries[start : start + count])))
             start += count
+
+    def _write_units(self, index: int, units: list[bytes]) -> None:
+        """Index units from that of entry `index` on, within one file."""
+        self._index.write([b"".join(units)], index * INDEX_UNIT_SIZE, durable_name=True)
 
     def keep_to(self, index: int) -> None:
         """Cuts all entries behind `index`; durable on return."""
@@ -128,15 +156,15 @@ class Ledger:
             self.reset(LogBase(index, -1, self._unit(self.begin_index)[0]))
             return
         pos, size, _term = self._unit(index)
-        self._data.cut(pos + size)
-        self._index.cut((index + 1) * INDEX_UNIT_SIZE)
+        self._data.cut(pos + size, durable=True, keep_first=True)
+        self._index.cut((index + 1) * INDEX_UNIT_SIZE, durable=True, keep_first=True)
         self.end_index = index
         self.end_pos = pos + size
 
     def reset(self, base: LogBase) -> None:
         """Drops every entry; the next one follows `base`."""
-        self._data.clear()
-        self._index.clear()
+        self._data.clear(durable=True)
+        self._index.clear(durable=True)
         self.begin_index = self.end_index = -1
         self.end_pos = base.next_pos
 
@@ -149,14 +177,14 @@ class Ledger:
         first = pos - pos % self._data.file_size
         if self.begin_pos >= first:
             return self.begin_index
-        header = self._data.read(first, INDEX_UNIT_SIZE)
+        header = self._data.pread(INDEX_UNIT_SIZE, first)
         return int.from_bytes(header[8:16], "big")
 
     def drop_files(self) -> None:
         """Removes the files that hold only entries before `begin_index`."""
         if self.begin_index >= 0:
-            self._data.drop_before(self.begin_pos)
-            self._index.drop_before(self.begin_index * INDEX_UNIT_SIZE)
+            self._data.remove_before(self.begin_pos)
+            self._index.remove_before(self.begin_index * INDEX_UNIT_SIZE)
 
     @property
     def begin_pos(self) -> int:

@@ -5,7 +5,7 @@ from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.store.format import COPY_AGAIN, StoreError
+from rocketmq_tw.raft.store.format import COPY_AGAIN
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger
 from rocketmq_tw.raft.store.properties import (
     Checkpoint,
@@ -15,6 +15,7 @@ from rocketmq_tw.raft.store.properties import (
     write_term,
 )
 from rocketmq_tw.raft.store.snapshots import SnapshotFile
+from rocketmq_tw.store.errors import StoreError
 
 
 class MemberStore:

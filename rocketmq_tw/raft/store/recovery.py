@@ -10,11 +10,11 @@ from rocketmq_tw.raft.store.format import (
     ENTRY_HEADER,
     INDEX_UNIT,
     INDEX_UNIT_SIZE,
-    StoreError,
     decode_entry,
     encode_index,
 )
-from rocketmq_tw.raft.store.segments import SegmentedFile
+from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.segments import Segments
 
 _CHUNK = 1024 * 1024
 #: The index of earlier files was synced when the next one was begun, so only these are scanned.
@@ -29,16 +29,12 @@ class Extent(NamedTuple):
     end_pos: int
 
 
-def recover(
-    data: SegmentedFile, index: SegmentedFile, begin_pos: int, committed_index: int
-) -> Extent:
+def recover(data: Segments, index: Segments, begin_pos: int, committed_index: int) -> Extent:
     """Finds the last whole entry, cuts what is behind it, writes index units that are missing.
 
     `begin_pos` is where the log begins if that is inside a file. Raises `StoreError` where the
     damage is not behind the committed entries: those must come from another member.
     """
-    data.check_sizes()
-    index.check_sizes()
     extent = _find(data, index, begin_pos)
     if extent.end_index < committed_index:
         raise StoreError(
@@ -46,22 +42,22 @@ def recover(
             f" the disk lost or damaged data; {COPY_AGAIN}"
         )
     if extent.end_index < 0:
-        data.clear()
-        index.clear()
+        data.clear(durable=True)
+        index.clear(durable=True)
         return extent
-    data.cut(extent.end_pos)
-    index.cut((extent.end_index + 1) * INDEX_UNIT_SIZE)
+    data.cut(extent.end_pos, durable=True, keep_first=True)
+    index.cut((extent.end_index + 1) * INDEX_UNIT_SIZE, durable=True, keep_first=True)
     data.sync()
     index.sync()
     return extent
 
 
-def _find(data: SegmentedFile, index: SegmentedFile, begin_pos: int) -> Extent:
+def _find(data: Segments, index: Segments, begin_pos: int) -> Extent:
     """What the files hold. Writes index units that are missing, and cuts nothing."""
     empty = Extent(-1, -1, begin_pos)
-    if not data.offsets:
+    if not data.starts:
         return empty
-    first_pos = _begin(data, data.offsets[0], begin_pos)
+    first_pos = _begin(data, data.starts[0], begin_pos)
     first = _header_index(data, first_pos)
     if first is None:
         return empty
@@ -72,58 +68,58 @@ def _find(data: SegmentedFile, index: SegmentedFile, begin_pos: int) -> Extent:
     return empty if end is None else Extent(first, end.index, end.end_pos)
 
 
-def _scan_and_index(data: SegmentedFile, index: SegmentedFile, start: int) -> Entry | None:
+def _scan_and_index(data: Segments, index: Segments, start: int) -> Entry | None:
     """The last whole entry from `start`; every one up to it has its index unit then."""
-    indexed = bool(index.offsets)
+    indexed = bool(index.starts)
     last: Entry | None = None
     for entry in scan(data, start):
         unit = encode_index(entry)
         at = entry.index * INDEX_UNIT_SIZE
-        if index.read(at, INDEX_UNIT_SIZE) != unit:
+        if index.pread(INDEX_UNIT_SIZE, at) != unit:
             if indexed and entry.body_crc == 0:
                 # Perhaps torn: see `Ledger.append`.
                 break
-            if index.offsets and at < index.offsets[0]:
+            if index.starts and at < index.starts[0]:
                 index.clear()
-            index.write(at, [unit])
+            index.write([unit], at, durable_name=True)
         last = entry
     return last
 
 
-def _begin(data: SegmentedFile, offset: int, begin_pos: int) -> int:
+def _begin(data: Segments, offset: int, begin_pos: int) -> int:
     return begin_pos if offset <= begin_pos < offset + data.file_size else offset
 
 
-def _header_index(data: SegmentedFile, pos: int) -> int | None:
+def _header_index(data: Segments, pos: int) -> int | None:
     """The index of the entry at `pos`; None where there is none."""
-    header = data.read(pos, HEADER_SIZE)
+    header = data.pread(HEADER_SIZE, pos)
     if len(header) < HEADER_SIZE:
         return None
     magic, size, index, _term, at, *_ = ENTRY_HEADER.unpack(header)
     return index if magic == MAGIC and size >= HEADER_SIZE and at == pos else None
 
 
-def _scan_start(data: SegmentedFile, index: SegmentedFile, first_pos: int, begin_pos: int) -> int:
+def _scan_start(data: Segments, index: Segments, first_pos: int, begin_pos: int) -> int:
     """The first position of the third last file, or of an earlier one where its index is off."""
-    for offset in reversed(data.offsets[: -_SCANNED_FILES + 1 or None]):
+    for offset in reversed(data.starts[: -_SCANNED_FILES + 1 or None]):
         pos = _begin(data, offset, begin_pos)
         entry_index = _header_index(data, pos)
         if entry_index is None:
             continue
-        unit = index.read(entry_index * INDEX_UNIT_SIZE, INDEX_UNIT_SIZE)
+        unit = index.pread(INDEX_UNIT_SIZE, entry_index * INDEX_UNIT_SIZE)
         if len(unit) == INDEX_UNIT_SIZE and INDEX_UNIT.unpack(unit)[1] == pos:
             return pos
     return first_pos
 
 
-def scan(data: SegmentedFile, start: int) -> Iterator[Entry]:
+def scan(data: Segments, start: int) -> Iterator[Entry]:
     """Every whole entry from `start`, up to the first that is none."""
     pos = start
     previous: Entry | None = None
     buffer, buffer_pos = b"", start
     while True:
         if pos + HEADER_SIZE > buffer_pos + len(buffer):
-            buffer, buffer_pos = data.read(pos, _CHUNK), pos
+            buffer, buffer_pos = data.pread(_CHUNK, pos), pos
         at = pos - buffer_pos
         if int.from_bytes(buffer[at : at + 4], "big", signed=True) == BLANK_MAGIC:
             pos += data.file_size - pos % data.file_size
@@ -135,7 +131,7 @@ def scan(data: SegmentedFile, start: int) -> Iterator[Entry]:
         if size < HEADER_SIZE or pos % data.file_size + size > data.file_size:
             return
         if at + size > len(buffer):
-            buffer, buffer_pos, at = data.read(pos, max(size, _CHUNK)), pos, 0
+            buffer, buffer_pos, at = data.pread(max(size, _CHUNK), pos), pos, 0
         try:
             entry = decode_entry(buffer[at : at + size])
         except StoreError:

@@ -6,7 +6,8 @@ from zlib import crc32
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.store.format import COPY_AGAIN, StoreError
+from rocketmq_tw.raft.store.format import COPY_AGAIN
+from rocketmq_tw.store.errors import StoreError
 
 #: magic, index, term, next position, bytes of data, CRC-32 of the data.
 _HEADER = Struct(">IqqqqI")

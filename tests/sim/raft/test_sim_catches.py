@@ -8,7 +8,7 @@ from rocketmq_tw.raft.core import election, follower, heartbeat, log, replicatio
 from rocketmq_tw.raft.core.codes import Code, Role
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.store.ledger import Ledger
-from rocketmq_tw.raft.store.segments import SegmentedFile
+from rocketmq_tw.store.segments import Segments
 from tests.support.raft_cluster import Faults, SimCluster, SimMember, simulate
 from tests.support.raft_history import Operation
 from tests.support.raft_invariants import Violation
@@ -41,7 +41,7 @@ def votes_that_are_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 def entries_that_are_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "sync", lambda self: None)
-    patch.setattr(SegmentedFile, "sync", lambda self: None)
+    patch.setattr(Segments, "sync", lambda self: None)
 
 
 def commits_of_what_was_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.message import record as record_module
 from rocketmq_tw.message.batch import Batch, BatchedMessage
-from rocketmq_tw.message.layout import RECORD
+from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, fields, physical_offset, store_timestamp
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import (
     CRC_PROPERTY_LENGTH,
-    MAGIC_V1,
-    MAGIC_V2,
     RecordError,
     are_sound,
     body_crc,
@@ -28,6 +26,7 @@ from rocketmq_tw.message.record import (
     parse_head,
 )
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
+from tests.support.record_declaration import RECORD
 
 V4, V6 = ("10.1.2.3", 10911), ("2001:db8::1", 65535)
 
@@ -70,6 +69,14 @@ def test_struct_agrees_with_the_declaration(message: StoredMessage) -> None:
     for field in ("store_timestamp", "reconsume_times", "prepared_transaction_offset"):
         assert declared[field] == getattr(message, field), field
     assert RECORD.build(declared) == data
+    assert physical_offset(data) == declared.physical_offset
+    assert store_timestamp(data) == declared.store_timestamp
+
+
+def test_a_field_that_is_not_there_in_that_order_is_refused() -> None:
+    assert fields("queue_id", "queue_offset").format == ">4x4x4xi4xq"
+    with pytest.raises(ValueError, match="queue_id"):
+        fields("queue_offset", "queue_id")
 
 
 @given(messages)

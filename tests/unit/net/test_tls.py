@@ -7,7 +7,7 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
 from rocketmq_tw.wire.command import RemotingCommand
@@ -88,6 +88,28 @@ def test_plaintext_refused_by_an_enforcing_server_is_logged_once():
     assert len(logs) == 1 and logs[0]["peer"].startswith("127.0.0.1:")
 
 
+def test_a_plain_client_of_an_enforcing_server_is_told_to_speak_tls():
+    network = network_with(TlsConfig(server_mode="enforcing"))
+    with capturedLogs():
+        outcome = ask(network)
+    assert "a server that takes TLS only" in str(outcome.value)
+
+
+def test_a_server_that_answered_and_goes_away_wants_no_tls():
+    network = network_with(TlsConfig())
+    client = RemotingClient(network.clock, endpoint_for=network.endpoint)
+    outcomes = []
+    for _ in range(2):
+        client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+        network.clock.advance(0)
+    assert [answer.code for answer in outcomes] == [0, 0]
+    client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+    network.stop(ADDRESS)
+    network.clock.advance(0)
+    assert outcomes[2].check(ConnectionLost)
+    assert "TLS" not in str(outcomes[2].value)
+
+
 def test_files_and_checked_certificates_both_ways(files):
     config = TlsConfig(
         server_mode="enforcing",
@@ -145,7 +167,43 @@ def test_a_wrong_password_names_the_key_file(files):
         ServerTls(TlsConfig(test_mode_enable=False, **files))
 
 
-def test_a_client_that_shall_check_needs_to_know_whom_to_trust():
-    tls = TlsConfig(test_mode_enable=False, client_auth_server=True)
-    with pytest.raises(TlsConfigError, match=r"name the trusted certificates in"):
-        RemotingClient(Clock(), NettyClientConfig(use_tls=True), tls=tls)
+def without_trusted(files, side):
+    return {key: value for key, value in files.items() if key != f"{side}_trust_cert_path"}
+
+
+def test_a_server_without_trusted_certificates_takes_the_system_s(files, monkeypatch):
+    server = TlsConfig(
+        test_mode_enable=False,
+        server_need_client_auth="require",
+        server_auth_client=True,
+        **without_trusted(files, "server"),
+    )
+    client = TlsConfig(test_mode_enable=False, **files)
+    with capturedLogs():
+        assert ask(network_with(server), client).check(RemotingError), "it is its own issuer"
+    monkeypatch.setenv("SSL_CERT_FILE", files["client_cert_path"])
+    assert ask(network_with(server), client).body == b"x" * 100_000
+
+
+def test_a_client_without_trusted_certificates_takes_the_system_s(files, monkeypatch):
+    server = TlsConfig(test_mode_enable=False, **files)
+    client = TlsConfig(
+        test_mode_enable=False, client_auth_server=True, **without_trusted(files, "client")
+    )
+    with capturedLogs():
+        assert ask(network_with(server), client).check(RemotingError), "it is its own issuer"
+    monkeypatch.setenv("SSL_CERT_FILE", files["server_cert_path"])
+    assert ask(network_with(server), client).body == b"x" * 100_000
+
+
+def test_test_mode_promises_no_check():
+    with pytest.raises(
+        TlsConfigError, match=r"tls\.server\.authClient is true, but tls\.test\.mode"
+    ):
+        ServerTls(TlsConfig(server_auth_client=True))
+    with pytest.raises(
+        TlsConfigError, match=r"tls\.client\.authServer is true, but tls\.test\.mode"
+    ):
+        RemotingClient(
+            Clock(), NettyClientConfig(use_tls=True), tls=TlsConfig(client_auth_server=True)
+        )

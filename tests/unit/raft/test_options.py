@@ -89,4 +89,4 @@ def test_a_store_of_another_file_size_refuses_to_start(
     )
     service.startService()
     assert not service.running
-    assert "set the file size that this store was made with" in reasons[0]
+    assert "set mappedFileSizeForEntryData to what the store was written with" in reasons[0]

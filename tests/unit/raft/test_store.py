@@ -11,8 +11,9 @@ from rocketmq_tw.raft.core.log import LogBase, LogWrites
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.store.format import StoreError, decode_entry, encode_header, encode_index
+from rocketmq_tw.raft.store.format import decode_entry, encode_header, encode_index
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.store.errors import StoreError
 from tests.support.raft_store import entries_of_terms
 
 FILE_SIZE = 512
@@ -235,7 +236,9 @@ def test_a_forgotten_vote_is_refused() -> None:
 def test_another_file_size_is_refused() -> None:
     files = MemoryFiles()
     filled(files)
-    with pytest.raises(StoreError, match="set the file size that this store was made with"):
+    with pytest.raises(
+        StoreError, match="set mappedFileSizeForEntryData to what the store was written with"
+    ):
         MemberStore(files, "/s", 2 * FILE_SIZE, INDEX_SIZE)
 
 

@@ -5,8 +5,9 @@ import errno
 import pytest
 from zope.interface.verify import verifyObject
 
-from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.broker.interfaces import IMessageStore, MessageFilter
+from rocketmq_tw.config.change import change
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
@@ -18,7 +19,8 @@ from rocketmq_tw.message.sysflags import (
     TRANSACTION_ROLLBACK,
 )
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.store.checkpoint import read_checkpoint
+from rocketmq_tw.store import dispatching
+from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore
@@ -130,10 +132,14 @@ def test_statuses_and_next_offsets(store: MessageStore) -> None:
 
 
 def test_a_slave_does_not_correct_offsets() -> None:
-    store = open_store(MemoryFiles(), broker_role="SLAVE")
+    files = MemoryFiles()
+    store = open_store(files)
+    store.is_copy = True
     put(store, make_message())
     assert read(store, 9).next_offset == 9
-    store.config.offset_check_in_slave = True
+    store.close()
+    store = open_store(files, offset_check_in_slave=True)
+    store.is_copy = True
     assert read(store, 9).next_offset == 1
 
 
@@ -143,9 +149,9 @@ def test_limits_of_count_and_bytes(store: MessageStore) -> None:
     assert read(store, 0, 3).messages == 3
     assert read(store, 0, 32, 2 * len(one)).messages == 2
     assert read(store, 0, 32, 1).messages == 1
-    store.config.max_transfer_count_on_message_in_memory = 4
+    change(store.config, {"maxTransferCountOnMessageInMemory": "4"})
     assert read(store, 0).messages == 4
-    store.config.max_transfer_bytes_on_message_in_memory = 3 * len(one)
+    change(store.config, {"maxTransferBytesOnMessageInMemory": str(3 * len(one))})
     assert read(store, 0).messages == 3
 
 
@@ -159,13 +165,13 @@ def test_what_memory_cannot_hold_any_more_has_the_disk_limits(clock: ManualClock
     assert not read(store, 11).suggest_slave
 
 
-def test_a_rare_tag_makes_progress_without_reading_all(store: MessageStore) -> None:
-    store.config.max_filter_message_size = 20 * 6
+def test_a_rare_tag_makes_progress_without_reading_all() -> None:
+    store = open_store(MemoryFiles(), max_filter_message_size=20 * 6)
     put(store, *[make_message(tags="A") for _ in range(9)], make_message(tags="B"))
     wanted = java_hash_code("B")
-    found = read(store, 0, 2, tag_match=lambda code: code == wanted)
+    found = read(store, 0, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
-    found = read(store, 6, 2, tag_match=lambda code: code == wanted)
+    found = read(store, 6, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.messages, found.next_offset) == (GetStatus.FOUND, 1, 10)
 
 
@@ -178,7 +184,7 @@ def test_a_filter_that_looks_into_records(store: MessageStore) -> None:
         asked.append(message.queue_offset)
         return message.queue_offset % 2 == 0
 
-    found = read(store, 1, record_match=is_even)
+    found = read(store, 1, wanted=MessageFilter(by_record=is_even))
     assert [m.body for m in decode_records(found.data)] == [b"2", b"4"]
     assert asked == [1, 2, 3, 4, 5]
     assert found.next_offset == 6
@@ -302,20 +308,87 @@ def test_a_failed_fsync_is_never_retried_as_a_success(
     assert files.exists("/store/abort")
 
 
-def test_queues_that_cannot_be_written_are_written_later(
+@pytest.mark.parametrize("operation", ["create", "pwrite", "truncate", "make_dirs"])
+def test_a_queue_that_cannot_be_written_holds_up_no_other(
+    files: FaultyFiles, store: MessageStore, operation: str
+) -> None:
+    """What was acknowledged to it is read from memory; no more is taken until it can be written."""
+    fault = Fault(operation, "consumequeue/Bad", errno.EACCES)
+    files.faults.append(fault)
+    store.append(make_message(b"one", topic="Bad"))
+    store.append(make_message(b"two"))
+    store.write_pending()
+    assert store.dispatch() == 2
+    assert [message.body for message in read_all(store, "Bad")] == [b"one"]
+    for number in range(30):
+        with pytest.raises(NotWritableError, match="queue 0 of Bad"):
+            store.append(make_message(topic="Bad"))
+        put(store, make_message(b"%d" % number))
+    assert len(read_all(store)) == 31
+    with pytest.raises(StoreError, match="queues"):
+        store.checkpoint()
+    after = open_store(files.inner.kill())
+    assert [message.body for message in read_all(after, "Bad")] == [b"one"]
+    files.faults.clear()
+    assert store.append(make_message(b"again", topic="Bad")).queue_offset == 1
+    put(store)
+    store.close()
+    after = open_store(files.inner.kill())
+    assert after.report is not None and after.report.clean
+    assert [message.body for message in read_all(after, "Bad")] == [b"one", b"again"]
+
+
+def test_a_replica_keeps_all_units_of_a_queue_that_cannot_be_written(
     files: FaultyFiles, store: MessageStore
 ) -> None:
-    files.faults.append(Fault("pwrite", "consumequeue", errno.ENOSPC, times=1))
-    store.append(make_message(b"one"))
-    store.append(make_message(b"two", queue_id=1))
-    store.write_pending()
-    with pytest.raises(NotWritableError):
-        store.dispatch()
-    store.append(make_message(b"three"))
-    store.write_pending()
-    store.dispatch()
-    assert [message.body for message in read_all(store)] == [b"one", b"three"]
-    assert [message.body for message in read_all(store, queue_id=1)] == [b"two"]
+    put(store, *[make_message(queue_id=n % 2) for n in range(100)])
+    disk = FaultyFiles(MemoryFiles())
+    disk.faults.append(Fault("create", "consumequeue/Topic/1"))
+    replica = open_store(disk)
+    while replica.end_offset < store.end_offset:
+        replica.append_raw(replica.end_offset, store.read_log(replica.end_offset, 1000))
+        replica.write_pending()
+        replica.dispatch()
+    disk.faults.clear()
+    replica.checkpoint()
+    for queue_id in (0, 1):
+        assert read_all(replica, queue_id=queue_id) == read_all(store, queue_id=queue_id)
+
+
+def test_an_index_that_cannot_be_written_holds_up_no_queue(
+    files: FaultyFiles, store: MessageStore
+) -> None:
+    files.faults.append(Fault("create", "/index/", errno.EMFILE))
+    put(store, *[make_message(b"%d" % n, keys=f"k{n}") for n in range(600)])
+    assert len(read_all(store)) == 600
+    files.faults.clear()
+    assert store.query_by_key("Topic", "k7", 9, 0, 1 << 62)[0]
+    assert store.query_by_key("Topic", "k599", 9, 0, 1 << 62)[0]
+
+
+def test_a_failed_dispatch_reads_little_of_the_log_again(
+    files: FaultyFiles, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatching, "_READ_AT_ONCE", 10)
+    put(store, *[make_message(b"", queue_id=n % 3) for n in range(100)])
+    replica = open_store(MemoryFiles())
+    while replica.end_offset < store.end_offset:
+        replica.append_raw(replica.end_offset, store.read_log(replica.end_offset, 4096))
+    replica.write_pending()
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        if len(calls) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(replica._queues, "check_room", fail)
+    with pytest.raises(NotWritableError, match="No space"):
+        replica.dispatch()
+    assert replica.max_queue_offset("Topic", 0) == 10
+    monkeypatch.setattr(replica._queues, "check_room", lambda: None)
+    assert replica.dispatch() == 70
+    assert len(read_all(replica)) == 34
 
 
 def test_a_queue_sync_that_failed_leaves_the_checkpoint_alone(
@@ -392,8 +465,8 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
 
 def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageStore) -> None:
     put(store, make_message(topic="Gone"), make_message(topic="Kept"))
-    store.remove_topic("Gone")
-    store.remove_topic("../config")
+    store.remove_topics(["Gone"])
+    store.remove_topics(["../config"])
     assert store.queues() == {"Kept": {0}}
     assert files.list("/store/consumequeue") == ["Kept"]
     assert store.append(make_message(topic="Gone")).queue_offset == 0
@@ -401,13 +474,13 @@ def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageSt
 
 def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     files = MemoryFiles()
-    store = open_store(files, clock)
+    store = open_store(files, clock, delete_when="25")
     hours = ";".join(map(str, range(24)))
     put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
-    store.config.delete_when = "25"
+    store.checkpoint()
     clock.now_ms += 100 * 3_600_000
     assert store.clean(clock.now_ms) == 0
-    store.config.delete_when = hours
+    change(store.config, {"deleteWhen": hours})
     assert store.clean(clock.now_ms - 50 * 3_600_000) == 0
     assert store.clean(clock.now_ms) > 0
     lowest = store.min_physical_offset
@@ -419,10 +492,52 @@ def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     assert store.record_at(0) is None
 
 
+def test_retention_leaves_what_no_checkpoint_has(clock: ManualClock) -> None:
+    """Its units may be in memory only: after a kill the queue's end would go back."""
+    memory = MemoryFiles()
+    files = FaultyFiles(memory)
+    store = open_store(files, clock, delete_when=";".join(map(str, range(24))))
+    put(store, *[make_message(bytes(900)) for _ in range(8)])
+    store.checkpoint()
+    files.faults.append(Fault("fsync", "consumequeue"))
+    put(store, *[make_message(bytes(900)) for _ in range(8)])
+    with pytest.raises(StoreError):
+        store.checkpoint()
+    clock.now_ms += 100 * 3_600_000
+    store.clean(clock.now_ms)
+    assert 0 < store.min_physical_offset <= 8 * 1000
+    after = open_store(memory.kill(), clock)
+    assert after.max_queue_offset("Topic", 0) == 16
+    assert [message.queue_offset for message in read_all(after)][-8:] == list(range(8, 16))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_loss_during_retention_leaves_no_gap(clock: ManualClock, seed: int) -> None:
+    memory = MemoryFiles()
+    moment = 1
+    while True:
+        memory = MemoryFiles()
+        files = FaultyFiles(memory)
+        store = open_store(files, clock, delete_when=";".join(map(str, range(24))))
+        put(store, *[make_message(bytes(900)) for _ in range(24)])
+        store.checkpoint()
+        files.changes, files.lose_power_at = 0, moment
+        try:
+            assert store.clean(clock.now_ms + 100 * 3_600_000) > 3
+            store.checkpoint()
+            break
+        except PowerLoss:
+            after = open_store(memory.crash(seed), clock)
+            assert after.max_queue_offset("Topic", 0) == 24
+        moment += 1
+    assert moment > 3
+
+
 def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> None:
     files = MemoryFiles()
     store = open_store(files, clock)
     put(store, *[make_message(bytes(900)) for _ in range(20)])
+    store.checkpoint()
     used = files.usage("/").used
     files.capacity = used + used // 20
     assert store.clean(clock.now_ms) > 0

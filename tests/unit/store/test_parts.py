@@ -11,8 +11,13 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from rocketmq_tw.store.dispatch import BatchDispatch, Dispatch, parse_delay_levels, property_value
+from rocketmq_tw.store.checkpoint_file import Checkpoint, decode_checkpoint, encode_checkpoint
+from rocketmq_tw.store.dispatch_entries import (
+    BatchEntry,
+    DispatchEntry,
+    parse_delay_levels,
+    property_value,
+)
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.store.index import (
     MessageIndex,
@@ -122,8 +127,8 @@ def new_index(files: MemoryFiles, slots: int = 4, capacity: int = 10) -> Message
     return index
 
 
-def indexed(keys: tuple[bytes, ...], physical_offset: int, timestamp: int) -> Dispatch:
-    return Dispatch("T", 0, 0, physical_offset, 100, 0, timestamp, True, keys)
+def indexed(keys: tuple[bytes, ...], physical_offset: int, timestamp: int) -> DispatchEntry:
+    return DispatchEntry("T", 0, 0, physical_offset, 100, 0, timestamp, True, keys)
 
 
 def test_index_bytes_are_stocks() -> None:
@@ -232,9 +237,9 @@ def test_an_index_that_cannot_be_written_takes_the_keys_later() -> None:
     files = FaultyFiles(MemoryFiles())
     index = MessageIndex(files, "/index", 3, 1000, ManualClock())
     index.load((-1, 1), clean=True)
-    index.add([Dispatch("T", 0, 0, 0, 91, 0, 1_000, True, (b"a",))])
+    index.add([DispatchEntry("T", 0, 0, 0, 91, 0, 1_000, True, (b"a",))])
     index.write_pending()
-    index.add([Dispatch("T", 0, n, n * 100, 91, 0, 1_000, True, (b"%c" % n,)) for n in b"abc"])
+    index.add([DispatchEntry("T", 0, n, n * 100, 91, 0, 1_000, True, (b"%c" % n,)) for n in b"abc"])
     files.faults.append(Fault("pwrite", error=errno.ENOSPC, times=1))
     with pytest.raises(OSError, match="No space"):
         index.write_pending()
@@ -246,11 +251,11 @@ def test_an_index_that_cannot_be_written_takes_the_keys_later() -> None:
 def test_a_batch_is_indexed_as_its_messages_are() -> None:
     offsets = [100, 200, 300]
     keys = [b"a", b"b", b"a"]
-    batch = BatchDispatch("T", 0, 0, 100, 300, 1_000, offsets, [100] * 3, [0] * 3, keys, 3)
+    batch = BatchEntry("T", 0, 0, 100, 300, 1_000, offsets, [100] * 3, [0] * 3, keys, 3)
     for last in (0, 200):
         index = MessageIndex(MemoryFiles(), "/index", 3, 1000, ManualClock())
         index.load((-1, 1), clean=True)
-        index.add([Dispatch("T", 0, 0, last, 91, 0, 1_000, True, (b"x",))])
+        index.add([DispatchEntry("T", 0, 0, last, 91, 0, 1_000, True, (b"x",))])
         index.write_pending()
         index.add([batch])
         # Those in front of the last one are in the index already.
@@ -290,7 +295,7 @@ def test_disk_pressure(percent: int, pressure: str) -> None:
 def test_a_full_disk_forces_files_out_in_portions() -> None:
     config = small_config(delete_file_batch_max=3)
     assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 3
-    config.clean_file_forcibly_enable = False
+    config = small_config(delete_file_batch_max=3, clean_file_forcibly_enable=False)
     assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 0
 
 

@@ -4,9 +4,10 @@ import errno
 
 import pytest
 
+from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.record import MAGIC_V1
+from rocketmq_tw.message.layout import MAGIC_V1
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import ROOT, make_message, open_store, put, read_all, small_config
@@ -82,14 +83,20 @@ def test_torn_last_record(files: MemoryFiles) -> None:
     assert (appended.physical_offset, appended.queue_offset) == (last, 10)
 
 
-@pytest.mark.parametrize("length", [1, 40, 500])
-def test_zeros_in_a_property_are_no_lost_sector(files: MemoryFiles, length: int) -> None:
-    """Users put what they like into values; only a whole sector of zeros is a lost one."""
-    store = open_store(files)
+@pytest.mark.parametrize("length", [1, 40, 500, 511, 1100])
+def test_zeros_in_properties_never_end_the_log(files: MemoryFiles, length: int) -> None:
+    """Users put what they like into values, also what a lost sector looks like."""
+    store = open_store(files, flush_disk_type="SYNC_FLUSH")
     for number in range(8):
         value = b"v" * (37 * number) + b"\0" * length
         put(store, make_message(b"%d" % number, properties=b"K\x01" + value + b"\x02L\x01w"))
-    assert bodies_of(open_store(killed(files))) == [b"%d" % number for number in range(8)]
+        put(store, make_message(b"%d end" % number, properties=b"K\x01" + value))
+    expected = [b"%d%b" % (n, end) for n in range(8) for end in (b"", b" end")]
+    store = open_store(killed(files.crash()))
+    assert bodies_of(store) == expected
+    assert store.report is not None
+    noted = [note for note in store.report.notes if "zeros" in note]
+    assert len(noted) == 16 if length > 1022 else len(noted) < 16
 
 
 @pytest.mark.parametrize("flipped", [0x80, 0x40, 0x01])
@@ -299,8 +306,9 @@ def test_a_queue_keeps_its_offset_when_the_log_lost_all_its_messages(files: Memo
     store = open_store(files)
     put(store, *[make_message(bytes(300), topic="Old") for _ in range(12)])
     put(store, *[make_message(bytes(300), topic="New") for _ in range(40)])
+    store.checkpoint()
     store.clean(store._clock() + 80 * 3_600_000)
-    store.config.delete_when = "0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23"
+    change(store.config, {"deleteWhen": ";".join(map(str, range(24)))})
     assert store.clean(store._clock() + 80 * 3_600_000) > 0
     assert store.min_queue_offset("Old", 0) == store.max_queue_offset("Old", 0) == 12
     store.close()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store import queues
 from rocketmq_tw.store.consume_queue import (
     UNIT,
     UNIT_SIZE,
@@ -15,19 +16,24 @@ from rocketmq_tw.store.consume_queue import (
     ConsumeQueue,
     Unwritten,
 )
-from rocketmq_tw.store.dispatch import BatchDispatch
+from rocketmq_tw.store.dispatch_entries import BatchEntry
 from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.segments import HandlePool, Unsynced
+from rocketmq_tw.store.unsynced import Unsynced
 from tests.support.stores import ManualClock, make_message, open_store, put, read_all
 
 _FILE = 8 * UNIT_SIZE
 
 
 def open_queue(files, unwritten: Unwritten, name: str = "0") -> ConsumeQueue:
-    files.make_dirs(f"/queues/{name}")
     pool = HandlePool(files, 4)
-    return ConsumeQueue(pool, f"/queues/{name}", "Topic", 0, _FILE, Unsynced(), unwritten)
+    path = f"/queues/{name}"
+
+    def make_directory(_: ConsumeQueue) -> None:
+        files.make_dirs(path)
+
+    return ConsumeQueue(pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, make_directory)
 
 
 def fill(queue: ConsumeQueue, count: int) -> None:
@@ -131,19 +137,36 @@ def test_a_store_keeps_what_it_showed_where_the_queues_cannot_be_written() -> No
     files.faults.append(fault)
     store.append(make_message())
     store.write_pending()
-    with pytest.raises(NotWritableError, match="queues or index"):
-        store.dispatch()
-    assert store.max_queue_offset("Topic", 0) == UNWRITTEN_LIMIT + 2
-    files.faults.remove(fault)
     assert store.dispatch() == 1
+    assert store.max_queue_offset("Topic", 0) == UNWRITTEN_LIMIT + 3
+    assert fault.hits
+    files.faults.remove(fault)
+    store.checkpoint()
     # Each is told of once, and all are there.
     assert arrivals == list(range(UNWRITTEN_LIMIT + 3))
     assert [message.queue_offset for message in read_all(store)] == arrivals
 
 
+def test_units_in_memory_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "_MOST_UNWRITTEN", 20)
+    files = FaultyFiles(MemoryFiles())
+    store = open_store(files, ManualClock())
+    files.faults.append(Fault("create", "consumequeue"))
+    for queue_id in range(21):
+        put(store, make_message(queue_id=queue_id))
+    store.append(make_message(b"held back", queue_id=99))
+    store.write_pending()
+    with pytest.raises(NotWritableError, match="queues or index"):
+        store.dispatch()
+    assert store.max_queue_offset("Topic", 99) == 0
+    files.faults.clear()
+    assert store.dispatch() == 1
+    assert [message.body for message in read_all(store, queue_id=99)] == [b"held back"]
+
+
 def test_a_batch_that_a_queue_has_in_part_brings_what_is_missing() -> None:
     table = QueueTable(MemoryFiles(), "/consumequeue", UNIT_SIZE * 8)
-    batch = BatchDispatch("T", 0, 0, 0, 300, 0, [0, 100, 200], [100] * 3, [5, 6, 7], (), 3)
+    batch = BatchEntry("T", 0, 0, 0, 300, 0, [0, 100, 200], [100] * 3, [5, 6, 7], (), 3)
     first, second, third = batch.one_by_one()
     assert table.put([first]) == [first]
     table.write_pending()
@@ -175,7 +198,7 @@ def test_a_removed_topic_leaves_no_unit_to_write() -> None:
     store = open_store(files, ManualClock())
     put(store, make_message())
     put(store, make_message())
-    store.remove_topic("Topic")
+    store.remove_topics(["Topic"])
     store.checkpoint()
     assert not files.exists(f"{store.paths.consume_queue}/Topic")
     put(store, make_message())

@@ -1,0 +1,204 @@
+"""Appending: messages get their places, become records, and are buffered in the log until they
+are written together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import accumulate
+from struct import pack
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.batch import Batch
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import RecordError, encode_batch_records, encode_record, host_bytes
+from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.dispatching import Dispatching
+from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
+from rocketmq_tw.store.interface import Appended, ILog
+from rocketmq_tw.store.queues import QueueTable
+
+#: What a record may have beside its body.
+_RECORD_ROOM = 64 * 1024
+#: A clock that was set back by less than this does not show in store times.
+_CLOCK_SLACK_MS = 1_000
+_PREPARED_OR_ROLLBACK = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+@lru_cache(maxsize=64)
+def _message_id_prefix(host: tuple[str, int]) -> str:
+    return (host_bytes(host[0]) + host[1].to_bytes(4, "big")).hex().upper()
+
+
+class Appending:
+    """`last_timestamp` is the store time of the last message; `clock` gives milliseconds since
+    1970."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        log: ILog,
+        queues: QueueTable,
+        dispatching: Dispatching,
+        clock: Callable[[], int],
+    ) -> None:
+        self.last_timestamp = 0
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._dispatching = dispatching
+        self._maker = dispatching.maker
+        self._clock = clock
+        #: Queues that an append not yet written moved on, and their next offset before it.
+        self._moved: list[tuple[ConsumeQueue, int]] = []
+        #: Behind a replica's last bytes, or records that recovery did not dispatch; until they are
+        #: dispatched next offsets are not known.
+        self._raw_end = 0
+
+    def begin(self, last_timestamp: int, undispatched_end: int) -> None:
+        """Where recovery left off: `undispatched_end` is behind records whose queues do not have
+        them yet, so that next offsets are not known; 0 where they have all."""
+        self.last_timestamp, self._raw_end = last_timestamp, undispatched_end
+
+    def append(self, message: StoredMessage, batch: Batch | None) -> Appended:
+        """See `IMessageStore.append`."""
+        if self._dispatching.reached < self._raw_end:
+            raise NotWritableError("messages of the log are not dispatched yet: try again")
+        log = self._log
+        in_queue = (message.sys_flag & TRANSACTION_ROLLBACK) not in _PREPARED_OR_ROLLBACK
+        try:
+            queue = self._queues.find_or_create(message.topic, message.queue_id)
+            if queue.failure:
+                self._write_out(queue)
+            now, last = self._clock(), self.last_timestamp
+            message.store_timestamp = last if 0 < last - now < _CLOCK_SLACK_MS else now
+            message.queue_offset = queue.next_offset if in_queue else 0
+            message.physical_offset = log.end_offset
+            if batch:
+                offsets = self._push_batch(message, batch, in_queue)
+            else:
+                offsets = (self._push(message),)
+        except RecordError as error:
+            raise IllegalMessageError(str(error)) from error
+        self.last_timestamp = message.store_timestamp
+        if in_queue:
+            self._moved.append((queue, queue.next_offset))
+            queue.next_offset += len(offsets)
+        prefix = _message_id_prefix(message.store_host)
+        first = offsets[0]
+        if batch:
+            text = pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
+            ids = prefix + text.replace(",", "," + prefix)
+        else:
+            ids = f"{prefix}{first:016X}"
+        return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
+
+    def _write_out(self, queue: ConsumeQueue) -> None:
+        """The queue could not be written: takes a message for it only if it can be by now."""
+        try:
+            queue.write_out()
+        except OSError as error:
+            raise NotWritableError(
+                f"queue {queue.queue_id} of {queue.topic} cannot be written: {error}"
+            ) from error
+
+    def _push(self, message: StoredMessage) -> int:
+        """Buffers the record; returns its offset."""
+        log = self._log
+        record = encode_record(message, crc_property=self._config.enabled_append_prop_crc)
+        size = len(record)
+        self._check_size(message, len(message.body), size)
+        # Nearly always there is room, and the record need not be made again.
+        if not log.push_fitting(record):
+            message.physical_offset = log.reserve(size)
+            record = encode_record(message, crc_property=self._config.enabled_append_prop_crc)
+            log.push(record)
+        dispatching = self._dispatching
+        if not dispatching.from_log:
+            dispatching.wait(
+                self._maker.of_record(
+                    message.topic,
+                    message.queue_id,
+                    message.queue_offset,
+                    message.physical_offset,
+                    size,
+                    message.sys_flag,
+                    message.store_timestamp,
+                    message.properties,
+                    message.parsed,
+                )
+            )
+        message.store_size = size
+        return message.physical_offset
+
+    def _push_batch(self, message: StoredMessage, batch: Batch, in_queue: bool) -> tuple[int, ...]:
+        """Buffers the records of a batch; returns the offset of each."""
+        log = self._log
+        data, sizes = self._batch_records(message, batch, in_queue)
+        if not log.push_fitting(data):
+            message.physical_offset = log.reserve(len(data))
+            data, sizes = self._batch_records(message, batch, in_queue)
+            log.push(data)
+        offsets = tuple(accumulate(sizes[:-1], initial=message.physical_offset))
+        if not self._dispatching.from_log:
+            self._dispatching.wait_all(self._maker.of_batch(message, batch, offsets, sizes))
+        message.store_size = sizes[0]
+        return offsets
+
+    def _batch_records(
+        self, message: StoredMessage, batch: Batch, in_queue: bool
+    ) -> tuple[bytes, list[int]]:
+        """The records of a batch, none larger than allowed, and their sizes."""
+        data, sizes = encode_batch_records(
+            message, batch, in_queue=in_queue, crc_property=self._config.enabled_append_prop_crc
+        )
+        self._check_size(message, max(map(len, batch.bodies)), max(sizes))
+        return data, sizes
+
+    def _check_size(self, message: StoredMessage, body_length: int, size: int) -> None:
+        # What comes out of the log was accepted once: a limit that was lowered since spares it.
+        most = max(self._config.max_message_size, message.store_size)
+        if body_length > most or size > most + _RECORD_ROOM:
+            raise IllegalMessageError(
+                f"the message has {body_length} bytes of body, {size} in all: "
+                f"maxMessageSize allows {most}"
+            )
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """See `IMessageStore.append_raw`. An empty log begins where its first bytes belong, if a
+        file can start there."""
+        log = self._log
+        if offset != log.end_offset:
+            if log.file_starts or log.end_offset != log.written_offset:
+                raise StoreError(f"the log ends at {log.end_offset}: bytes for {offset} do not fit")
+            log.start_at(offset)
+            self._dispatching.reached = offset
+        log.push_raw(data)
+        self._raw_end = log.end_offset
+        self._dispatching.read_from_log()
+
+    def write(self) -> int:
+        """See `IMessageStore.write_pending`; where it raises, none of what was buffered is in the
+        store."""
+        log = self._log
+        try:
+            written = log.write()
+        except StoreError:
+            self._take_back(log.written_offset)
+            raise
+        self._moved.clear()
+        return written
+
+    def _take_back(self, end: int) -> None:
+        """The log lost what was buffered behind `end`: so do the queues' next offsets."""
+        for queue, offset in reversed(self._moved):
+            queue.next_offset = offset
+        self._moved.clear()
+        self._raw_end = min(self._raw_end, end)
+        self._dispatching.take_back(end)
+
+    def cut(self, offset: int) -> None:
+        """The log and the queues end at `offset` now; nothing is buffered any more."""
+        self._moved.clear()
+        self._raw_end = min(self._raw_end, offset)

@@ -1,0 +1,147 @@
+"""Keeping the checkpoint up to date: what is synced for it, and what must not be claimed any more.
+
+A checkpoint is prepared where the store is used and written where blocking is allowed, so that the
+next one may be prepared, or even written, before it: each syncs also what the others have not yet,
+and none takes the place of a younger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.errors import NotWritableError, StoreError
+from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.unsynced import Unsynced
+
+
+class Checkpointing:
+    """Those of one store, in the file at `path`; `last` is what the file says, `failed` whether
+    queues or index could not be synced, after which nothing is claimed any more."""
+
+    def __init__(
+        self,
+        files: IFiles,
+        path: str,
+        log: ILog,
+        queues: QueueTable,
+        index: MessageIndex | None,
+    ) -> None:
+        self.last = Checkpoint()
+        self.failed = False
+        self._files = files
+        self._path = path
+        self._log = log
+        self._queues = queues
+        self._index = index
+        #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
+        self._syncing = Unsynced()
+        #: Numbers of the last checkpoints prepared and written.
+        self._prepared = self._written = 0
+
+    def load(self) -> Checkpoint:
+        """What the file says; nothing safe where there is none."""
+        self.last = read_checkpoint(self._files, self._path)
+        return self.last
+
+    def retract(self) -> None:
+        """A power loss while queues are built again must not find that they were safe."""
+        former = self.last
+        if former.safe_offset >= 0 or former.logics_msg_timestamp > 0:
+            self.last = Checkpoint(
+                master_flushed_offset=former.master_flushed_offset,
+                confirm_phy_offset=former.confirm_phy_offset,
+            )
+            self._write_last()
+
+    def before_cut(self, offset: int) -> None:
+        """The log is about to end at `offset`: nothing behind it may be claimed, nor written by
+        what is prepared."""
+        self._written = self._prepared
+        if offset < self.last.safe_offset:
+            self.last.safe_offset = -1
+            self._write_last()
+
+    def after_cut(self) -> None:
+        """The index is cut as well."""
+        if self._index is not None and self._index.mark != self.last.index_mark:
+            self.last.index_begin, self.last.index_entries = self._index.mark
+            self._write_last()
+
+    def _write_last(self) -> None:
+        write_checkpoint(self._files, self._path, self.last)
+
+    def prepare(
+        self, safe_offset: int, timestamp: int, *, thorough: bool
+    ) -> Callable[[], None] | None:
+        """What writes a checkpoint that claims the log in front of `safe_offset`, whose last
+        message was stored at `timestamp`; see `IMessageStore.prepare_checkpoint`."""
+        if self.failed or self._log.failure:
+            return None
+        queues, index = self._queues, self._index
+        try:
+            queues.write_out()
+            if index is not None:
+                index.write_back(slots=thorough)
+        except OSError as error:
+            raise NotWritableError(f"queues or index cannot be written: {error}") from error
+        checkpoint = Checkpoint(
+            physic_msg_timestamp=timestamp,
+            logics_msg_timestamp=timestamp,
+            master_flushed_offset=self.last.master_flushed_offset,
+            confirm_phy_offset=safe_offset,
+            safe_offset=safe_offset,
+            queues=queues.with_files,
+            units=queues.units,
+        )
+        changed = bool(queues.unsynced)
+        if index is not None:
+            changed = changed or bool(index.unsynced)
+            checkpoint.index_msg_timestamp = index.end_timestamp
+            checkpoint.index_begin, checkpoint.index_entries = index.mark
+        if not changed and checkpoint == self.last:
+            return None
+        # With what another one may still be syncing, which is not durable either.
+        syncing = Unsynced(self._syncing)
+        syncing.take(queues.unsynced)
+        if index is not None:
+            syncing.take(index.unsynced)
+        self._syncing = syncing
+        self._prepared += 1
+        return partial(self._write, checkpoint, self._prepared, syncing)
+
+    def _write(self, checkpoint: Checkpoint, number: int, syncing: Unsynced) -> None:
+        """Once log, queues and index are durable; not where one with a higher number was faster."""
+        if self._log.flushed_offset < checkpoint.safe_offset:
+            raise StoreError("the log is not durable up to where the checkpoint would say")
+        try:
+            for path in sorted(syncing.files):
+                self._sync(path)
+            for directory in sorted(syncing.dirs):
+                if self._files.exists(directory):
+                    self._files.sync_dir(directory)
+        except OSError as error:
+            # Never again a checkpoint that claims these files: the next start rebuilds them.
+            self.failed = True
+            raise StoreError(f"queues or index cannot be synced: {error}") from error
+        if number > self._written:
+            self._written = number
+            write_checkpoint(self._files, self._path, checkpoint)
+            self.last = checkpoint
+        if self._syncing is syncing:
+            self._syncing = Unsynced()
+
+    def _sync(self, path: str) -> None:
+        try:
+            file = self._files.open(path)
+        except FileNotFoundError:
+            # Removed with its topic or by retention since it was written.
+            return
+        try:
+            file.fsync()
+        finally:
+            file.close()

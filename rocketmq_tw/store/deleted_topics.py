@@ -1,0 +1,138 @@
+"""Which topics were deleted when, so that no rebuild of the queues brings them back.
+
+The log keeps the messages of a deleted topic until retention removes them. What stands in front of
+a topic's deletion belongs to no queue any more; what stands behind it, to the topic that was made
+again under that name. Format: docs/formats/deletedtopics.md.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.interface import IFile, IFiles
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """`topic` was deleted where the log ended at `offset`; it had `queues` queues with files, and
+    `units` is the sum of their max offsets."""
+
+    topic: str
+    offset: int
+    queues: int = 0
+    units: int = 0
+
+
+class DeletedTopics:
+    """The file at `path`. `note` writes and does not block for the disk; `sync` makes it durable
+    and may run in another thread."""
+
+    def __init__(self, files: IFiles, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._file: IFile | None = None
+        self._end = 0
+        self._is_new = False
+        #: How often something was noted, and how much of that is durable.
+        self._noted = self._synced = 0
+        self._latest: dict[str, int] = {}
+        self._all: list[Deletion] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._latest)
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether something was noted that is not durable yet."""
+        return self._synced < self._noted
+
+    def load(self) -> None:
+        """Reads the file; a line that is damaged was never durable."""
+        try:
+            data = self._files.read(self._path)
+        except FileNotFoundError:
+            data = b""
+        self._set(filter(None, map(_parse, data.split(b"\n"))))
+        self._end = len(data)
+
+    def rewrite(self, min_offset: int, end_offset: int) -> None:
+        """The log has `min_offset` to `end_offset`: forgets what lies in front of it. Offsets
+        behind its end would be met again by new messages. Durable when it returns."""
+        kept = [
+            msgspec.structs.replace(one, offset=min(one.offset, end_offset))
+            for one in self._all
+            if min(one.offset, end_offset) > min_offset
+        ]
+        if kept != self._all or self._end != len(_text(kept)):
+            self._set(kept)
+            self.close()
+            write_atomic(self._files, self._path, _text(kept))
+            self._end = len(_text(kept))
+            self._synced = self._noted
+
+    def note(self, deletions: list[Deletion]) -> None:
+        """Topics were deleted. Raises `OSError`."""
+        if not deletions:
+            return
+        if self._file is None:
+            self._is_new = not self._files.exists(self._path)
+            self._file = self._files.open(self._path, create=True)
+        # In front of it a line feed: a torn line must not take this one along.
+        text = b"\n" + _text(deletions)
+        self._file.pwrite(text, self._end)
+        self._end += len(text)
+        self._set([*self._all, *deletions])
+        self._noted += 1
+
+    def sync(self) -> None:
+        """Makes all that was noted durable; raises `OSError`."""
+        file, noted = self._file, self._noted
+        if noted == self._synced or file is None:
+            return
+        file.fsync()
+        if self._is_new:
+            self._files.sync_dir(self._path.rpartition("/")[0])
+            self._is_new = False
+        self._synced = noted
+
+    def covers(self, topic: str, position: int) -> bool:
+        """Whether the record at a log offset is of a topic that was deleted since."""
+        return position < self._latest.get(topic, 0)
+
+    def offset_of(self, topic: str) -> int:
+        """The log offset where the topic was last deleted; 0 where it never was."""
+        return self._latest.get(topic, 0)
+
+    def since(self, offset: int) -> tuple[int, int]:
+        """How many queues and units were deleted where the log ended at `offset` or later."""
+        later = [one for one in self._all if one.offset >= offset]
+        return sum(one.queues for one in later), sum(one.units for one in later)
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _set(self, deletions: Iterable[Deletion]) -> None:
+        self._all = list(deletions)
+        self._latest = {}
+        for one in self._all:
+            self._latest[one.topic] = max(self._latest.get(one.topic, 0), one.offset)
+
+
+def _text(deletions: list[Deletion]) -> bytes:
+    lines = [msgspec.json.encode(one) for one in deletions]
+    return b"".join(b"%08x %b\n" % (zlib.crc32(line), line) for line in lines)
+
+
+def _parse(line: bytes) -> Deletion | None:
+    try:
+        if int(line[:8], 16) == zlib.crc32(line[9:]):
+            return msgspec.json.decode(line[9:], type=Deletion)
+    except (ValueError, msgspec.MsgspecError):
+        pass
+    return None

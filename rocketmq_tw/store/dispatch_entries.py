@@ -1,0 +1,258 @@
+"""What a record means to consume queues and index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+import msgspec
+
+from rocketmq_tw.message.batch import Batch
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import SCHEDULE_TOPIC
+from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketmq_tw.message.tags import java_hash_code
+
+_UNIQUE_ID = b"UNIQ_KEY\x01"
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class DispatchEntry(msgspec.Struct, gc=False):
+    """One record on its way to its queue and into the index; `keys` are the index's."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    in_queue: bool
+    keys: tuple[bytes, ...]
+    count: int = 1
+
+    @property
+    def tags_codes(self) -> tuple[int]:
+        """As a `BatchEntry` has them."""
+        return (self.tags_code,)
+
+
+class BatchEntry(msgspec.Struct, gc=False):
+    """Records of one batch on their way, `count` of them, all in their queue: they stand one after
+    the other in the log at `offsets` and have consecutive queue offsets. `size` is of all; there is
+    a key of each record, or none at all."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+    tags_codes: Sequence[int]
+    keys: Sequence[bytes]
+    count: int
+    in_queue: bool = True
+
+    def one_by_one(self) -> Iterator[DispatchEntry]:
+        """An entry for each record."""
+        columns = zip(self.offsets, self.sizes, self.tags_codes, strict=True)
+        for number, (offset, size, tags_code) in enumerate(columns):
+            yield DispatchEntry(
+                self.topic,
+                self.queue_id,
+                self.queue_offset + number,
+                offset,
+                size,
+                tags_code,
+                self.store_timestamp,
+                True,
+                tuple(self.keys[number : number + 1]),
+            )
+
+
+Entry = DispatchEntry | BatchEntry
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds by level, level 1 first, of `1s 5s 1m 2h 1d`; raises `ValueError`."""
+    levels = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1:]
+        if unit not in _UNITS or not (number.isascii() and number.isdigit()):
+            raise ValueError(
+                f"messageDelayLevel has {word!r}: write a number and s, m, h or d, as in `1s 5m`"
+            )
+        levels.append(int(number) * _UNITS[unit])
+    if not levels:
+        raise ValueError("messageDelayLevel is empty: name at least one level, as in `1s 5s`")
+    return tuple(levels)
+
+
+def property_value(properties: bytes, name: bytes) -> bytes:
+    """One property's value without parsing the others; empty where it is missing.
+
+    `name` ends with the separator 0x01.
+    """
+    if properties.startswith(name):
+        start = len(name)
+    else:
+        start = properties.find(b"\x02" + name)
+        if start < 0:
+            return b""
+        start += len(name) + 1
+    end = properties.find(b"\x02", start)
+    return properties[start:] if end < 0 else properties[start:end]
+
+
+def _differing_ids(messages: Sequence[bytes]) -> list[bytes] | None:
+    """The unique ids of several messages, by their properties, where these are the same but for
+    them, as in most batches; None where more differs, or there are none."""
+    first = messages[0]
+    unique_id = property_value(first, _UNIQUE_ID)
+    if not unique_id:
+        return None
+    start = len(_UNIQUE_ID)
+    if not first.startswith(_UNIQUE_ID):
+        start += first.index(b"\x02" + _UNIQUE_ID) + 1
+    end = start + len(unique_id)
+    in_front, behind = first[:start], first[end:]
+    ids = list(map(itemgetter(slice(start, end)), messages))
+    if (
+        b"\x02" in b"".join(ids)
+        or set(map(len, messages)) != {len(first)}
+        or b"".join(messages) != in_front + (behind + in_front).join(ids) + behind
+    ):
+        return None
+    return ids
+
+
+class EntryMaker:
+    """Makes entries of records; knows the delay levels and whether an index is kept."""
+
+    def __init__(self, delay_levels: tuple[int, ...], *, index: bool) -> None:
+        self._delay_levels = delay_levels
+        self._index = index
+
+    def of_record(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        physical_offset: int,
+        size: int,
+        sys_flag: int,
+        store_timestamp: int,
+        properties: bytes,
+        parsed: dict[str, str] | None = None,
+    ) -> DispatchEntry:
+        """The entry of one record. Half and rolled-back messages of a transaction are in no
+        queue, as in stock. `parsed` tells what it can instead of `properties`, see
+        `StoredMessage`."""
+        transaction = sys_flag & TRANSACTION_ROLLBACK
+        tags_code = 0
+        keys: tuple[bytes, ...] = ()
+        if parsed is not None and topic != SCHEDULE_TOPIC:
+            if (tags_text := parsed.get(TAGS)) is not None:
+                tags_code = java_hash_code(tags_text)
+            if self._index and transaction != TRANSACTION_ROLLBACK:
+                unique_id, keys_text = parsed.get(UNIQ_KEY), parsed.get(KEYS)
+                if unique_id is not None:
+                    keys = (unique_id.encode(),)
+                if keys_text is not None:
+                    keys += _words(keys_text.encode())
+        elif properties:
+            if b"TAGS\x01" in properties and (tags := property_value(properties, b"TAGS\x01")):
+                tags_code = java_hash_code(str(tags, "utf-8", "replace"))
+            if topic == SCHEDULE_TOPIC:
+                tags_code = self._deliver_time(properties, store_timestamp, tags_code)
+            if self._index and transaction != TRANSACTION_ROLLBACK:
+                unique = property_value(properties, b"UNIQ_KEY\x01")
+                keys = (unique,) if unique else ()
+                if b"KEYS\x01" in properties:
+                    keys += _words(property_value(properties, b"KEYS\x01"))
+        return DispatchEntry(
+            topic,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            size,
+            tags_code,
+            store_timestamp,
+            transaction != TRANSACTION_PREPARED and transaction != TRANSACTION_ROLLBACK,
+            keys,
+        )
+
+    def of_head(self, head: RecordHead) -> DispatchEntry:
+        """The entry of a record that was read."""
+        return self.of_record(
+            head.topic,
+            head.queue_id,
+            head.queue_offset,
+            head.physical_offset,
+            head.size,
+            head.sys_flag,
+            head.store_timestamp,
+            head.properties,
+        )
+
+    def of_batch(
+        self,
+        message: StoredMessage,
+        batch: Batch,
+        offsets: Sequence[int],
+        sizes: Sequence[int],
+    ) -> list[DispatchEntry] | list[BatchEntry]:
+        """Entries for a batch whose first message is `message` and whose records stand at
+        `offsets`: one for all where only their unique ids differ."""
+        properties, common = batch.properties, batch.common
+        topic, sys_flag = message.topic, message.sys_flag
+        if topic != SCHEDULE_TOPIC and not sys_flag & TRANSACTION_ROLLBACK:
+            ids = _differing_ids(properties)
+            if ids is not None:
+                alike = self.of_record(topic, 0, 0, 0, 0, sys_flag, 0, properties[0] + common)
+                if len(alike.keys) <= 1:
+                    return [
+                        BatchEntry(
+                            topic,
+                            message.queue_id,
+                            message.queue_offset,
+                            offsets[0],
+                            offsets[-1] + sizes[-1] - offsets[0],
+                            message.store_timestamp,
+                            offsets,
+                            sizes,
+                            [alike.tags_code] * len(sizes),
+                            ids if alike.keys else (),
+                            len(sizes),
+                        )
+                    ]
+        return [
+            self.of_record(
+                topic,
+                message.queue_id,
+                message.queue_offset + number,
+                offset,
+                size,
+                sys_flag,
+                message.store_timestamp,
+                each + common,
+            )
+            for number, (offset, size, each) in enumerate(
+                zip(offsets, sizes, properties, strict=True)
+            )
+        ]
+
+    def _deliver_time(self, properties: bytes, store_timestamp: int, otherwise: int) -> int:
+        delay = property_value(properties, b"DELAY\x01")
+        if not delay.isdigit() or int(delay) < 1:
+            return otherwise
+        level = min(int(delay), len(self._delay_levels))
+        return store_timestamp + self._delay_levels[level - 1]
+
+
+def _words(keys: bytes) -> tuple[bytes, ...]:
+    return tuple([word for word in keys.split(KEY_SEPARATOR.encode()) if word])

@@ -1,0 +1,172 @@
+"""Bringing what the log has into the consume queues and the index, in the order of the log.
+
+What was just appended waits in memory; a replica's bytes, and whatever could not be dispatched at
+once, are read from the log again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Set
+from itertools import islice
+from operator import attrgetter
+
+from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.dispatch_entries import DispatchEntry, Entry, EntryMaker
+from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
+from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import Arrival, ILog
+from rocketmq_tw.store.queues import QueueTable
+
+_count_of = attrgetter("count")
+#: Records of the log that are dispatched in one go.
+_READ_AT_ONCE = 4096
+
+
+class Dispatching:
+    """`reached` is behind the last record dispatched, `last_timestamp` its store time."""
+
+    def __init__(
+        self,
+        log: ILog,
+        queues: QueueTable,
+        index: MessageIndex | None,
+        maker: EntryMaker,
+        deleted: DeletedTopics,
+    ) -> None:
+        self.reached = 0
+        self.last_timestamp = 0
+        self.maker = maker
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._deleted = deleted
+        self._arrivals: list[Arrival] = []
+        #: Whether the log is read for what comes next; else `wait` is told what is appended.
+        self.from_log = False
+        self._waiting: deque[Entry] = deque()
+
+    def begin(self, reached: int, last_timestamp: int) -> None:
+        """Where recovery left off; all behind it comes from the log."""
+        self.reached, self.last_timestamp = reached, last_timestamp
+        self._waiting.clear()
+        self.from_log = reached < self._log.end_offset
+
+    def on_arrival(self, callback: Arrival) -> Callable[[], None]:
+        """Calls `callback` with what each dispatch made readable; what is returned ends that."""
+        self._arrivals.append(callback)
+        return lambda: self._arrivals.remove(callback)
+
+    def wait(self, entry: Entry) -> None:
+        """A record was appended behind all that wait."""
+        self._waiting.append(entry)
+
+    def wait_all(self, entries: Iterable[Entry]) -> None:
+        """Records were appended behind all that wait, in this order."""
+        self._waiting += entries
+
+    def read_from_log(self) -> None:
+        """The log got records that nobody told of, or some could not be dispatched."""
+        self._waiting.clear()
+        self.from_log = True
+
+    def take_back(self, end: int) -> None:
+        """The log lost what was buffered behind `end`."""
+        waiting = self._waiting
+        while waiting and waiting[-1].physical_offset >= end:
+            waiting.pop()
+
+    def forget_topics(self, topics: Set[str]) -> None:
+        """What waits for topics that were deleted is passed over when its turn comes."""
+        self._waiting = deque(
+            [_passed_over(entry) if entry.topic in topics else entry for entry in self._waiting]
+        )
+
+    def cut(self, offset: int) -> None:
+        """The log, the queues and the index end at `offset` now."""
+        self._waiting.clear()
+        self.reached = min(self.reached, offset)
+        self.from_log = self.reached < self._log.end_offset
+
+    def run(self, limit: int) -> int:
+        """Dispatches up to `limit`; returns the number of messages."""
+        messages = 0
+        while self.reached < limit:
+            before = self.reached
+            messages += self._run_once(limit)
+            if self.reached == before or not self.from_log:
+                break
+        return messages
+
+    def _run_once(self, limit: int) -> int:
+        """Dispatches all that waits in memory, or the next records of the log: where these fail,
+        they are all that is read again."""
+        if self.from_log:
+            entries, reached = self._read_entries(limit)
+        else:
+            entries, reached = self._waiting_entries(limit)
+        try:
+            self._queues.check_room()
+            arrived = self._queues.put(entries)
+            if self._index is not None:
+                self._index.add(entries)
+            self._queues.write_pending()
+        except OSError as error:
+            # What is not in its queue yet comes from the log again, next time.
+            self._queues.drop_pending()
+            self.read_from_log()
+            raise NotWritableError(f"queues or index cannot be written: {error}") from error
+        self.reached = reached
+        if entries:
+            self.last_timestamp = entries[-1].store_timestamp
+        self.from_log = self.from_log and reached < self._log.end_offset
+        if arrived:
+            for callback in tuple(self._arrivals):
+                callback(arrived)
+        return sum(map(_count_of, entries))
+
+    def _waiting_entries(self, limit: int) -> tuple[list[Entry], int]:
+        """What waits in memory up to `limit`, and the offset behind it."""
+        waiting = self._waiting
+        if waiting and waiting[-1].physical_offset + waiting[-1].size <= limit:
+            # All of it, as nearly always.
+            self._waiting = deque()
+            return list(waiting), waiting[-1].physical_offset + waiting[-1].size
+        entries: list[Entry] = []
+        reached = self.reached
+        while waiting:
+            end = waiting[0].physical_offset + waiting[0].size
+            if end > limit:
+                break
+            reached = end
+            entries.append(waiting.popleft())
+        return entries, reached
+
+    def _read_entries(self, limit: int) -> tuple[list[Entry], int]:
+        """What the log has next up to `limit`, and the offset behind it."""
+        scan = self._log.scan(self.reached, limit, check_body=False)
+        entries: list[Entry] = list(map(self.maker.of_head, islice(scan, _READ_AT_ONCE)))
+        if scan.damaged and not entries:
+            raise DamagedStoreError(f"the log has no sound record at {scan.position}")
+        if self._deleted:
+            covers = self._deleted.covers
+            entries = [
+                _passed_over(entry) if covers(entry.topic, entry.physical_offset) else entry
+                for entry in entries
+            ]
+        return entries, scan.position
+
+
+def _passed_over(entry: Entry) -> DispatchEntry:
+    """Takes the entry's place and goes nowhere."""
+    return DispatchEntry(
+        entry.topic,
+        entry.queue_id,
+        entry.queue_offset,
+        entry.physical_offset,
+        entry.size,
+        0,
+        entry.store_timestamp,
+        in_queue=False,
+        keys=(),
+    )

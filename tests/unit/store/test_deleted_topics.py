@@ -1,0 +1,188 @@
+"""What was deleted stays deleted, whatever is built again; what came after it stays."""
+
+import pytest
+
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.checkpoint_file import read_checkpoint
+from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
+from rocketmq_tw.store.message_store import MessageStore
+from tests.support.stores import ROOT, make_message, open_store, put, read_all
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def bodies(store: MessageStore, topic: str = "Topic") -> list[bytes]:
+    return [message.body for message in read_all(store, topic)]
+
+
+def fill(store: MessageStore, first: int, count: int, topic: str = "Topic") -> None:
+    put(store, *[make_message(b"%d" % n, topic=topic) for n in range(first, first + count)])
+
+
+def delete_and_make_again(store: MessageStore) -> None:
+    fill(store, 0, 10)
+    store.remove_topics(["Topic"])()
+    fill(store, 100, 5)
+
+
+AGAIN = [b"%d" % n for n in range(100, 105)]
+
+
+def test_deleted_before_the_first_checkpoint_and_killed(files: MemoryFiles) -> None:
+    delete_and_make_again(open_store(files))
+    assert bodies(open_store(files.kill())) == AGAIN
+
+
+@pytest.mark.parametrize("seed", [None, *range(8)])
+def test_deleted_and_made_again_through_a_power_loss(files: MemoryFiles, seed: int | None) -> None:
+    store = open_store(files, flush_disk_type="SYNC_FLUSH")
+    fill(store, 0, 25)
+    fill(store, 0, 3, "Other")
+    store.checkpoint()
+    store.remove_topics(["Topic"])
+    fill(store, 100, 5)
+    store = open_store(files.crash(seed), flush_disk_type="SYNC_FLUSH")
+    assert bodies(store) == AGAIN
+    assert len(bodies(store, "Other")) == 3
+    assert store.append(make_message()).queue_offset == 5
+
+
+def test_all_queues_built_again_leave_out_what_was_deleted(files: MemoryFiles) -> None:
+    store = open_store(files)
+    delete_and_make_again(store)
+    fill(store, 0, 4, "Gone")
+    store.remove_topics(["Gone"])
+    store.close()
+    for _ in range(2):
+        files.remove_tree(f"{ROOT}/consumequeue")
+        store = open_store(files)
+        assert bodies(store) == AGAIN
+        assert store.queues() == {"Topic": {0}}
+        assert store.query_by_key("Gone", "k", 9, 0, 1 << 62)[0] == []
+        store.close()
+
+
+def test_a_queue_that_never_got_a_message_does_not_count(files: MemoryFiles) -> None:
+    store = open_store(files)
+    fill(store, 0, 10)
+    with pytest.raises(IllegalMessageError):
+        store.append(make_message(bytes(5000), topic="Refused"))
+    store.append(make_message(topic="Waiting"))
+    store.checkpoint()
+    assert read_checkpoint(files, store.paths.checkpoint).queues == 1
+    store = open_store(files.kill())
+    assert store.report is not None and store.report.notes == []
+    assert store.report.records == 0
+
+
+def test_a_deletion_after_a_checkpoint_makes_no_start_read_everything(files: MemoryFiles) -> None:
+    store = open_store(files)
+    fill(store, 0, 10)
+    fill(store, 0, 10, "Gone")
+    store.checkpoint()
+    store.remove_topics(["Gone"])()
+    after = open_store(files.kill())
+    assert after.report is not None and (after.report.records, after.report.notes) == (0, [])
+    after.remove_topics(["Topic"])()
+    last = open_store(files.kill())
+    assert last.report is not None and last.report.records == 0
+
+
+def test_messages_that_wait_for_dispatch_go_with_their_topic(files: MemoryFiles) -> None:
+    store = open_store(files, flush_disk_type="SYNC_FLUSH")
+    for topic in ("Gone", "Kept"):
+        store.append(make_message(b"waits", topic=topic))
+    store.write_pending()
+    store.remove_topics(["Gone"])
+    store.close()
+    assert not files.exists(f"{ROOT}/abort")
+    store = open_store(files)
+    assert store.report is not None and store.report.clean
+    assert store.queues() == {"Kept": {0}}
+
+
+def test_a_replicas_messages_that_wait_go_with_their_topic(files: MemoryFiles) -> None:
+    store = open_store(MemoryFiles())
+    fill(store, 0, 3, "Gone")
+    fill(store, 0, 3, "Kept")
+    replica = open_store(files)
+    replica.append_raw(0, store.read_log(0, 4096))
+    replica.remove_topics(["Gone"])
+    replica.write_pending()
+    replica.dispatch()
+    assert replica.queues() == {"Kept": {0}}
+
+
+def test_removing_topics_syncs_nothing_on_the_calling_thread(files: MemoryFiles) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    for topic in ("A", "B", "C"):
+        fill(store, 0, 30, topic)
+    store.checkpoint()
+    disk.faults += [Fault("fsync"), Fault("sync_dir")]
+    make_durable = store.remove_topics(["A", "B"])
+    assert store.queues() == {"C": {0}}
+    assert store.has_unsynced_deletions
+    disk.faults.clear()
+    make_durable()
+    assert not store.has_unsynced_deletions
+    assert open_store(files.crash()).queues() == {"C": {0}}
+
+
+def test_a_deletion_that_cannot_be_written_or_synced_is_said(files: MemoryFiles) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    fill(store, 0, 3)
+    disk.faults.append(Fault("create", "deletedtopics", times=1))
+    with pytest.raises(NotWritableError, match="deletion"):
+        store.remove_topics(["Topic"])
+    assert bodies(store) == [b"0", b"1", b"2"]
+    store.remove_topics(["Topic"])
+    disk.faults.append(Fault("fsync", "deletedtopics", times=1))
+    with pytest.raises(NotWritableError, match="deletions"):
+        store.fsync()
+    store.fsync()
+    assert not store.has_unsynced_deletions
+
+
+def test_a_torn_line_takes_no_other_along(files: MemoryFiles) -> None:
+    store = open_store(files)
+    for topic in ("A", "B", "C"):
+        fill(store, 0, 3, topic)
+        store.remove_topics([topic])
+    path = store.paths.deleted_topics
+    data = files.read(path)
+    at = data.index(b'"B"')
+    files.open(path).pwrite(bytes(8), at - 4)
+    files.remove_tree(f"{ROOT}/consumequeue")
+    assert open_store(files.kill()).queues() == {"B": {0}}
+
+
+def test_deletions_are_forgotten_with_their_log(files: MemoryFiles) -> None:
+    """Also where the log was removed: new messages begin at 0 again."""
+    store = open_store(files)
+    fill(store, 0, 10)
+    store.remove_topics(["Topic"])
+    store.close()
+    files.remove_tree(f"{ROOT}/commitlog")
+    store = open_store(files)
+    fill(store, 100, 5)
+    files.remove_tree(f"{ROOT}/consumequeue")
+    assert bodies(open_store(files.kill())) == AGAIN
+    assert files.read(store.paths.deleted_topics) == b""
+
+
+def test_a_truncated_log_meets_its_offsets_again(files: MemoryFiles) -> None:
+    store = open_store(files)
+    fill(store, 0, 10, "Other")
+    end = store.end_offset
+    fill(store, 0, 10)
+    store.remove_topics(["Topic"])
+    store.truncate_to(end)
+    fill(store, 100, 5)
+    files.remove_tree(f"{ROOT}/consumequeue")
+    assert bodies(open_store(files.kill())) == AGAIN

@@ -1,0 +1,90 @@
+"""A limit to dispatch (a confirmed offset) holds through a start and a stop."""
+
+import pytest
+
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.message_store import MessageStore
+from tests.support.stores import ROOT, ManualClock, make_message, put, read_all, small_config
+
+
+def load(files: MemoryFiles, limit: int | None, **changes: object) -> MessageStore:
+    store = MessageStore(small_config(**changes), files, ManualClock())
+    store.dispatch_limit = limit
+    store.load()
+    return store
+
+
+def filled(files: MemoryFiles, count: int = 20) -> tuple[MessageStore, list[int]]:
+    store = load(files, None)
+    return store, put(store, *[make_message(b"%d" % n, keys=f"k{n}") for n in range(count)])
+
+
+def numbers(store: MessageStore) -> list[int]:
+    return [int(message.body) for message in read_all(store)]
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+@pytest.mark.parametrize("limited_to", [0, 7, 12, 19])
+def test_recovery_dispatches_up_to_the_limit(
+    files: MemoryFiles, with_checkpoint: bool, limited_to: int
+) -> None:
+    store, offsets = filled(files)
+    if with_checkpoint:
+        store.checkpoint()
+    store = load(files.kill(), offsets[limited_to])
+    assert numbers(store) == list(range(limited_to))
+    assert store.dispatched_offset == offsets[limited_to]
+    assert store.end_offset > offsets[-1]
+    assert store.query_by_key("Topic", f"k{limited_to}", 9, 0, 1 << 62)[0] == []
+    with pytest.raises(NotWritableError, match="not dispatched"):
+        store.append(make_message())
+    store.dispatch_limit = None
+    store.dispatch()
+    assert numbers(store) == list(range(20))
+    assert store.query_by_key("Topic", f"k{limited_to}", 9, 0, 1 << 62)[0] != []
+    assert store.append(make_message()).queue_offset == 20
+
+
+def test_a_limit_inside_a_record_is_the_end_of_the_one_in_front(files: MemoryFiles) -> None:
+    _store, offsets = filled(files)
+    store = load(files.kill(), offsets[5] + 10)
+    assert numbers(store) == [0, 1, 2, 3, 4]
+    assert store.dispatched_offset == offsets[5]
+
+
+def test_a_stop_at_the_limit_is_clean(files: MemoryFiles) -> None:
+    store = load(files, None)
+    offsets = [store.append(make_message(b"%d" % n)).physical_offset for n in range(10)]
+    store.dispatch_limit = offsets[4]
+    store.close()
+    assert not files.exists(f"{ROOT}/abort")
+    store = load(files, offsets[4])
+    assert store.report is not None and store.report.clean and store.report.notes == []
+    assert numbers(store) == [0, 1, 2, 3]
+    store.close()
+    assert numbers(load(files, None)) == list(range(10))
+
+
+def test_a_start_under_a_lower_limit_and_a_kill_lose_nothing(files: MemoryFiles) -> None:
+    store, offsets = filled(files)
+    store.close()
+    store = load(files, offsets[3])
+    assert numbers(store) == [0, 1, 2]
+    files = files.kill()
+    store = load(files, None)
+    assert numbers(store) == list(range(20))
+    assert store.report is not None and store.report.notes == []
+
+
+def test_truncation_takes_the_limit_along(files: MemoryFiles) -> None:
+    store, offsets = filled(files)
+    store.dispatch_limit = offsets[10]
+    store.truncate_to(offsets[5])
+    assert store.dispatch_limit == offsets[5]
+    assert numbers(store) == [0, 1, 2, 3, 4]
