@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 from zope.interface import implementer
@@ -15,7 +15,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.message.record import RecordHead, decode_record
 from rocketmq_tw.store import time_search
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
@@ -364,6 +364,10 @@ class MessageStore:
         """See `IMessageStore`."""
         data = self.record_at(physical_offset)
         return None if data is None else decode_record(data)
+
+    def records(self, position: int) -> Iterator[RecordHead]:
+        """See `IMessageStore`."""
+        return iter(self._log.scan(position, self._log.written_offset, check_body=False))
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""
