@@ -13,10 +13,10 @@ from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core.codes import Refused, Role
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore, Ready
-from rocketmq_tw.raft.core.messages import Message
+from rocketmq_tw.raft.core.messages import RaftMessage
+from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.kv import KeyValue, Put, encode_command
+from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.raft_history import Operation, check_linearizable
 from tests.support.raft_invariants import Invariants, Violation
@@ -288,7 +288,7 @@ class SimCluster:
         life = -1 if member is None else member.life
         heappush(self._events, (self.time + delay, self._sequence, member, life, action))
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RaftMessage) -> None:
         """Puts a message on the network, or not, or twice."""
         random, faults = self.random, self.faults
         if message.target not in self.members:
@@ -302,7 +302,7 @@ class SimCluster:
             delay = MS + random.randrange(faults.max_delay_ms * MS)
             self.at(delay, None, lambda: self._deliver(message))
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, message: RaftMessage) -> None:
         member = self.members[message.target]
         if not member.up or self._islands[message.source] != self._islands[message.target]:
             return
@@ -353,7 +353,7 @@ class SimCluster:
 
     def _write(self, member: SimMember, operation: Operation) -> None:
         assert operation.written is not None
-        body = encode_command(Put(operation.key, operation.written))
+        body = encode_kv_command(Put(operation.key, operation.written))
         for entry in member.core.propose([body]):
             operation.term = entry.term
             member.pending[entry.index] = operation

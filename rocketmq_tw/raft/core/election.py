@@ -6,9 +6,9 @@ import msgspec
 
 from rocketmq_tw.raft.core.codes import ParseResult, Role, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import VoteRequest, VoteResponse
 from rocketmq_tw.raft.core.quorum import is_quorum
-from rocketmq_tw.raft.core.state import State
 from rocketmq_tw.raft.core.vote import decide_vote
 
 
@@ -111,7 +111,7 @@ def extra_wait(outcome: Outcome, config: RaftConfig) -> int:
 class Election:
     """The candidate's side of an election, and the answers to other candidates."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemberState) -> None:
         self._state = state
         self.next_vote_at = 0
         self.increase_term_at_once = False

@@ -6,12 +6,12 @@ import msgspec
 
 from rocketmq_tw.raft.core.codes import Code, Role
 from rocketmq_tw.raft.core.election import Election
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import HeartbeatRequest, HeartbeatResponse
 from rocketmq_tw.raft.core.quorum import is_quorum, quorum_index
-from rocketmq_tw.raft.core.state import State
 
 
-def decide_heartbeat(state: State, request: HeartbeatRequest) -> Code:
+def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:
     """The answer to a leader's heartbeat; changes nothing."""
     if not state.is_member(request.source):
         return Code.UNKNOWN_MEMBER
@@ -84,7 +84,7 @@ def judge_beat(tally: BeatTally, silent_ms: int, patience_ms: int) -> Verdict:
 class Heartbeats:
     """Both sides of the heartbeat of one member."""
 
-    def __init__(self, state: State, election: Election) -> None:
+    def __init__(self, state: MemberState, election: Election) -> None:
         self._state = state
         self._election = election
         self.last_from_leader = 0

@@ -4,8 +4,8 @@ import msgspec
 
 from rocketmq_tw.raft.core.codes import Code, Refused, Role
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.replication import Replication
-from rocketmq_tw.raft.core.state import State
 
 
 class ReadState(msgspec.Struct, frozen=True):
@@ -18,7 +18,9 @@ class ReadState(msgspec.Struct, frozen=True):
 class Reads:
     """Reads that wait for a round of heartbeats sent after they came."""
 
-    def __init__(self, state: State, heartbeats: Heartbeats, replication: Replication) -> None:
+    def __init__(
+        self, state: MemberState, heartbeats: Heartbeats, replication: Replication
+    ) -> None:
         self._state = state
         self._heartbeats = heartbeats
         self._replication = replication

@@ -3,19 +3,23 @@
 from rocketmq_tw.raft.core.codes import Code, Role
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import TransferRequest, TransferResponse
 from rocketmq_tw.raft.core.replication import Replication
-from rocketmq_tw.raft.core.state import State
 
 #: How long a leader waits for its transferee: the time-out of the request between members.
 HANDOVER_MS = 3000
 
 
-class Transfer:
+class LeadershipTransfer:
     """Both sides of a transfer. While one runs, the leader takes no entries."""
 
     def __init__(
-        self, state: State, election: Election, heartbeats: Heartbeats, replication: Replication
+        self,
+        state: MemberState,
+        election: Election,
+        heartbeats: Heartbeats,
+        replication: Replication,
     ) -> None:
         self._state = state
         self._election = election

@@ -12,7 +12,6 @@ import pytest
 
 from rocketmq_tw.raft.core.codes import Code, ParseResult, Role, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
 from rocketmq_tw.raft.core.election import (
     Outcome,
     VoteTally,
@@ -20,13 +19,14 @@ from rocketmq_tw.raft.core.election import (
     judge_round,
 )
 from rocketmq_tw.raft.core.heartbeat import BeatTally, Verdict, judge_beat
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     VoteRequest,
     VoteResponse,
 )
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"), preferred_leader_ids=("n0",))

@@ -7,15 +7,15 @@ import pytest
 
 from rocketmq_tw.raft.core.codes import Code, Role, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
-    Message,
+    RaftMessage,
     VoteRequest,
     VoteResponse,
 )
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
@@ -33,9 +33,9 @@ def member() -> RaftCore:
     return core
 
 
-def said(core: RaftCore, kind: type[Message]) -> list[Message]:
+def said(core: RaftCore, kind: type[RaftMessage]) -> list[RaftMessage]:
     """What it has sent of one kind since the last look."""
-    messages: list[Message] = []
+    messages: list[RaftMessage] = []
     while (ready := core.ready()) is not None:
         messages += [*ready.immediate, *ready.messages]
         core.advance()

@@ -4,16 +4,16 @@ from random import Random
 
 from rocketmq_tw.raft.core.codes import Code, Role, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
-    Message,
     PushRequest,
+    RaftMessage,
     TransferRequest,
     TransferResponse,
     VoteRequest,
     VoteResponse,
 )
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
@@ -26,15 +26,15 @@ class Lone:
         self.core = RaftCore(CONFIG, MemoryStore(), HardState(1, None), -1, Random(1))
         self.now = 1000
 
-    def said(self) -> list[Message]:
+    def said(self) -> list[RaftMessage]:
         """What it sent since the last look."""
-        messages: list[Message] = []
+        messages: list[RaftMessage] = []
         while (ready := self.core.ready()) is not None:
             messages += [*ready.immediate, *ready.messages]
             self.core.advance()
         return [one for one in messages if not isinstance(one, PushRequest)]
 
-    def step(self, message: Message) -> None:
+    def step(self, message: RaftMessage) -> None:
         self.core.step(message, self.now)
 
     def lead(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from rocketmq_tw.raft.core.codes import Role
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.log import Log
-from rocketmq_tw.raft.core.messages import Message
+from rocketmq_tw.raft.core.messages import RaftMessage
 from rocketmq_tw.raft.core.quorum import is_quorum
 
 RoleListener = Callable[[Role], None]
@@ -21,7 +21,7 @@ class HardState(msgspec.Struct, frozen=True):
     vote_for: str | None = None
 
 
-class State:
+class MemberState:
     """The state that the rules of the protocol share. `now` is the time of the present call."""
 
     def __init__(self, config: RaftConfig, log: Log, hard: HardState, random: Random) -> None:
@@ -40,7 +40,7 @@ class State:
         self.transferee: str | None = None
         self.term_to_take = -1
         self.hard_dirty = False
-        self.outbox: list[Message] = []
+        self.outbox: list[RaftMessage] = []
         self.role_listeners: list[RoleListener] = []
         # Answers to an earlier life of this member must not be taken for answers to this one.
         self._last_rpc = random.getrandbits(40)
@@ -64,7 +64,7 @@ class State:
         self._last_rpc += 1
         return self._last_rpc
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RaftMessage) -> None:
         self.outbox.append(message)
 
     @property

@@ -27,6 +27,7 @@ from rocketmq_tw.raft.core.entry import Entry, largest_body
 from rocketmq_tw.raft.core.follower import Follower
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
 from rocketmq_tw.raft.core.log import Log, LogBase, LogStore, LogWrites
+from rocketmq_tw.raft.core.member_state import HardState, MemberState
 from rocketmq_tw.raft.core.reads import Reads, ReadState
 from rocketmq_tw.raft.core.replication import Replication
 from rocketmq_tw.raft.core.snapshot import (
@@ -35,9 +36,8 @@ from rocketmq_tw.raft.core.snapshot import (
     SnapshotSender,
     SnapshotStore,
 )
-from rocketmq_tw.raft.core.state import HardState, State
 from rocketmq_tw.raft.core.terms import is_reachable
-from rocketmq_tw.raft.core.transfer import Transfer
+from rocketmq_tw.raft.core.transfer import LeadershipTransfer
 
 #: Messages that promise nothing about our storage, so they need not wait for it.
 _UNBOUND = (
@@ -59,8 +59,8 @@ class Ready(msgspec.Struct):
     hard_state: HardState | None
     snapshot: Snapshot | None
     writes: LogWrites
-    immediate: list[m.Message]
-    messages: list[m.Message]
+    immediate: list[m.RaftMessage]
+    messages: list[m.RaftMessage]
     committed: list[Entry]
     reads: list[ReadState]
     failed_reads: list[int]
@@ -87,7 +87,7 @@ class RaftCore:
         meta = store.snapshot
         log = Log(store, LogBase() if meta is None else meta.base, config.data_file_size)
         self._store = store
-        self._state = state = State(config, log, hard_state, random)
+        self._state = state = MemberState(config, log, hard_state, random)
         floor = log.base.index if meta is None else meta.index
         state.commit_to(max(floor, min(commit_index, log.end_index)))
         state.matched_index = state.commit_index
@@ -102,7 +102,7 @@ class RaftCore:
         self._snapshots = SnapshotReceiver(state)
         self.replication = Replication(state, SnapshotSender(state, store))
         self._follower = Follower(state, self.election, self._snapshots)
-        self._transfer = Transfer(state, self.election, self.heartbeats, self.replication)
+        self._transfer = LeadershipTransfer(state, self.election, self.heartbeats, self.replication)
         self._reads = Reads(state, self.heartbeats, self.replication)
         self._in_flight: Ready | None = None
         self._steps: dict[type, Callable[[Any], None]] = {
@@ -183,7 +183,7 @@ class RaftCore:
             times.append(transfer)
         return min(times)
 
-    def step(self, message: m.Message, now: int) -> None:
+    def step(self, message: m.RaftMessage, now: int) -> None:
         """Takes a message of another member; one for somebody else is passed over, and so is one
         that `check` refuses."""
         state = self._state
@@ -191,7 +191,7 @@ class RaftCore:
         if message.target == state.self_id and is_reachable(message.term, state.term):
             self._steps[type(message)](message)
 
-    def check(self, message: m.Message) -> None:
+    def check(self, message: m.RaftMessage) -> None:
         """Raises `Refused` for a message whose term no member can have reached."""
         own = self._state.term
         if not is_reachable(message.term, own):
