@@ -246,6 +246,10 @@ class IMessageStore(Interface):
     def record_at(physical_offset: int) -> bytes | None:
         """The bytes of the record that starts at an offset; None where no sound one does."""
 
+    def records(position: int) -> Iterator[RecordHead]:
+        """The heads of all whole records from `position` on, where one must start, in the order of
+        the log; to be used up before the log is cut or its files are removed."""
+
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
 

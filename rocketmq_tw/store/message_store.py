@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 from zope.interface import implementer
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.message.record import RecordHead, decode_record
 from rocketmq_tw.store import time_search
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
@@ -75,10 +76,13 @@ class MessageStore:
         self.paths = StorePaths(config)
         self.dispatch_limit: int | None = None
         self.report: RecoveryReport | None = None
-        self._files = files
+        # Sockets may take all descriptors while the log needs its next file. Queues and index do
+        # without the reserve, since they can wait.
+        self._files = reserving = ReservingFiles(files)
         self._clock = clock
         if log is None:
-            log = CommitLog(files, self.paths.commit_log, config.mapped_file_size_commit_log)
+            size = config.mapped_file_size_commit_log
+            log = CommitLog(reserving, self.paths.commit_log, size, plain=files)
         self._log: ILog = log
         self._queues = QueueTable(
             files, self.paths.consume_queue, config.mapped_file_size_consume_queue
@@ -88,13 +92,13 @@ class MessageStore:
             self._index = MessageIndex(
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
-        self._deleted = DeletedTopics(files, self.paths.deleted_topics)
+        self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         maker = EntryMaker(self.delay_levels, index=self._index is not None)
         self._dispatching = Dispatching(log, self._queues, self._index, maker, self._deleted)
         self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._reader = QueueReader(config, log, memory_bytes)
         self._checkpointing = Checkpointing(
-            files, self.paths.checkpoint, log, self._queues, self._index
+            reserving, self.paths.checkpoint, log, self._queues, self._index
         )
         self._lock: IFile | None = None
         self._refusal = "the store is not loaded"
@@ -127,6 +131,7 @@ class MessageStore:
         # In front of the first change: a crash in the middle of one leaves what only an unclean
         # start accepts.
         self._write_abort()
+        self._files.keep(self.paths.abort)
         try:
             self.report = report = self._run_recovery(clean)
         except StoreError:
@@ -204,6 +209,7 @@ class MessageStore:
         self._log.close()
         self._queues.close()
         self._deleted.close()
+        self._files.give_up()
         if self._index:
             self._index.close()
         if self._lock is not None:
@@ -364,6 +370,10 @@ class MessageStore:
         """See `IMessageStore`."""
         data = self.record_at(physical_offset)
         return None if data is None else decode_record(data)
+
+    def records(self, position: int) -> Iterator[RecordHead]:
+        """See `IMessageStore`."""
+        return iter(self._log.scan(position, self._log.written_offset, check_body=False))
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""

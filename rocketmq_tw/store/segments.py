@@ -222,10 +222,18 @@ class Segments:
         while self.starts:
             self._remove_last(durable)
 
-    def cut(self, offset: int, *, durable: bool, keep_first: bool = False) -> None:
+    def cut(
+        self,
+        offset: int,
+        *,
+        durable: bool,
+        keep_first: bool = False,
+        opened: IFile | None = None,
+    ) -> None:
         """Removes what lies at and behind `offset`: later files go, the rest of its file is zeros.
 
-        `keep_first`: the oldest file stays even where it is empty then.
+        `keep_first`: the oldest file stays even where it is empty then. `opened`: the file that
+        `offset` falls into, where the caller has it open.
         """
         while self.starts and self.starts[-1] >= offset:
             if keep_first and len(self.starts) == 1:
@@ -233,7 +241,7 @@ class Segments:
             self._remove_last(durable)
         if self.starts and offset < self.end:
             start = self.starts[-1]
-            file = self.file(start)
+            file = opened or self.file(start)
             self._zeroed.pop(start, None)
             file.truncate(max(offset - start, 0))
             file.truncate(self.file_size)
