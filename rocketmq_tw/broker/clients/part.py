@@ -31,7 +31,9 @@ class Clients(Part):
         registry, topics, groups = self.registry, tables.topics, tables.groups
         self._handlers = merge_handlers(
             [
-                ClientRequests(host.config, registry, groups, topics).handlers(),
+                ClientRequests(
+                    host.config, registry, groups, topics, tables.announcements
+                ).handlers(),
                 ConnectionRequests(host.config, registry, topics, groups, writing.store).handlers(),
                 SubscriptionRequests(registry, tables.offsets).handlers(),
                 LockRequests(self.locks).handlers(),

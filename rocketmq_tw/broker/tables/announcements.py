@@ -77,6 +77,30 @@ class Announcements:
         self.replying(held.callback, topic)(response)
         return held
 
+    def when_announced(self, topics: Iterable[str]) -> Deferred[None] | None:
+        """Fires once the name servers know all of the topics, or they turn out to be none; None
+        where nothing is under way."""
+        waiting = [
+            announced
+            for announced in map(self._under_way.get, dict.fromkeys(topics))
+            if announced is not None
+        ]
+        if not waiting:
+            return None
+        done: Deferred[None] = Deferred()
+        left = len(waiting)
+
+        def one_less(refusal: RequestError | None) -> RequestError | None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done.callback(None)
+            return refusal
+
+        for announced in waiting:
+            announced.addCallback(one_less)
+        return done
+
     def replying(self, reply: Reply, topic: str) -> Reply:
         """How an answer leaves through `reply`: that of a topic's first messages once name servers
         know it; as a refusal where the topic could not be kept."""

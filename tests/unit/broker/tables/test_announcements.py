@@ -13,6 +13,8 @@ from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer, MemoryNetwork
 
+NAMES = "10.0.0.1:9876"
+
 
 def test_a_topic_is_under_way_until_its_registration_ended() -> None:
     announcements = Announcements(Clock())
@@ -54,28 +56,49 @@ def test_a_topic_changed_again_is_announced_by_the_newer_registration() -> None:
     assert announcements.under_way("A") is None
 
 
+class World:
+    """A broker in memory, and a name server whose answers wait in `asked`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
+        self.network = MemoryNetwork(MemoryReactorClock())
+        self.network.serve(NAMES, {RequestCode.REGISTER_BROKER: self._register})
+        self.broker = BrokerInMemory(
+            clock=self.network.clock, network=self.network, broker={"namesrv_addr": NAMES}
+        )
+        self.network.settle()
+        self.asked.clear()
+
+    def answer(self) -> None:
+        """The name server answers the one registration that waits."""
+        ((request, registered),) = self.asked
+        registered.callback(request.response())
+        self.network.settle()
+
+    def _register(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        self.asked.append((request, Deferred()))
+        return self.asked[-1][1]
+
+
 def test_the_first_messages_of_a_topic_are_answered_once_it_is_announced() -> None:
-    asked: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
-
-    def register(request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        asked.append((request, Deferred()))
-        return asked[-1][1]
-
-    clock = MemoryReactorClock()
-    network = MemoryNetwork(clock)
-    network.serve("10.0.0.1:9876", {RequestCode.REGISTER_BROKER: register})
-    broker = BrokerInMemory(clock=clock, network=network, broker={"namesrv_addr": "10.0.0.1:9876"})
-    network.settle()
-    asked.clear()
-    peer = FakePeer()
-    broker.handlers[310](broker.send_request(), peer)
-    clock.advance(0)
-    assert len(broker.consume()) == 1, "stored all the same"
+    world, peer = World(), FakePeer()
+    world.broker.handlers[310](world.broker.send_request(), peer)
+    world.network.settle()
+    assert len(world.broker.consume()) == 1, "stored all the same"
     assert peer.replies == []
-    ((request, registered),) = asked
-    registered.callback(request.response())
-    network.settle()
+    world.answer()
     assert len(peer.replies) == 1
+
+
+def test_a_consumer_is_answered_once_its_retry_topic_is_announced() -> None:
+    world, peer = World(), FakePeer()
+    held = world.broker.heartbeat("c1", peer, group="G")
+    world.network.settle()
+    assert isinstance(held, Deferred) and not held.called
+    assert world.broker.clients.consumer_group("G") is not None, "registered all the same"
+    world.answer()
+    assert held.result.code == ResponseCode.SUCCESS
+    assert isinstance(world.broker.heartbeat("c1", peer, group="G"), RemotingCommand)
 
 
 def test_until_a_topic_is_kept_nobody_is_told_however_long_that_takes() -> None:
