@@ -96,7 +96,10 @@ class SlaveLink:
         """The store's arrival callback: a topic that is new to this slave is copied soon."""
         if self._soon is not None or self._stopped:
             return
-        if any(self._topics.get(run.topic) is None for run in runs):
+        if any(
+            self._topics.get(run.topic) is None and not self._metadata.is_unserved(run.topic)
+            for run in runs
+        ):
             self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
 
     def _copy_soon(self) -> None:
