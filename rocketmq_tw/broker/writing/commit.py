@@ -218,7 +218,8 @@ class Commit:
         while store.dispatch():
             for callback in tuple(self._after_dispatch):
                 callback()
-        if store.dispatched_offset < store.written_offset:
+        # What a dispatch limit holds back is whole.
+        if store.dispatch_limit is None and store.dispatched_offset < store.written_offset:
             yield self.truncate(store.dispatched_offset)
 
     @inlineCallbacks
