@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 
 from zope.interface import implementer
 
@@ -18,11 +16,12 @@ from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.store import time_search
+from rocketmq_tw.store.abort_file import AbortFile
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, Unit
-from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
+from rocketmq_tw.store.consume_queue import UNIT_SIZE, Unit
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
@@ -40,7 +39,8 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.store.removing import remove_oldest, remove_topics, truncate
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove, last_writes
 
 
 @implementer(IMessageStore)
@@ -100,6 +100,7 @@ class MessageStore:
         self._checkpointing = Checkpointing(
             reserving, self.paths.checkpoint, log, self._queues, self._index
         )
+        self._abort = AbortFile(reserving, self.paths.abort)
         self._lock: IFile | None = None
         self._refusal = "the store is not loaded"
         self._disk_full = False
@@ -126,18 +127,17 @@ class MessageStore:
         return report
 
     def _recover(self) -> RecoveryReport:
-        files, paths = self._files, self.paths
-        clean = not files.exists(paths.abort)
+        clean = not self._abort.exists
         # In front of the first change: a crash in the middle of one leaves what only an unclean
         # start accepts.
-        self._write_abort()
+        self._abort.write()
         self._files.keep(self.paths.abort)
         try:
             self.report = report = self._run_recovery(clean)
         except StoreError:
             if clean:
                 # Nothing was changed.
-                self._remove_abort()
+                self._abort.remove()
             raise
         dispatched = report.dispatched_offset
         last = self._checkpointing.last
@@ -172,18 +172,6 @@ class MessageStore:
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
-    def _write_abort(self) -> None:
-        abort = self._files.open(self.paths.abort, create=True)
-        abort.truncate(0)
-        abort.pwrite(str(os.getpid()).encode(), 0)
-        abort.fsync()
-        abort.close()
-        self._files.sync_dir(self.paths.root)
-
-    def _remove_abort(self) -> None:
-        self._files.remove(self.paths.abort)
-        self._files.sync_dir(self.paths.root)
-
     def close(self) -> None:
         """Writes, flushes, dispatches up to the limit, checkpoints; removes `abort` only where all
         of it held."""
@@ -201,7 +189,7 @@ class MessageStore:
                 limit = end if self.dispatch_limit is None else self.dispatch_limit
                 is_whole = self._dispatching.reached == end or limit < end
                 if is_whole and not self._checkpointing.failed:
-                    self._remove_abort()
+                    self._abort.remove()
         finally:
             self._release()
 
@@ -271,29 +259,24 @@ class MessageStore:
 
     def write_pending(self) -> int:
         """See `IMessageStore`."""
-        return self._appending.write()
+        try:
+            return self._appending.write()
+        except StoreError:
+            try:
+                if not self._log.failure:
+                    self._deleted.take_back(self._log.written_offset)
+            except OSError as error:
+                self._refusal = f"a deletion cannot be taken back: {error}; restart"
+            raise
 
     def truncate_to(self, offset: int) -> None:
         """See `IMessageStore`."""
-        log = self._log
         if self._refusal:
             raise NotWritableError(self._refusal)
-        if not log.min_offset <= offset <= log.end_offset:
-            raise StoreError(
-                f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
-            )
         try:
-            # Before the log shrinks: a checkpoint must never claim more than there is.
-            self._checkpointing.before_cut(offset)
-            log.truncate_to(offset)
-            for queue in self._queues:
-                if queue.max_physical > offset:
-                    queue.cut_behind(offset)
-                queue.next_offset = queue.max_offset
-            if self._index:
-                self._index.cut(offset)
-            self._checkpointing.after_cut()
-            self._deleted.rewrite(log.min_offset, offset)
+            truncate(
+                self._log, self._queues, self._index, self._checkpointing, self._deleted, offset
+            )
         except OSError as error:
             self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
             raise NotWritableError(self._refusal) from error
@@ -339,11 +322,8 @@ class MessageStore:
         record_match: RecordMatch | None = None,
     ) -> QueueRead:
         """See `IMessageStore`."""
-        queue = self._readable(topic, queue_id)
+        queue = self._queues.find(topic, queue_id)
         return self._reader.read(queue, offset, max_count, max_bytes, tag_match, record_match)
-
-    def _readable(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self._queues.find(topic, queue_id)
 
     def read_log(self, offset: int, size: int) -> bytes:
         """See `IMessageStore`."""
@@ -384,10 +364,7 @@ class MessageStore:
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return -1
-        return time_search.queue_store_time(self._log, queue, queue.min_offset)
+        return self.store_time(topic, queue_id, self.min_queue_offset(topic, queue_id))
 
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
         """See `IMessageStore`."""
@@ -411,8 +388,9 @@ class MessageStore:
         """See `IMessageStore`; hashes collide, so the caller compares the keys."""
         if self._index is None:
             return [], 0, 0
-        limit = min(max_count, self.config.max_msgs_num_batch)
-        return self._index.query(topic, key, limit, begin, end)
+        return self._index.query(
+            topic, key, min(max_count, self.config.max_msgs_num_batch), begin, end
+        )
 
     @property
     def damaged_records(self) -> int:
@@ -424,17 +402,12 @@ class MessageStore:
     def remove_topics(self, topics: Iterable[str]) -> Callable[[], None]:
         """See `IMessageStore`."""
         doomed = frozenset(topics)
-        end = self._log.end_offset
         try:
-            self._deleted.note(
-                [Deletion(topic, end, *self._queues.count_of(topic)) for topic in sorted(doomed)]
-            )
+            remove_topics(self._log, self._queues, self._deleted, self._dispatching, doomed)
         except OSError as error:
+            if self._deleted.is_stale:
+                self._refusal = f"a deletion was written in part: {error}; restart"
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
-        if doomed:
-            self._dispatching.forget_topics(doomed)
-        for topic in doomed:
-            self._queues.remove_topic(topic)
         return self._deleted.sync
 
     @property
@@ -468,26 +441,6 @@ class MessageStore:
         log = self._log
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset
-        done = min(log.flushed_offset, self._dispatching.reached, safe)
-        starts = log.file_starts
-        times = []
-        for _start, following in pairwise(starts):
-            if following > done:
-                break
-            moment = time_search.log_store_time(log, following)
-            if moment < 0:
-                break
-            times.append(moment)
-            if len(times) == self.config.delete_file_batch_max:
-                break
+        times = last_writes(self.config, log, min(log.flushed_offset, safe))
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        if not count:
-            return 0
-        for _ in range(count):
-            log.remove_first()
-        removed = count
-        for queue in self._queues:
-            removed += queue.remove_before(log.min_offset)
-        if self._index:
-            removed += self._index.remove_before(log.min_offset)
-        return removed
+        return remove_oldest(log, self._queues, self._index, count, safe)
