@@ -18,11 +18,10 @@ from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE
-from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
-from rocketmq_tw.store.expiry import last_writes, remove_oldest
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import (
     Appended,
@@ -35,7 +34,8 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.store.removing import remove_oldest, remove_topics, truncate
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove, last_writes
 
 
 @implementer(IMessageStore)
@@ -240,29 +240,24 @@ class MessageStore(StoreReads):
 
     def write_pending(self) -> int:
         """See `IMessageStore`."""
-        return self._appending.write()
+        try:
+            return self._appending.write()
+        except StoreError:
+            try:
+                if not self._log.failure:
+                    self._deleted.take_back(self._log.written_offset)
+            except OSError as error:
+                self._refusal = f"a deletion cannot be taken back: {error}; restart"
+            raise
 
     def truncate_to(self, offset: int) -> None:
         """See `IMessageStore`."""
-        log = self._log
         if self._refusal:
             raise NotWritableError(self._refusal)
-        if not log.min_offset <= offset <= log.end_offset:
-            raise StoreError(
-                f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
-            )
         try:
-            # Before the log shrinks: a checkpoint must never claim more than there is.
-            self._checkpointing.before_cut(offset)
-            log.truncate_to(offset)
-            for queue in self._queues:
-                if queue.max_physical > offset:
-                    queue.cut_behind(offset)
-                queue.next_offset = queue.max_offset
-            if self._index:
-                self._index.cut(offset)
-            self._checkpointing.after_cut()
-            self._deleted.rewrite(log.min_offset, offset)
+            truncate(
+                self._log, self._queues, self._index, self._checkpointing, self._deleted, offset
+            )
         except OSError as error:
             self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
             raise NotWritableError(self._refusal) from error
@@ -300,17 +295,12 @@ class MessageStore(StoreReads):
     def remove_topics(self, topics: Iterable[str]) -> Callable[[], None]:
         """See `IMessageStore`."""
         doomed = frozenset(topics)
-        end = self._log.end_offset
         try:
-            self._deleted.note(
-                [Deletion(topic, end, *self._queues.count_of(topic)) for topic in sorted(doomed)]
-            )
+            remove_topics(self._log, self._queues, self._deleted, self._dispatching, doomed)
         except OSError as error:
+            if self._deleted.is_stale:
+                self._refusal = f"a deletion was written in part: {error}; restart"
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
-        if doomed:
-            self._dispatching.forget_topics(doomed)
-        for topic in doomed:
-            self._queues.remove_topic(topic)
         return self._deleted.sync
 
     @property
@@ -343,9 +333,6 @@ class MessageStore(StoreReads):
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset
-        done = min(self._log.flushed_offset, self._dispatching.reached, safe)
-        times = last_writes(self._log, done, self.config.delete_file_batch_max)
+        times = last_writes(self.config, self._log, min(self._log.flushed_offset, safe))
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        if not count:
-            return 0
-        return remove_oldest(count, self._log, self._queues, self._index)
+        return remove_oldest(self._log, self._queues, self._index, count, safe)
