@@ -241,6 +241,18 @@ class ConsumeQueue:
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 
+    def end_at(self, position: int) -> int:
+        """The queue offset at which the queue would end if the log ended at `position`."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is not None and unit.is_written and unit.position < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def cut_where(self, keep: Callable[[Unit], bool]) -> None:
         """Ends the queue at the first unit that `keep` refuses; what it keeps is a prefix.
 

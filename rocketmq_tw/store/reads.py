@@ -87,6 +87,13 @@ class StoreReads:
         queue = self._queues.find(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
+    def queue_end_at(self, topic: str, queue_id: int, position: int) -> int | None:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or queue.max_physical <= position:
+            return None
+        return queue.end_at(position)
+
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
     ) -> int:
