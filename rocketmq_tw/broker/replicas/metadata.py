@@ -157,7 +157,7 @@ class SlaveMetadata:
         """The topics that are not in the master's table though it has messages of them."""
         lost: dict[str, TopicConfig] = {}
         queues = self._store.queues()
-        for topic, config in self._topics.all().items():
+        for topic, config in list(self._topics.all().items()):
             if topic in table.topic_config_table or topic in self._unserved:
                 continue
             for queue_id in queues.get(topic, ()):

@@ -53,10 +53,10 @@ class Tables(Part):
         self._handlers = merge_handlers(
             [
                 TopicRequests(
-                    config, topics, offsets, store, self.announcements, stats.traffic
+                    config, topics, offsets, store, self.announcements, stats.traffic, in_thread
                 ).handlers(),
-                GroupRequests(groups, offsets, role).handlers(),
-                OffsetRequests(offsets, topics, groups, store).handlers(),
+                GroupRequests(groups, offsets, role, in_thread).handlers(),
+                OffsetRequests(offsets, topics, groups, store, in_thread).handlers(),
             ]
         )
 
