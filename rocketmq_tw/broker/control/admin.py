@@ -102,7 +102,6 @@ class AdminRequests:
     def runtime_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         table = {
             **_IDLE,
-            "brokerActive": "true",
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION_5_3_3),
             "timerEnqueueTps": "0.0",

@@ -14,6 +14,7 @@ from rocketmq_tw.broker.control.admin import AdminRequests
 from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.control.resets import ResetRequests
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
@@ -27,6 +28,7 @@ class Control(Part):
     def __init__(
         self,
         host: Host,
+        role: RoleHolder,
         parts: Assembly,
         writing: Writing,
         tables: Tables,
@@ -35,6 +37,7 @@ class Control(Part):
         cluster: Cluster,
     ) -> None:
         self._parts = parts
+        self._role = role
         self._topics = tables.topics
         self._membership = cluster.membership
         config, store, registry = host.config, writing.store, clients.registry
@@ -63,7 +66,8 @@ class Control(Part):
         return self._handlers
 
     def _shown(self) -> Mapping[str, str]:
-        shown: dict[str, str] = {}
+        # As in stock: whether it does what only a master does.
+        shown = {"brokerActive": str(self._role.is_master).lower()}
         for part in self._parts:
             shown |= part.runtime_info()
         return shown
