@@ -138,6 +138,9 @@ class PullRequests:
             code = _code(read.status, header.queue_offset)
             if may_suspend and header.sys_flag & PULL_COMMIT_OFFSET:
                 self._commit_offset(header, peer)
+        self._offsets.pulled.note(
+            header.consumer_group, header.topic, header.queue_id, read.next_offset
+        )
         suggested = self._suggest_broker(read, group)
         if self._role.is_copy:
             code = self._code_of_slave(code)

@@ -579,6 +579,17 @@ def test_a_lock_keeps_no_name_that_nothing_could_have(
     assert not plane.locks.holds_any("G")
 
 
+def test_requests_of_one_go_have_their_limits(plane: BrokerInMemory) -> None:
+    queues = [MessageQueue(topic="T", broker_name="broker-a", queue_id=n) for n in range(10_001)]
+    body = LockBatchRequestBody(consumer_group="G", client_id="c", mq_set=queues)
+    for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+        with refused(ResponseCode.INVALID_PARAMETER):
+            plane.ask(code, body=body)
+    with refused(ResponseCode.INVALID_PARAMETER):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"traceOn=false\n" * 5_000)
+    assert plane.config.trace_on
+
+
 # The broker itself
 
 
