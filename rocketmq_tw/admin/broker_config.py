@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import in_cluster, masters, on_each
-from rocketmq_tw.admin.options import SWITCH, broker_option, check_target, cluster_option
+from rocketmq_tw.admin.options import SWITCH, broker_option, check_broker_or_cluster, cluster_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 
@@ -20,7 +20,7 @@ _VALUE = Column("Value", "value")
 @click.pass_obj
 def get_broker_config(tool: Tool, broker: str | None, cluster: str | None) -> None:
     """Shows the configuration that brokers work with."""
-    check_target(broker, cluster)
+    check_broker_or_cluster(broker, cluster)
 
     async def work(servers: Servers) -> Report:
         addresses = [broker] if broker is not None else await _all_of(servers, cluster or "")
@@ -65,7 +65,7 @@ def update_broker_config(
     tool: Tool, broker: str | None, cluster: str | None, slaves_too: bool, key: str, value: str
 ) -> None:
     """Changes one key of the configuration of running brokers."""
-    check_target(broker, cluster)
+    check_broker_or_cluster(broker, cluster)
     if broker is not None and slaves_too:
         raise click.UsageError("-a is about a cluster: name that with -c")
     change = {key.strip(): value.strip()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.admin.tool import Servers, fail, reason_of
+from rocketmq_tw.admin.tool import Servers, explain, fail
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.errors import RemotingError
@@ -23,7 +23,7 @@ async def known_route(servers: Servers, topic: str) -> TopicRouteData:
     return route
 
 
-def addresses(brokers: Iterable[BrokerData]) -> list[str]:
+def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
     """One address for each broker name, the master's where it has one."""
     found = (address_of([data], data.broker_name) for data in brokers)
     return [address for address in found if address is not None]
@@ -80,6 +80,6 @@ async def on_each(targets: Iterable[str], change: Callable[[str], Deferred[Any]]
 
 def unfinished(error: Exception, done: Iterable[str]) -> str:
     """What is told of a change that was made by half."""
-    reason = reason_of(error)
+    reason = explain(error)
     so_far = ", ".join(done)
     return f"{reason}; done before that: {so_far}" if so_far else reason

@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import addresses
+from rocketmq_tw.admin.brokers import addresses_of
 from rocketmq_tw.admin.options import SWITCH
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time
 from rocketmq_tw.admin.tool import Servers, Tool
@@ -113,7 +113,7 @@ async def _brokers_of(
     for candidate in candidates:
         route = await servers.admin.topic_route(candidate)
         if route is not None:
-            return addresses(route.broker_datas)
+            return addresses_of(route.broker_datas)
     if topic is not None:
         raise NoRouteError(f"no name server knows the topic {topic}: topicList shows all")
     raise NoRouteError(
@@ -205,7 +205,7 @@ async def _group_row(servers: Servers, group: str) -> dict[str, Any]:
     }  # fmt: skip
     try:
         route = await servers.admin.topic_route(retry_topic(group))
-        brokers = addresses(route.broker_datas) if route is not None else []
+        brokers = addresses_of(route.broker_datas) if route is not None else []
         for address in brokers:
             stats = await servers.admin.consume_stats(address, group)
             row["tps"] += int(stats.consume_tps)

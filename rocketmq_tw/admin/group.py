@@ -13,7 +13,7 @@ from rocketmq_tw.admin.options import (
     ask_first,
     broker_option,
     check_attributes,
-    check_target,
+    check_broker_or_cluster,
     cluster_option,
     yes_option,
 )
@@ -131,7 +131,7 @@ def update_group(
 ) -> None:
     """Creates a consumer group, or gives one the settings of this call; what is left out becomes
     the default."""
-    check_target(broker, cluster)
+    check_broker_or_cluster(broker, cluster)
     config = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=consume,
@@ -215,7 +215,7 @@ def delete_group(
     yes: bool,
 ) -> None:
     """Deletes a consumer group; from a cluster with its retry and dead-letter topics."""
-    check_target(broker, cluster)
+    check_broker_or_cluster(broker, cluster)
     if cluster is not None:
         ask_first(
             yes,

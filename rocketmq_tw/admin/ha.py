@@ -8,7 +8,7 @@ import rich_click as click
 from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.brokers import masters
-from rocketmq_tw.admin.options import check_target
+from rocketmq_tw.admin.options import check_broker_or_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
@@ -48,7 +48,7 @@ _MASTER = (
 @click.pass_obj
 def ha_status(tool: Tool, broker: str | None, cluster: str | None, interval: int | None) -> None:
     """Shows how replication is doing."""
-    check_target(broker, cluster)
+    check_broker_or_cluster(broker, cluster)
 
     async def watch(servers: Servers) -> None:
         tool.show(await _report(servers, broker, cluster))

@@ -10,7 +10,9 @@ import rich_click as click
 
 from rocketmq_tw.admin import broker_config, cluster, consumer, group, ha, message, topic
 from rocketmq_tw.admin.output import plain
-from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.admin.tool import Tool, read_tls_config
+from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.properties import ConfigError
 
 COMMANDS = (
     cluster.cluster_list,
@@ -45,12 +47,27 @@ def _set_output(context: click.Context, option: click.Parameter, value: str | No
         context.ensure_object(Tool).json = value == "json"
 
 
-def _common_options(envvar: str | None) -> list[click.Parameter]:
+def _set_tls(context: click.Context, option: click.Parameter, value: bool) -> None:
+    tool = context.ensure_object(Tool)
+    if value and tool.tls is None:
+        tool.tls = TlsConfig()
+
+
+def _set_tls_config(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        try:
+            context.ensure_object(Tool).tls = read_tls_config(value)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+
+
+def _common_options(*, of_group: bool) -> list[click.Parameter]:
+    """What stands before a command or behind it; environment variables count once."""
     return [
         click.Option(
             ["-n", "--namesrvAddr"],
             metavar="HOST:PORT;...",
-            envvar=envvar,
+            envvar="NAMESRV_ADDR" if of_group else None,
             show_envvar=True,
             expose_value=False,
             callback=_set_name_servers,
@@ -62,6 +79,24 @@ def _common_options(envvar: str | None) -> list[click.Parameter]:
             expose_value=False,
             callback=_set_output,
             help="Tables (the default) or one line of JSON.",
+        ),
+        click.Option(
+            ["--tls"],
+            envvar="TLS_ENABLE" if of_group else None,
+            show_envvar=True,
+            is_flag=True,
+            expose_value=False,
+            callback=_set_tls,
+            help="Speak TLS, without a look at who answers.",
+        ),
+        click.Option(
+            ["--tls-config"],
+            envvar="TLS_CONFIG_FILE" if of_group else None,
+            show_envvar=True,
+            metavar="FILE",
+            expose_value=False,
+            callback=_set_tls_config,
+            help="Speak TLS as the tls.client keys of this .properties file say.",
         ),
     ]
 
@@ -78,9 +113,9 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-cli.params.extend(_common_options("NAMESRV_ADDR"))
+cli.params.extend(_common_options(of_group=True))
 for _command in COMMANDS:
-    _command.params.extend(_common_options(None))
+    _command.params.extend(_common_options(of_group=False))
     cli.add_command(_command)
 
 

@@ -18,7 +18,7 @@ from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.message import Message, PullStatus, ReceivedMessage
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
@@ -230,7 +230,7 @@ def _check_name(check: Any, name: str) -> None:
 
 
 async def _read(
-    reader: QueueReader, queue: MessageQueue, span: Span, limit: int
+    reader: QueuePuller, queue: MessageQueue, span: Span, limit: int
 ) -> list[ReceivedMessage]:
     """At most `limit` messages of the span that are there now, the oldest first."""
     offset = max(span.offset, await reader.min_offset(queue))

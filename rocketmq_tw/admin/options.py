@@ -23,11 +23,11 @@ cluster_option = click.option(
     "-c", "--clusterName", "cluster", metavar="NAME", help="On each master of a cluster."
 )
 yes_option = click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask (asked only at a terminal)."
+    "-y", "--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask at."
 )
 
 
-def check_target(broker: str | None, cluster: str | None) -> None:
+def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
     """Exactly one of them is given, and the broker as an address."""
     if (broker is None) == (cluster is None):
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
@@ -55,6 +55,10 @@ def check_attributes(
 
 
 def ask_first(yes: bool, question: str) -> None:
-    """Asks at a terminal, unless `yes`; ends the command where the answer is another."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(plain(question), abort=True, err=True)
+    """Asks at a terminal, unless `yes`; ends the command where the answer is another, or where
+    nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{plain(question)} Nobody can be asked here: give --yes")
+    click.confirm(plain(question), abort=True, err=True)

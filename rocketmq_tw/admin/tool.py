@@ -3,6 +3,7 @@ reactor, and one clear line for whatever goes wrong."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -16,12 +17,16 @@ from rocketmq_tw.admin.output import Report, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.config.load import load
+from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.properties import ConfigError, read_properties
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.tls import TlsConfigError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
@@ -31,8 +36,8 @@ INTERRUPTED = 130
 
 #: What a command does once its options are right.
 Work = Callable[["Servers"], Coroutine[Deferred[Any], Any, T]]
-#: Runs the work with the name servers at the addresses.
-Runner = Callable[[str, Work[Any]], Any]
+#: Runs the work with the name servers at the addresses, over TLS where that is given.
+Runner = Callable[[str, Work[Any], TlsConfig | None], Any]
 
 
 class Servers:
@@ -54,20 +59,20 @@ class Servers:
             first_turn=random.randrange(1 << 16),
         )
 
-    def reader(self, group: str) -> QueueReader:
+    def reader(self, group: str) -> QueuePuller:
         """Reads in the name of `group` without joining it, so nobody's queues are taken."""
-        return QueueReader(self._session(), group)
+        return QueuePuller(self._session(), group)
 
     def _session(self) -> Session:
         return Session(self.reactor, self.name_servers, remoting=self.remoting)
 
 
-def run_reactor(name_servers: str, work: Work[T]) -> T:
+def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
     """The result of `work`, with the reactor running meanwhile; once in a process."""
     outcome: list[Any] = []
 
     async def connected(reactor: Any) -> T:
-        remoting = RemotingClient(reactor)
+        remoting = RemotingClient(reactor, tls=tls)
         try:
             return await work(Servers(reactor, name_servers, remoting))
         finally:
@@ -93,6 +98,7 @@ class Tool:
     def __init__(self, runner: Runner = run_reactor) -> None:
         self.name_servers = ""
         self.json = False
+        self.tls: TlsConfig | None = None
         self._runner = runner
 
     def run(self, work: Work[T]) -> T:
@@ -107,14 +113,14 @@ class Tool:
         except ValueError as error:
             raise click.UsageError(f"-n: {error}") from error
         try:
-            result: T = self._runner(self.name_servers, work)
+            result: T = self._runner(self.name_servers, work, self.tls)
         except NoRouteError as error:
             others = f"(name servers: {self.name_servers}; -n names others)"
-            fail(f"{reason_of(error)} {others}", error)
+            fail(f"{explain(error)} {others}", error)
         except RequestError as error:
             fail(error.remark, error)
-        except (ClientError, RemotingError, WireError) as error:
-            fail(reason_of(error), error)
+        except (ClientError, RemotingError, WireError, TlsConfigError) as error:
+            fail(explain(error), error)
         return result
 
     def show(self, report: Report) -> None:
@@ -128,7 +134,21 @@ class Tool:
         self.show(self.run(work))
 
 
-def reason_of(error: Exception) -> str:
+def read_tls_config(path: str) -> TlsConfig:
+    """The keys of TLS in a .properties file, such as the one that stock's `tls.config.file` names.
+
+    Raises `ConfigError` where the file cannot be read, a value is wrong or a key is no such.
+    """
+    try:
+        with open(path, encoding="latin-1") as file:
+            text = file.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
+    return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]
+
+
+def explain(error: Exception) -> str:
     """What went wrong, to stand before a `;` or at the end; where a server does not know what it
     was asked, it may be one of the other kind."""
     reason = str(error).rstrip(".")

@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from rocketmq_tw.admin.brokers import (
-    addresses,
+    addresses_of,
     known_route,
     masters,
     name_of,
@@ -20,7 +20,7 @@ from rocketmq_tw.admin.options import (
     ask_first,
     broker_option,
     check_attributes,
-    check_target,
+    check_broker_or_cluster,
     cluster_option,
     yes_option,
 )
@@ -80,7 +80,7 @@ async def _topic_in_detail(servers: Servers, info: ClusterInfo, topic: str) -> d
     route = await servers.admin.topic_route(topic) or TopicRouteData()
     names = {data.broker_name for data in route.broker_datas}
     groups: set[str] = set()
-    for address in addresses(route.broker_datas):
+    for address in addresses_of(route.broker_datas):
         groups.update((await servers.admin.groups_of_topic(address, topic)).group_list)
     return {
         "topic": topic,
@@ -168,7 +168,7 @@ def topic_status(tool: Tool, topic: str, cluster: str | None) -> None:
     async def work(servers: Servers) -> Report:
         route = await known_route(servers, cluster or topic)
         stats = TopicStatsTable()
-        for address in addresses(route.broker_datas):
+        for address in addresses_of(route.broker_datas):
             part = await servers.admin.topic_stats(address, topic)
             stats.offset_table.update(part.offset_table)
             stats.topic_put_tps = (stats.topic_put_tps or 0.0) + (part.topic_put_tps or 0.0)
@@ -250,7 +250,7 @@ def update_topic(
 ) -> None:
     """Creates a topic, or gives one the settings of this call; what is left out becomes the
     default."""
-    check_target(broker, cluster)
+    check_broker_or_cluster(broker, cluster)
     try:
         check_topic(topic)
     except RequestError as error:

@@ -1,1 +1,4 @@
-"""The broker: topics, groups, offsets, clients and the requests they send."""
+"""A broker: a folder for each of its capabilities (see ARCHITECTURE.md, *The rooms of a broker*).
+
+Public: `assembly.broker.Broker`.
+"""

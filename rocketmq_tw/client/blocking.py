@@ -38,6 +38,7 @@ from rocketmq_tw.client.routes import (
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.net.hints import WANTS_TLS
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
@@ -66,6 +67,7 @@ class _Connection:
         self, address: str, connect_timeout: float, tls: ssl.SSLContext | None = None
     ) -> None:
         self.address = address
+        self._unheard = tls is None
         host, port = split_address(address)
         try:
             self._socket = socket.create_connection((host, port), connect_timeout)
@@ -88,6 +90,8 @@ class _Connection:
         except (OSError, WireError) as error:
             self.close()
             reason = str(error) or type(error).__name__
+            if self._unheard and isinstance(error, ConnectionError):
+                reason = f"{reason}. {WANTS_TLS}"
             raise ConnectionFailed(self.address, f"request {command.code}: {reason}") from error
 
     def close(self) -> None:
@@ -114,6 +118,7 @@ class _Connection:
             received = self._socket.recv_into(view[position:])
             if not received:
                 raise ConnectionError("the connection was closed")
+            self._unheard = False
             position += received
         return bytes(data)
 
@@ -253,8 +258,11 @@ class BlockingClient:
         expression_type: str = TAG_TYPE,
         max_bytes: int | None = None,
     ) -> PulledBytes:
-        """The same for who decodes the records in another way; of tags only the hash codes are
-        compared so far."""
+        """Pulls at most `max_messages` records from `offset` on, and leaves them undecoded.
+
+        The broker compares only hash codes of tags, so records of other tags may be among them.
+        Nothing there is answered at once.
+        """
         command = commands.pull_command(
             self.group,
             queue,

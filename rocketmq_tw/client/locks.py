@@ -49,7 +49,7 @@ class QueueLocks:
         if self._renew.running:
             self._renew.stop()
 
-    def until(self, queue: MessageQueue) -> float:
+    def locked_until(self, queue: MessageQueue) -> float:
         """The reactor's time until which the lock is ours for certain; 0 without one."""
         return self._until.get(queue, 0.0)
 
@@ -106,7 +106,7 @@ class QueueLocks:
     async def _renew_all(self) -> None:
         await self.acquire(list(self._workers()))
         for queue, worker in self._workers().items():
-            worker.locked_until = self.until(queue)
+            worker.locked_until = self.locked_until(queue)
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

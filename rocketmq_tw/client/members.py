@@ -51,7 +51,7 @@ class GroupMember:
         """What an administrator wants to know of us."""
         return ConsumerRunningInfo(subscription_set=self.describe().subscription_data_set)
 
-    def go_to(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
+    def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
         """Goes on elsewhere in the queues that are ours."""
         raise self._refuse()
 
@@ -90,7 +90,7 @@ class BrokerRequests:
 
     def _reset(self, request: RemotingCommand, peer: IPeer) -> Any:
         header = request.header(ResetOffsetRequestHeader)
-        done = self._member(header.group).go_to(_read_offsets(request.body))
+        done = self._member(header.group).reset_offsets(_read_offsets(request.body))
         return done.addCallback(lambda _: request.response())
 
     def _status(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.posix import PosixFiles
@@ -22,7 +22,7 @@ class OffsetStore(Protocol):
 class BrokerOffsets:
     """Offsets of a group, at the master of each queue."""
 
-    def __init__(self, reader: QueueReader) -> None:
+    def __init__(self, reader: QueuePuller) -> None:
         self._reader = reader
 
     async def read(self, queue: MessageQueue) -> int | None:

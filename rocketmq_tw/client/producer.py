@@ -20,6 +20,7 @@ from rocketmq_tw.client.preparing import (
 )
 from rocketmq_tw.client.routes import default_topic_route, publish_queues
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
@@ -52,6 +53,7 @@ class Producer:
         group: str,
         *,
         session: Session | None = None,
+        tls: TlsConfig | None = None,
         send_timeout: float = SEND_TIMEOUT,
         retries: int = SEND_RETRIES,
         compress_over: int = COMPRESS_OVER,
@@ -61,7 +63,7 @@ class Producer:
         producers that send a message each."""
         check_group(group)
         self.group = group
-        self.session = session or Session(reactor, name_servers)
+        self.session = session or Session(reactor, name_servers, tls=tls)
         self._send_timeout = send_timeout
         self._retries = retries
         self._preparer = Preparer(

@@ -10,6 +10,7 @@ from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import PullResult
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData
@@ -20,7 +21,7 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID
 _HOLD_MARGIN = 10.0
 
 
-class QueueReader:
+class QueuePuller:
     """Requests about single queues; what pull and push consumers are made of."""
 
     def __init__(self, session: Session, group: str) -> None:
@@ -103,11 +104,12 @@ class PullConsumer(GroupMember):
         group: str,
         *,
         session: Session | None = None,
+        tls: TlsConfig | None = None,
     ) -> None:
         check_group(group)
         self.group = group
-        self.session = session or Session(reactor, name_servers)
-        self._reader = QueueReader(self.session, group)
+        self.session = session or Session(reactor, name_servers, tls=tls)
+        self._reader = QueuePuller(self.session, group)
 
     def start(self) -> Deferred[None]:
         """Joins the group, as brokers show it; it takes no queues from others of the group."""

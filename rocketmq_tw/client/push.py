@@ -19,7 +19,7 @@ from rocketmq_tw.client.locks import QueueLocks
 from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.offsets import BrokerOffsets, FileOffsets, OffsetStore
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.queue_worker import (
     ConcurrentWorker,
     Listener,
@@ -27,15 +27,15 @@ from rocketmq_tw.client.queue_worker import (
     QueueWorker,
 )
 from rocketmq_tw.client.routes import any_address
+from rocketmq_tw.client.send_back import SendBack
 from rocketmq_tw.client.session import Session, logged
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import (
     RETRY_PREFIX,
     check_group,
     check_topic,
-    dlq_topic,
     retry_topic,
 )
-from rocketmq_tw.message.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -46,14 +46,9 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.headers.clients import GetConsumerListByGroupRequestHeader
-from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 REBALANCE_SECONDS = 20.0
 PERSIST_SECONDS = 5.0
-SEND_BACK_TIMEOUT = 5.0
-#: The levels with which a message is given back: the broker chooses when it comes again; never.
-_LATER = 0
-_NEVER = -1
 #: How long `stop` waits for messages that the listener has.
 STOP_SECONDS = 10.0
 
@@ -91,6 +86,7 @@ class PushConsumer(GroupMember):
         listener: Listener,
         *,
         session: Session | None = None,
+        tls: TlsConfig | None = None,
         orderly: bool = False,
         broadcast: bool = False,
         start_from: StartFrom = StartFrom.LAST,
@@ -102,7 +98,7 @@ class PushConsumer(GroupMember):
     ) -> None:
         check_group(group)
         self.group = group
-        self.session = session or Session(reactor, name_servers)
+        self.session = session or Session(reactor, name_servers, tls=tls)
         self._reactor = reactor
         self._listener = listener
         self._orderly = orderly
@@ -111,13 +107,16 @@ class PushConsumer(GroupMember):
         self._start_timestamp_ms = start_timestamp_ms
         self._batch_size = batch_size
         self._max_reconsume_times = max_reconsume_times
+        self._send_back = SendBack(
+            self.session, group, broadcast=broadcast, max_reconsume_times=max_reconsume_times
+        )
         self._slots = DeferredSemaphore(concurrency)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._workers: dict[MessageQueue, QueueWorker] = {}
         #: The workers of queues that are given up, until that is done.
         self._leaving: dict[MessageQueue, QueueWorker] = {}
         self._committed: dict[MessageQueue, int] = {}
-        self._reader = QueueReader(self.session, group)
+        self._reader = QueuePuller(self.session, group)
         self._offsets: OffsetStore = (
             FileOffsets(offset_file) if broadcast else BrokerOffsets(self._reader)
         )
@@ -262,13 +261,13 @@ class PushConsumer(GroupMember):
             },
         )
 
-    def go_to(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._go_to(offsets))
+    def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._reset_offsets(offsets))
 
     def consume_now(self, message: ReceivedMessage) -> Deferred[None]:
         return maybeDeferred(self._consume, message)
 
-    async def _go_to(self, offsets: Mapping[MessageQueue, int]) -> None:
+    async def _reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         left = [
             self._leave(queue, offset)
             for queue, offset in offsets.items()
@@ -368,8 +367,8 @@ class PushConsumer(GroupMember):
             self._subscriptions[queue.topic],
             offset,
             self._consume,
-            self._send_back,
-            self._put_aside,
+            self._send_back.retry_later,
+            self._send_back.put_aside,
         )
         options: dict[str, Any] = {
             "batch_size": self._batch_size,
@@ -378,7 +377,9 @@ class PushConsumer(GroupMember):
         if not self._orderly:
             return ConcurrentWorker(*arguments, slots=self._slots, **options)
         worker = OrderlyWorker(*arguments, max_reconsume_times=self._max_reconsume_times, **options)
-        worker.locked_until = float("inf") if self._locks is None else self._locks.until(queue)
+        worker.locked_until = (
+            float("inf") if self._locks is None else self._locks.locked_until(queue)
+        )
         return worker
 
     async def _first_offset(self, queue: MessageQueue) -> int:
@@ -396,40 +397,6 @@ class PushConsumer(GroupMember):
     def _consume(self, message: ReceivedMessage) -> Any:
         message.restore_topic()
         return self._listener(message)
-
-    async def _send_back(self, message: ReceivedMessage) -> None:
-        """Gives a message back: the broker brings it again later, or puts it in the dead-letter
-        queue where it came too often."""
-        if self._broadcast:
-            self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
-            return
-        await self._give_back(message, _LATER)
-
-    async def _put_aside(self, message: ReceivedMessage) -> str:
-        """Gives a damaged message to the dead-letter queue: no later try could read it, and the
-        copy in a retry topic would get a CRC that fits the damaged body."""
-        dead_letters = dlq_topic(self.group)
-        if self._broadcast:
-            return "it is left out: broadcast messages come once"
-        if message.queue.topic == dead_letters:
-            return "it is left out, and stays there"
-        await self._give_back(message, _NEVER)
-        return f"it is in {dead_letters} now"
-
-    async def _give_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        address = self.session.broker_address(message.queue.broker_name)
-        properties = message.properties
-        header = ConsumerSendMsgBackRequestHeader(
-            offset=message.physical_offset,
-            group=self.group,
-            delay_level=delay_level,
-            origin_msg_id=properties.get(ORIGIN_MESSAGE_ID, message.message_id),
-            origin_topic=properties.get(RETRY_TOPIC, message.topic),
-            max_reconsume_times=16 if self._max_reconsume_times < 0 else self._max_reconsume_times,
-            bname=message.queue.broker_name,
-        )
-        command = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        await self.session.ask(address, command, check_success, SEND_BACK_TIMEOUT)
 
     # Offsets
 

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
 from rocketmq_tw.client.process_queue import ProcessQueue
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import logged
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
@@ -45,7 +45,7 @@ class QueueWorker:
 
     def __init__(
         self,
-        reader: QueueReader,
+        reader: QueuePuller,
         queue: MessageQueue,
         subscription: SubscriptionData,
         offset: int,
@@ -139,9 +139,9 @@ class QueueWorker:
         self._problems.update(result.problems)
         self.messages.add(result.messages, result.next_offset)
         if result.messages:
-            self.took(result.messages)
+            self.consume(result.messages)
 
-    def took(self, messages: list[ReceivedMessage]) -> None:
+    def consume(self, messages: list[ReceivedMessage]) -> None:
         """Consumes what was pulled."""
         raise NotImplementedError
 
@@ -237,7 +237,7 @@ class ConcurrentWorker(QueueWorker):
         super().__init__(*args, **options)
         self._slots = slots
 
-    def took(self, messages: list[ReceivedMessage]) -> None:
+    def consume(self, messages: list[ReceivedMessage]) -> None:
         for message in messages:
             self._slots.run(self._start_consuming, message)
 
@@ -269,7 +269,7 @@ class OrderlyWorker(QueueWorker):
         #: The reactor's time until which the broker's lock is ours for certain.
         self.locked_until = 0.0
 
-    def took(self, messages: list[ReceivedMessage]) -> None:
+    def consume(self, messages: list[ReceivedMessage]) -> None:
         if not self._consuming:
             self._consuming = True
             logged(self.log, f"consuming {self.queue}", self._consume_all())

@@ -14,6 +14,7 @@ from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.members import BrokerRequests, GroupMember
 from rocketmq_tw.client.names import NameServers, Routes
 from rocketmq_tw.client.routes import address_of
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -52,7 +53,8 @@ def logged(log: Logger, what: str, work: Coroutine[Deferred[Any], Any, Any]) -> 
 class Session:
     """Shared by the producers and consumers that are given it; each makes its own otherwise.
 
-    `start` and `stop` are counted, so the last user to leave ends the session.
+    `start` and `stop` are counted, so the last user to leave ends the session. With `tls` all of
+    its connections are TLS as the `tls.client` keys say.
     """
 
     log = Logger()
@@ -63,6 +65,7 @@ class Session:
         name_servers: str | Sequence[str],
         *,
         remoting: IRemotingClient | None = None,
+        tls: TlsConfig | None = None,
         client_id: str | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
@@ -72,7 +75,7 @@ class Session:
         self.client_id = (
             client_id or f"{host_address()}@{os.getpid()}#{time.time_ns()}#{self.series}"
         )
-        self.remoting: IRemotingClient = remoting or RemotingClient(reactor)
+        self.remoting: IRemotingClient = remoting or RemotingClient(reactor, tls=tls)
         self.names = NameServers(self.remoting, name_servers)
         self.routes = Routes(reactor, self.names)
         self.routes.on_change(self._route_changed)
@@ -161,7 +164,7 @@ class Session:
         return logged(self.log, "heartbeats", self._greet_all())
 
     def heartbeat_missed(self) -> Deferred[None]:
-        """The same for those brokers only that the last heartbeat did not reach."""
+        """Tells who we are to those brokers that the last heartbeat did not reach."""
         return logged(self.log, "heartbeats", self._greet_all(missed_only=True))
 
     def suspect(self, address: str) -> None:

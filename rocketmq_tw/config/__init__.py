@@ -1,1 +1,6 @@
-"""Typed configuration from stock's .properties keys."""
+"""Typed configuration from stock's .properties keys.
+
+Public: the classes in `broker`, `store`, `net`, `namesrv` and `standalone`; `load.load`, which
+makes them from settings; `change.change` and `change.on_change`, for keys that change while a
+server runs; `properties`, which reads and writes files; `schema.keys_of`, which lists keys.
+"""

@@ -4,76 +4,81 @@ Only the keys that have an effect here; defaults are stock 5.3.3's. `broker_ip1`
 `broker_name` are empty where the file does not say: the broker fills in its host's.
 """
 
+from typing import Annotated
+
 from msgspec import field
 
 from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.constraints import (
+    Addresses,
+    Live,
+    NonNegativeLong,
+    OptionalHost,
+    Positive,
+    PositiveLong,
+    Range,
+)
+from rocketmq_tw.config.values import INT
+
+_Queues = Annotated[int, Range(1, 65536)]
 
 
-class BrokerConfig(Config):
+class BrokerConfig(Config, frozen=True):
     """What a broker is called, where it listens and what it lets clients do."""
 
     # identity
     broker_name: str = ""
     broker_cluster_name: str = "DefaultCluster"
-    broker_id: int = 0
+    broker_id: NonNegativeLong = 0
 
     # addresses
-    namesrv_addr: str = ""
-    broker_ip1: str = field(default="", name="brokerIP1")
-    broker_ip2: str = field(default="", name="brokerIP2")
+    namesrv_addr: Addresses = ""
+    broker_ip1: OptionalHost = field(default="", name="brokerIP1")
+    broker_ip2: OptionalHost = field(default="", name="brokerIP2")
 
     # topics and groups
-    broker_permission: int = 6
-    default_topic_queue_nums: int = 8
-    auto_create_topic_enable: bool = True
+    broker_permission: Live[Annotated[int, Range(0, 7)]] = 6
+    default_topic_queue_nums: _Queues = 8
+    auto_create_topic_enable: Live[bool] = True
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     trace_topic_enable: bool = False
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
-    revive_queue_num: int = 8
-    auto_create_subscription_group: bool = True
+    revive_queue_num: _Queues = 8
+    auto_create_subscription_group: Live[bool] = True
     enable_create_sys_group: bool = True
-    validate_system_topic_when_update_topic: bool = True
-    clear_retry_topic_when_delete_topic: bool = True
-    enable_mixed_message_type: bool = False
+    validate_system_topic_when_update_topic: Live[bool] = True
+    clear_retry_topic_when_delete_topic: Live[bool] = True
+    enable_mixed_message_type: Live[bool] = False
 
     # registration with the name servers; milliseconds
-    register_broker_timeout_mills: int = 24_000
-    register_name_server_period: int = 30_000
-    compressed_register: bool = False
-    force_register: bool = True
-    enable_single_topic_register: bool = False
-    enable_split_registration: bool = False
-    split_registration_size: int = 800
-    enable_slave_acting_master: bool = False
-    broker_heartbeat_interval: int = 1_000
-    broker_not_active_timeout_millis: int = 10_000
-    send_heartbeat_timeout_millis: int = 1_000
+    register_broker_timeout_mills: Live[Positive] = 24_000
+    register_name_server_period: Annotated[int, Range(1_000, INT[1])] = 30_000
+    compressed_register: Live[bool] = False
+    force_register: Live[bool] = True
+    enable_single_topic_register: Live[bool] = False
+    enable_split_registration: Live[bool] = False
+    split_registration_size: Live[Positive] = 800
 
     # clients and consumer offsets
-    notify_consumer_ids_changed_enable: bool = True
-    reject_pull_consumer_enable: bool = False
-    channel_expired_timeout: int = 120_000
-    flush_consumer_offset_interval: int = 5_000
-    consumer_offset_update_version_step: int = 500
-    use_server_side_reset_offset: bool = True
+    notify_consumer_ids_changed_enable: Live[bool] = True
+    reject_pull_consumer_enable: Live[bool] = False
+    channel_expired_timeout: Live[PositiveLong] = 120_000
+    flush_consumer_offset_interval: Positive = 5_000
+    consumer_offset_update_version_step: Live[PositiveLong] = 500
+    use_server_side_reset_offset: Live[bool] = True
 
     # sending
     region_id: str = "DefaultRegion"
-    trace_on: bool = True
-    start_accept_send_request_time_stamp: int = 0
-    reject_transaction_message: bool = False
+    trace_on: Live[bool] = True
+    start_accept_send_request_time_stamp: Live[NonNegativeLong] = 0
+    reject_transaction_message: Live[bool] = False
 
     # pulling
-    long_polling_enable: bool = True
-    short_polling_time_mills: int = 1_000
+    long_polling_enable: Live[bool] = True
+    short_polling_time_mills: Live[PositiveLong] = 1_000
     lite_pull_message_enable: bool = True
-    slave_read_enable: bool = False
+    slave_read_enable: Live[bool] = False
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"
-
-    @property
-    def is_slave(self) -> bool:
-        """Masters are 0 (see `broker.replicas.check_role`)."""
-        return self.broker_id > 0

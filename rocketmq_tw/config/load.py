@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from rocketmq_tw.config.accepted import NOT_KEPT
+import msgspec
+
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.properties import ConfigError, Setting, write_properties
-from rocketmq_tw.config.schema import all_stock_names, keys_of, nearest
+from rocketmq_tw.config.schema import NOT_KEPT, all_stock_names, keys_of, nearest
 from rocketmq_tw.config.values import format_value
 
 C = TypeVar("C", bound=Config)
@@ -54,22 +55,25 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
 
     As in stock a key goes to every class that has it. `home` stands for `${user.home}` in values.
     Raises `ConfigError` that names the setting's place and what is accepted there, also for a
-    switch of stock that promises what is not there.
+    switch of stock that promises what is not there and for an unknown key that must be known.
     """
-    configs = [config_type() for config_type in types]
+    values: dict[type[Config], dict[str, Any]] = {config_type: {} for config_type in types}
     notices = []
     known = all_stock_names().union(*map(keys_of, types))
     promises: dict[str, Setting] = {}
     for setting in settings:
         if setting.key in NOT_KEPT:
             promises[setting.key] = setting
-        takers = [config for config in configs if setting.key in keys_of(type(config))]
+        takers = [config_type for config_type in types if setting.key in keys_of(config_type)]
         if not takers:
-            notices.append(_without_effect(setting, known))
-        for config in takers:
-            key = keys_of(type(config))[setting.key]
+            notice = _without_effect(setting, known)
+            if notice.is_warning and setting.must_be_known:
+                raise ConfigError(notice.text)
+            notices.append(notice)
+        for config_type in takers:
+            key = keys_of(config_type)[setting.key]
             try:
-                setattr(config, key.attribute, key.parse(setting.value))
+                values[config_type][key.attribute] = key.parse(setting.value)
             except ValueError as error:
                 raise ConfigError(
                     f"{setting.origin}: {setting.key}={setting.value}: {error}"
@@ -80,8 +84,7 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
                 f"{setting.origin}: {setting.key}={setting.value}: {NOT_KEPT[setting.key]} is not"
                 " there: give false to start without it"
             )
-    for config in configs:
-        _expand_home(config, home)
+    configs = [_expand_home(config_type(**values[config_type]), home) for config_type in types]
     return Loaded(configs, notices)
 
 
@@ -93,8 +96,12 @@ def _without_effect(setting: Setting, known: frozenset[str]) -> Notice:
     return Notice(True, f"{setting.origin}: {setting.key} is no known key{hint}")
 
 
-def _expand_home(config: Config, home: str) -> None:
-    for key in keys_of(type(config)).values():
-        value = getattr(config, key.attribute)
-        if isinstance(value, str) and "${user.home}" in value:
-            setattr(config, key.attribute, value.replace("${user.home}", home))
+def _expand_home(config: Config, home: str) -> Config:
+    return msgspec.structs.replace(
+        config,
+        **{
+            name: value.replace("${user.home}", home)
+            for name, value in msgspec.structs.asdict(config).items()
+            if isinstance(value, str)
+        },
+    )

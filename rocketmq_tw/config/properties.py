@@ -13,11 +13,15 @@ class ConfigError(ValueError):
 
 
 class Setting(NamedTuple):
-    """A key, its value as it was written, and where that was ("broker.properties:12", "-o")."""
+    """A key, its value as it was written, and where that was ("broker.properties:12", "-o").
+
+    A key that nobody knows is refused where it `must_be_known`, and warned of elsewhere.
+    """
 
     key: str
     value: str
     origin: str
+    must_be_known: bool = False
 
 
 def read_properties(text: str, name: str) -> list[Setting]:

@@ -8,42 +8,65 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import attrs
 import msgspec
 
-from rocketmq_tw.config.accepted import number_parser, text_parser
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.values import Parse, any_text, parse_bool
+from rocketmq_tw.config.constraints import Format, Mark, Range
+from rocketmq_tw.config.values import INT, LONG, Parse, any_text, integer, parse_bool
 
 #: Keys that stock takes from system properties, or that only start scripts know.
 _OTHER_KEYS = frozenset({"tls.enable", "tls.config.file", "rocketmqHome", "aclEnable"})
 
-_HIDDEN = re.compile(r"path|home|password|secret|token|credential|accesskey|header", re.I)
+#: Switches of stock that promise what is not there: to go on without it would leave a broker open
+#: to everyone, or three masters where a group should have one.
+NOT_KEPT = {
+    "aclEnable": "access control",
+    "authenticationEnabled": "access control",
+    "authorizationEnabled": "access control",
+    "enableControllerInNamesrv": "the controller",
+    "enableControllerMode": "controller mode",
+    "enableSlaveActingMaster": "a slave that stands in for its master",
+    "enableDLegerCommitLog": "a broker's commit log in a DLedger group",
+}
 
 
 @attrs.frozen
 class Key:
-    """A key with an effect: the attribute that holds it, and how its text is read."""
+    """A key with an effect: the attribute that holds it, how its text is read, whether it may
+    change while the server runs, and who is told its value."""
 
     name: str
     attribute: str
     type: type
     parse: Parse
+    marks: frozenset[Mark] = frozenset()
+
+    @property
+    def is_live(self) -> bool:
+        return Mark.LIVE in self.marks
+
+    @property
+    def is_secret(self) -> bool:
+        return Mark.SECRET in self.marks
+
+    @property
+    def is_local_path(self) -> bool:
+        return Mark.LOCAL_PATH in self.marks
 
 
 @cache
 def keys_of(config_type: type[Config]) -> dict[str, Key]:
     """The keys of a typed class by their names in files."""
-    keys = {}
-    for field in msgspec.structs.fields(config_type):
-        parse = _parse_of(field.encode_name, field.type)
-        keys[field.encode_name] = Key(field.encode_name, field.name, field.type, parse)
-    return keys
+    return {
+        field.encode_name: _key(field.encode_name, field.name, field.type)
+        for field in msgspec.structs.fields(config_type)
+    }
 
 
 @cache
@@ -67,17 +90,34 @@ def nearest(name: str, known: frozenset[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
-def may_be_told(name: str) -> bool:
-    """Whether a key's value may leave over the wire: no secrets, nothing of the host's files."""
-    return not _HIDDEN.search(name)
+def stock_default(class_names: Collection[str], name: str) -> tuple[Parse, Any] | None:
+    """How a key of stock is read and the value that it has where no file names it; None where the
+    classes have no such key or its default depends on the host."""
+    for class_name in class_names:
+        key = stock_keys().get(class_name, {}).get(name)
+        if key is not None and key["default"] not in (None, "(host)"):
+            parse = _STOCK_TYPES.get(key["type"], str.strip)
+            return parse, parse(key["default"])
+    return None
 
 
-def _parse_of(name: str, value_type: Any) -> Parse:
+_STOCK_TYPES: dict[str, Parse] = {
+    "boolean": parse_bool,
+    "int": integer(*INT),
+    "long": integer(*LONG),
+}
+
+
+def _key(name: str, attribute: str, annotation: Any) -> Key:
+    base, *rules = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
+    marks = frozenset(rule for rule in rules if isinstance(rule, Mark))
+    return Key(name, attribute, base, _parse_of(base, rules), marks)
+
+
+def _parse_of(value_type: type, rules: Sequence[Any]) -> Parse:
     if value_type is bool:
         return parse_bool
     if value_type is int:
-        stock_type = next(
-            (keys[name]["type"] for keys in stock_keys().values() if name in keys), "long"
-        )
-        return number_parser(name, is_int=stock_type != "long")
-    return text_parser(name) or any_text
+        (limits,) = (rule for rule in rules if isinstance(rule, Range))
+        return integer(limits.lowest, limits.highest)
+    return next((rule.parse for rule in rules if isinstance(rule, Format)), any_text)

@@ -8,6 +8,7 @@ from twisted.logger import Logger
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -32,6 +33,7 @@ class KvConfig:
         self._files = files
         self._path = path
         self._table: dict[str, dict[str, str]] = {}
+        self._encoded: dict[str, bytes] = {}
 
     def load(self) -> None:
         """Reads the file; there need not be one. Raises `DamagedStoreError` where it and its
@@ -48,9 +50,16 @@ class KvConfig:
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
-    def namespace(self, namespace: str) -> dict[str, str] | None:
-        """All keys and values of a namespace; None where nothing was ever put into it."""
-        return self._table.get(namespace)
+    def namespace(self, namespace: str) -> bytes | None:
+        """All keys and values of a namespace as the body of an answer; None where nothing was ever
+        put into it. It is made once after each change: every registration is answered with one."""
+        table = self._table.get(namespace)
+        if table is None:
+            return None
+        encoded = self._encoded.get(namespace)
+        if encoded is None:
+            encoded = self._encoded[namespace] = encode_body(KVTable(table=table))
+        return encoded
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Sets a value. Raises `RequestError` where it is too large or cannot be kept."""
@@ -87,3 +96,4 @@ class KvConfig:
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"
             ) from error
         self._table = table
+        self._encoded.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.change import NotChangeable, apply_changes, plan_changes
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -12,29 +13,18 @@ from rocketmq_tw.config.properties import (
     read_properties,
     write_properties,
 )
-from rocketmq_tw.config.schema import keys_of, may_be_told
+from rocketmq_tw.config.schema import Key, keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-#: The keys that 318 may change; none of them is a path, an address or a secret.
-CHANGEABLE = frozenset(
-    {
-        "deleteTopicWithBrokerRegistration",
-        "enableAllTopicList",
-        "enableTopicList",
-        "needWaitForService",
-        "orderMessageEnable",
-        "returnOrderTopicConfigToBroker",
-        "supportActingMaster",
-        "waitSecondsForService",
-    }
-)
+#: What stock refuses whatever `configBlackList` says.
+_ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
-class LiveConfig:
+class NamesrvLiveConfig:
     """Reads and changes `config`; `others` can only be read."""
 
     def __init__(self, files: IFiles, config: NamesrvConfig, others: Sequence[Config] = ()) -> None:
@@ -48,39 +38,46 @@ class LiveConfig:
             (key.name, format_value(getattr(config, key.attribute)))
             for config in (self._config, *self._others)
             for key in keys_of(type(config)).values()
-            if may_be_told(key.name)
+            if not (key.is_secret or key.is_local_path)
         )
 
-    def update(self, body: bytes) -> list[str]:
+    def update(self, body: bytes) -> dict[str, str]:
         """Applies the .properties text in `body` and keeps it in the configuration file.
 
         All of it or nothing: raises `RequestError` where a key may not be changed, a value is
-        wrong or the file cannot be written. Returns the names of the keys.
+        wrong or the file cannot be written. Returns the keys whose value is another now, with it.
         """
-        keys = keys_of(NamesrvConfig)
-        changeable = CHANGEABLE - set(self._config.config_black_list.split(";"))
         try:
             settings = read_properties(body.decode(), "the request")
         except (UnicodeDecodeError, ConfigError) as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"no properties: {error}") from error
-        values = {}
-        for setting in settings:
-            if setting.key not in changeable:
-                raise RequestError(
-                    ResponseCode.NO_PERMISSION,
-                    f"{setting.key} cannot be changed while running;"
-                    f" these can: {', '.join(sorted(changeable))}",
-                )
-            try:
-                values[setting.key] = keys[setting.key].parse(setting.value)
-            except ValueError as error:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"{setting.key}={setting.value}: {error}"
-                ) from error
-        self._keep({name: format_value(value) for name, value in values.items()})
-        for name, value in values.items():
-            setattr(self._config, keys[name].attribute, value)
-        return list(values)
+        wanted = {setting.key: setting.value for setting in settings}
+        blocked = self._blocked()
+        try:
+            changes = plan_changes((self._config, *self._others), wanted, blocked)
+        except NotChangeable as error:
+            live = {key.name for key in keys_of(NamesrvConfig).values() if key.is_live}
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{error}; these can: {', '.join(sorted(live - blocked))}",
+            ) from error
+        except ConfigError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        texts = {change.key.name: change.text for change in changes}
+        self._keep(texts)
+        apply_changes(changes)
+        return texts
+
+    def _blocked(self) -> frozenset[str]:
+        """What is not told is not compared with guesses either."""
+        named = self._config.config_black_list.split(";")
+        paths = (key.name for key in self._keys() if key.is_local_path)
+        return _ALWAYS_BLOCKED.union((name.strip() for name in named), paths)
+
+    def _keys(self) -> list[Key]:
+        return [
+            key for each in (self._config, *self._others) for key in keys_of(type(each)).values()
+        ]
 
     def _keep(self, changes: dict[str, str]) -> None:
         if not changes:

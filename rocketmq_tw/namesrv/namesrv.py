@@ -3,28 +3,27 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.namesrv.kv_config import KvConfig
-from rocketmq_tw.namesrv.live_config import LiveConfig
+from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.liveness import Liveness
-from rocketmq_tw.namesrv.requests.admin import AdminRequests
+from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
 from rocketmq_tw.namesrv.requests.kv import KvRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
 from rocketmq_tw.namesrv.route_table import MinIdChange, RouteTable
-from rocketmq_tw.net.interfaces import Handler
-from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.interfaces import Handler, IListener, IRemotingServer
 
 
 class NameServer:
     """Tells clients which brokers have a topic.
 
-    `handlers` is all that it answers, for tests without a network; `start` puts it on `server`.
-    `on_min_id_change` hears of broker names whose smallest id changed.
+    `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
+    a server. `on_min_id_change` hears of broker names whose smallest id changed.
     """
 
     def __init__(
@@ -49,32 +48,29 @@ class NameServer:
             KvRequests(self.kv),
             RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms),
             RouteRequests(config, self.table, self.kv, now_ms),
-            AdminRequests(self.table, LiveConfig(files, config, other_configs)),
+            NamesrvAdminRequests(self.table, NamesrvLiveConfig(files, config, other_configs)),
         )
         self.handlers: dict[int, Handler] = {}
         for family in families:
             self.handlers.update(family.handlers())
-        self._server: RemotingServer | None = None
+        self._listener: IListener | None = None
 
-    def start(self, server: RemotingServer) -> int:
+    def start(self, server: IRemotingServer) -> int:
         """Loads what was kept, listens, scans; returns the port.
 
         Raises `DamagedStoreError`, or `CannotListenError` where the port is taken.
         """
         self.kv.load()
+        listener = server.listener()
         for code, handler in self.handlers.items():
-            server.register(code, handler)
-        port = server.listen()
-        self._server = server
+            listener.register(code, handler)
+        port = listener.listen()
+        self._listener = listener
         self.liveness.start()
         return port
 
     def stop(self) -> Deferred[None]:
-        """Fires when all connections are closed."""
+        """Fires when all its connections are closed; the server goes on."""
         self.liveness.stop()
-        server, self._server = self._server, None
-        done: Deferred[None] = Deferred()
-        if server is None:
-            done.callback(None)
-            return done
-        return server.stop()
+        listener, self._listener = self._listener, None
+        return succeed(None) if listener is None else listener.stop()

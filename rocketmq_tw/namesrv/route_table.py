@@ -9,6 +9,7 @@ import attrs
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.hash_order import in_copy_order, in_hash_order
+from rocketmq_tw.namesrv.topic_queues import TopicQueues
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.route import (
@@ -23,7 +24,6 @@ from rocketmq_tw.wire.bodies.topics import (
     TopicConfig,
     TopicConfigTable,
     TopicList,
-    TopicQueueMappingInfo,
 )
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -36,6 +36,8 @@ DEFAULT_HEARTBEAT_TIMEOUT = 120_000
 #: More than any cluster has, and little enough for memory.
 MAX_BROKERS = 20_000
 MAX_QUEUE_ENTRIES = 2_000_000
+#: Of one name; each change of one of them looks at the others.
+MAX_MEMBERS = 1_000
 
 #: Places of stock's table of brokers, which gives the order of 106.
 _BROKER_PLACES = 256
@@ -72,7 +74,7 @@ class Registration:
         return BrokerKey(self.cluster, self.address)
 
 
-class Master(NamedTuple):
+class MasterAddresses(NamedTuple):
     """What a slave is told of its master; nothing where there is none."""
 
     address: str | None = None
@@ -122,13 +124,15 @@ class RouteTable:
         self._clusters: dict[str, set[str]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
-        self._topics: dict[str, dict[str, QueueData]] = {}
-        self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
-        self._queue_entries = 0
+        #: Broker name -> clusters that it was registered for.
+        self._clusters_of: dict[str, set[str]] = {}
+        #: Connection -> the brokers that registered over it.
+        self._owned: dict[Any, dict[BrokerKey, None]] = {}
+        self._queues = TopicQueues()
 
     # Brokers come, stay and go ---------------------------------------------------------------
 
-    def register(self, new: Registration, now_ms: int) -> Master:
+    def register(self, new: Registration, now_ms: int) -> MasterAddresses:
         """Takes in a broker, or what it says anew. Raises `RequestError` where it cannot.
 
         As in stock a registration is passed over, with success, where another address has its
@@ -137,8 +141,8 @@ class RouteTable:
         group = self._brokers.get(new.broker_name)
         addresses = {} if group is None else group.broker_addrs
         if self._is_outdated(new, addresses):
-            self._live.pop(new.key, None)
-            return Master()
+            self._forget_live(new.key)
+            return MasterAddresses()
         self._check_room(new, addresses)
         former = self._live.get(new.key)
         if former is not None and former.broker_name != new.broker_name:
@@ -150,6 +154,7 @@ class RouteTable:
             )
             addresses = group.broker_addrs
         self._clusters.setdefault(new.cluster, set()).add(new.broker_name)
+        self._clusters_of.setdefault(new.broker_name, set()).add(new.cluster)
         group.enable_acting_master = bool(new.acting_master)
         group.zone_name = new.zone
         smallest_before = min(addresses, default=MASTER_ID)
@@ -161,6 +166,8 @@ class RouteTable:
         addresses[new.broker_id] = new.address
         if self._speaks_for_its_name(new, addresses):
             self._take_topics(new, is_first)
+        self._forget_live(new.key)
+        self._owned.setdefault(new.owner, {})[new.key] = None
         self._live[new.key] = LiveBroker(
             key=new.key,
             broker_name=new.broker_name,
@@ -179,7 +186,7 @@ class RouteTable:
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
         """Forgets the broker, and the topics that nobody else of its name has."""
-        self._live.pop(BrokerKey(cluster, address), None)
+        self._forget_live(BrokerKey(cluster, address))
         group = self._brokers.get(broker_name)
         if group is None:
             return
@@ -192,7 +199,7 @@ class RouteTable:
             self._forget_name(broker_name)
             return
         if group.enable_acting_master and min(addresses) != MASTER_ID:
-            self._set_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
+            self.set_writable(broker_name, False)
         if min(addresses) != smallest_before:
             self._on_min_id_change(
                 MinIdChange(broker_name, dict(addresses), offline_address=address)
@@ -200,7 +207,7 @@ class RouteTable:
 
     def lose(self, owner: object) -> list[LiveBroker]:
         """Forgets, and returns, the brokers of a connection that is gone."""
-        return self._forget([live for live in self._live.values() if live.owner is owner])
+        return self._forget([self._live[key] for key in self._owned.get(owner, ())])
 
     def expire(self, now_ms: int) -> list[LiveBroker]:
         """Forgets, and returns, the brokers that were silent for too long."""
@@ -237,10 +244,20 @@ class RouteTable:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{MAX_BROKERS} brokers are registered already"
             )
-        if self._queue_entries + len(new.topics.topic_config_table) > MAX_QUEUE_ENTRIES:
+        if new.broker_id not in addresses and len(addresses) >= MAX_MEMBERS:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{self._queue_entries} topics of brokers are registered already:"
+                f"{MAX_MEMBERS} brokers named {new.broker_name} are registered already",
+            )
+        topics = new.topics.topic_config_table
+        if len(self._queues) + len(topics) > MAX_QUEUE_ENTRIES:
+            self._check_room_for(self._queues.new_of(new.broker_name, topics))
+
+    def _check_room_for(self, entries: int) -> None:
+        if len(self._queues) + entries > MAX_QUEUE_ENTRIES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{len(self._queues)} topics of brokers are registered already:"
                 f" there is room for {MAX_QUEUE_ENTRIES}",
             )
 
@@ -251,24 +268,33 @@ class RouteTable:
             return True
         return new.acting_master is not None and new.broker_id == min(addresses)
 
-    def _master_of(self, new: Registration, addresses: dict[int, str]) -> Master:
+    def _master_of(self, new: Registration, addresses: dict[int, str]) -> MasterAddresses:
         master = addresses.get(MASTER_ID)
         if new.broker_id == MASTER_ID or master is None:
-            return Master()
+            return MasterAddresses()
         live = self._live.get(BrokerKey(new.cluster, master))
-        return Master() if live is None else Master(master, live.ha_address)
+        return MasterAddresses() if live is None else MasterAddresses(master, live.ha_address)
 
     def _forget(self, gone: list[LiveBroker]) -> list[LiveBroker]:
         for live in gone:
             self.unregister(live.key.cluster, live.key.address, live.broker_name)
         return gone
 
+    def _forget_live(self, key: BrokerKey) -> None:
+        live = self._live.pop(key, None)
+        if live is not None:
+            keys = self._owned[live.owner]
+            del keys[key]
+            if not keys:
+                del self._owned[live.owner]
+
     def _forget_name(self, broker_name: str) -> None:
-        for cluster, names in list(self._clusters.items()):
+        for cluster in self._clusters_of.pop(broker_name, ()):
+            names = self._clusters[cluster]
             names.discard(broker_name)
             if not names:
                 del self._clusters[cluster]
-        self._remove_queues(list(self._topics), {broker_name})
+        self._queues.remove_broker(broker_name)
 
     # Topics ----------------------------------------------------------------------------------
 
@@ -276,32 +302,30 @@ class RouteTable:
         """Adds a topic to brokers; False, and nothing is added, where one is not registered."""
         if not queues or any(queue.broker_name not in self._brokers for queue in queues):
             return False
-        if self._queue_entries + len(queues) > MAX_QUEUE_ENTRIES:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"{self._queue_entries} topics of brokers are enough"
-            )
+        self._check_room_for(len(queues))
         for queue in queues:
-            self._put_queues(topic, queue)
+            self._queues.put(topic, queue)
         return True
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> int:
         """Forgets a topic, of one cluster's brokers or of all; returns how many had it."""
-        holders = set(self._topics.get(topic, ()))
+        holders = set(self._queues.of_topic(topic))
         if cluster:
             holders &= self._clusters.get(cluster, set())
-        self._remove_queues([topic], holders)
+        for name in holders:
+            self._queues.remove(topic, name)
         return len(holders)
 
     def set_writable(self, broker_name: str, writable: bool) -> int:
         """Takes the write permission of all topics of a broker, or gives them read and write;
         returns how many topics those are."""
         if writable:
-            return self._set_permission(broker_name, lambda perm: PERM_READ | PERM_WRITE)
-        return self._set_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
+            return self._queues.change_permission(broker_name, lambda _: PERM_READ | PERM_WRITE)
+        return self._queues.change_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The topic's brokers and queues in stock's order; None where there are none."""
-        queues = self._topics.get(topic, {})
+        queues = self._queues.of_topic(topic)
         names = in_hash_order(queues)
         brokers = [
             self._copy(self._brokers[name])
@@ -313,7 +337,7 @@ class RouteTable:
         route = TopicRouteData(
             queue_datas=[queues[name] for name in names],
             broker_datas=brokers,
-            topic_queue_mapping_by_broker=self._mappings.get(topic),
+            topic_queue_mapping_by_broker=self._queues.mappings(topic),
         )
         for broker in brokers:
             for address in broker.broker_addrs.values():
@@ -325,49 +349,20 @@ class RouteTable:
     def _take_topics(self, new: Registration, is_first: bool) -> None:
         table = new.topics.topic_config_table
         mappings = new.topics.topic_queue_mapping_info_map or {}
+        name = new.broker_name
         if self._config.delete_topic_with_broker_registration and not mappings:
-            missing = [
-                topic
-                for topic, queues in self._topics.items()
-                if new.broker_name in queues and topic not in table
-            ]
-            self._remove_queues(missing, {new.broker_name})
+            for topic in self._queues.of_broker(name) - table.keys():
+                self._queues.remove(topic, name)
         known = self.data_version(*new.key)
         is_changed = is_first or known != new.topics.data_version
         read_only = new.broker_id != MASTER_ID and bool(new.acting_master)
         for topic, config in table.items():
-            if is_changed or new.broker_name not in self._topics.get(topic, {}):
-                self._put_queues(topic, _queues_of(new.broker_name, config, read_only))
+            if is_changed or not self._queues.has(topic, name):
+                self._queues.put(topic, _queues_of(name, config, read_only))
         if is_changed:
             for topic, info in mappings.items():
-                # What belongs to no queues of the broker would never go with them.
-                is_own = info.bname in (None, new.broker_name)
-                if is_own and new.broker_name in self._topics.get(topic, {}):
-                    self._mappings.setdefault(topic, {})[new.broker_name] = info
-
-    def _put_queues(self, topic: str, queues: QueueData) -> None:
-        brokers = self._topics.setdefault(topic, {})
-        self._queue_entries += queues.broker_name not in brokers
-        brokers[queues.broker_name] = queues
-
-    def _remove_queues(self, topics: list[str], broker_names: set[str]) -> None:
-        for topic in topics:
-            queues = self._topics.get(topic, {})
-            for name in broker_names & queues.keys():
-                del queues[name]
-                self._queue_entries -= 1
-                self._mappings.get(topic, {}).pop(name, None)
-            if not queues:
-                self._topics.pop(topic, None)
-                self._mappings.pop(topic, None)
-
-    def _set_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
-        changed = 0
-        for queues in self._topics.values():
-            if broker_name in queues:
-                queues[broker_name].perm = change(queues[broker_name].perm)
-                changed += 1
-        return changed
+                if info.bname in (None, name):
+                    self._queues.put_mapping(topic, name, info)
 
     @staticmethod
     def _copy(broker: BrokerData) -> BrokerData:
@@ -401,24 +396,22 @@ class RouteTable:
             broker_addrs={} if group is None else self._copy(group).broker_addrs,
         )
 
-    def topics(self, matches: Callable[[QueueData], bool] = lambda queues: True) -> TopicList:
-        """The sorted topics whose queues on (any) one of their brokers are as asked for."""
+    def topics(self, matches: Callable[[QueueData], bool] | None = None) -> TopicList:
+        """The sorted topics; those whose queues on (any) one of their brokers `matches`."""
+        if matches is None:
+            return TopicList(topic_list=self._queues.names())
         return TopicList(
-            topic_list=sorted(
+            topic_list=[
                 topic
-                for topic, queues in self._topics.items()
-                if matches(next(iter(queues.values())))
-            )
+                for topic in self._queues.names()
+                if matches(next(iter(self._queues.of_topic(topic).values())))
+            ]
         )
 
     def topics_of_cluster(self, cluster: str) -> TopicList:
         """The sorted topics that brokers of a cluster have."""
         names = self._clusters.get(cluster, set())
-        return TopicList(
-            topic_list=sorted(
-                topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)
-            )
-        )
+        return TopicList(topic_list=sorted(set().union(*map(self._queues.of_broker, names))))
 
     def system_topics(self) -> TopicList:
         """The names of clusters and brokers, which are topics too, and one broker to ask."""

@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, succeed
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
-from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -15,8 +15,9 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
-from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient
-from rocketmq_tw.net.protocol import RemotingProtocol, RequestCheck
+from rocketmq_tw.net.hints import WANTS_TLS
+from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
+from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.tls import client_context
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -38,6 +39,27 @@ def host_endpoints(reactor: Any, connect_timeout: float) -> EndpointFor:
         return HostnameEndpoint(reactor, host.encode(), port, timeout=connect_timeout)
 
     return endpoint_for
+
+
+class _ClosedUnheard(Exception):
+    """The end of a connection on which nothing was received."""
+
+
+class _PlainProtocol(RemotingProtocol):
+    """Without TLS: says so where the server ends the connection before a word."""
+
+    _heard = False
+
+    def dataReceived(self, data: bytes) -> None:
+        self._heard = True
+        # From here on this layer costs nothing more than the attribute.
+        self.dataReceived = super().dataReceived  # type: ignore[method-assign]
+        super().dataReceived(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if not self._heard and not self._closing:
+            reason = Failure(_ClosedUnheard(f"{reason.getErrorMessage()} {WANTS_TLS}"))
+        super().connectionLost(reason)
 
 
 class _Link:
@@ -70,7 +92,8 @@ class RemotingClient:
     Callers that come while a connection is being made share the attempt. A lost connection is
     made again by the next request; after a failed attempt requests fail at once until the
     back-off is over, so a dead address costs its callers nothing. With `useTLS` all connections
-    are TLS as `tls` says. Raises `TlsConfigError` that names a wrong key.
+    are TLS as `tls` says; without a `config` they are where `tls` is given. Raises
+    `TlsConfigError` that names a wrong key.
     """
 
     log = Logger()
@@ -85,7 +108,7 @@ class RemotingClient:
         before_send: Sequence[Sign] = (),
         before_request: Sequence[RequestCheck] = (),
     ) -> None:
-        config = config or NettyClientConfig()
+        config = config or NettyClientConfig(use_tls=tls is not None)
         self._clock = reactor
         self._connect_timeout = config.connect_timeout_millis / 1000
         self._endpoint_for = endpoint_for or host_endpoints(reactor, self._connect_timeout)
@@ -173,10 +196,9 @@ class RemotingClient:
         except ValueError as error:
             self._not_connected(Failure(error), link)
             return
+        protocol = _PlainProtocol if self._tls is None else RemotingProtocol
         factory = Factory.forProtocol(
-            lambda: RemotingProtocol(
-                self._clock, self._handlers, before_request=self._before_request
-            )
+            lambda: protocol(self._clock, self._handlers, before_request=self._before_request)
         )
         factory.noisy = False
         attempt = link.attempt = endpoint.connect(factory)

@@ -1,17 +1,22 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 from rocketmq_tw.wire.command import RemotingCommand
 
-#: Answers one request: a response, None (nothing is sent: the request was oneway, or the handler
-#: replies by itself later through `peer.reply`), or a Deferred of either. A `RequestError` becomes
-#: a response with its code and remark; any other exception SYSTEM_ERROR, logged.
+#: Answers one request: a response, a Deferred or coroutine of one, or None: then the handler
+#: replies through `peer.reply`, now or later. A `RequestError` becomes a response with its code and
+#: remark; any other exception SYSTEM_ERROR, logged. Oneway requests are answered as all others: the
+#: answer is not sent, but tells the server that the request is over. Who waits long before it
+#: answers empties `request.body` before it returns, since the server charges what it keeps.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
+
+#: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
+RequestCheck = Callable[[RemotingCommand, "IPeer"], None]
 
 
 class IPeer(Interface):
@@ -29,7 +34,8 @@ class IPeer(Interface):
         """Sends without waiting for anything; dropped where the connection is lost."""
 
     def reply(response: RemotingCommand) -> None:
-        """Sends a response whose `opaque` is a request's; dropped where the connection is lost."""
+        """Ends a request, whose `opaque` and oneway flag `response` has, as `request.response()`
+        makes it: sends it, unless the request was oneway or the connection is lost."""
 
     def when_lost(callback: Callable[["IPeer"], None]) -> None:
         """Calls `callback(peer)` once when the connection is lost; at once if it is already."""
@@ -40,6 +46,74 @@ class IPeer(Interface):
 
     def close(reason: str) -> None:
         """Closes the connection and logs why."""
+
+
+class ServedRequest(NamedTuple):
+    """A request that is over, as observers see it."""
+
+    #: The request's code.
+    code: int
+    #: The code of the response; None where none was sent: oneway, or the connection was lost.
+    response_code: int | None
+    #: Bytes of the request's and the response's frame.
+    request_bytes: int
+    response_bytes: int
+    #: From its arrival until its response was written.
+    seconds: float
+    peer: "IPeer"
+
+
+class IListener(Interface):
+    """Ports of a server that share one table of handlers, and the connections made to them."""
+
+    handlers: Mapping[int, Handler] = Attribute("The table, request code to handler.")
+    factory: Any = Attribute("Builds the connections, also those of a network in memory.")
+
+    def register(code: int, handler: Handler) -> None:
+        """Answers requests with `code` by `handler`."""
+
+    def listen(port: int | None = None) -> int:
+        """Listens on `port` of the server's address, on the configured port by default; 0 lets the
+        kernel choose. May be called for several ports.
+
+        Returns the port. Raises `twisted.internet.error.CannotListenError`.
+        """
+
+    def serve(handlers: Mapping[int, Handler]) -> None:
+        """Answers requests by these handlers and by no others from now on."""
+
+    def gather(work: Callable[[], None]) -> None:
+        """Carries out `work`; its answers leave in one piece for each connection."""
+
+    def observe(observer: Callable[[ServedRequest], None]) -> Callable[[], None]:
+        """Calls `observer` at the end of each request from now on, but for those that came while
+        nobody observed. A request whose connection is lost ends with it. What `observer` raises is
+        logged. Returns what ends that."""
+
+    def stop_listening() -> "Deferred[None]":
+        """Closes the ports and keeps the connections; fires when the ports are closed."""
+
+    def drain(timeout: float | None = None) -> "Deferred[None]":
+        """Reads no more, lets replies in flight leave, closes the connections of this listener;
+        fires when all are gone.
+
+        They get `timeout` seconds; by default `shutdownWaitTimeSeconds` where
+        `enableShutdownGracefully` is set, 3 otherwise.
+        """
+
+    def stop(timeout: float | None = None) -> "Deferred[None]":
+        """Closes the ports, then the connections as `drain` does. The server goes on."""
+
+
+class IRemotingServer(Interface):
+    """Makes listeners, which share its address, limits and TLS. Who made it stops it."""
+
+    def listener(*, before_request: Sequence[RequestCheck] = ()) -> IListener:
+        """A listener with handlers and connections of its own. Each of `before_request` looks at a
+        request before its handler does, and may raise a `RequestError`."""
+
+    def stop(timeout: float | None = None) -> "Deferred[None]":
+        """Stops all listeners; fires when all is closed."""
 
 
 class IRemotingClient(Interface):

@@ -5,7 +5,7 @@ protocol itself is the `IPeer` that handlers get.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -17,7 +17,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.errors import ConnectionLost
-from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.interfaces import Handler, IPeer, RequestCheck
 from rocketmq_tw.net.requests import RequestTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import (
@@ -29,9 +29,6 @@ from rocketmq_tw.wire.command import (
 )
 from rocketmq_tw.wire.errors import RequestError, WireError
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT, Frame, FrameDecoder
-
-#: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
-RequestCheck = Callable[[RemotingCommand, IPeer], None]
 
 #: Seconds until a connection whose other end does not let go is cut.
 CLOSE_TIMEOUT = 5.0
@@ -101,23 +98,24 @@ class RemotingProtocol(Protocol):
             self.transport.setTcpNoDelay(True)
 
     def dataReceived(self, data: bytes) -> None:
-        self.last_received = self._clock.seconds()
+        now = self.last_received = self._clock.seconds()
         try:
-            self._carry_out(self._decoder.feed(data))
+            self._carry_out(self._decoder.feed(data), now)
         except WireError as error:
             self.close(f"it sent what is no remoting command: {error}")
 
-    def _carry_out(self, frames: Iterable[Frame]) -> None:
-        frames = iter(frames)
-        for frame in frames:
+    def _carry_out(self, frames: list[Frame], since: float) -> None:
+        """Answers and serves what came; `since` is the clock's time when that began."""
+        rest = iter(frames)
+        for frame in rest:
             if self._full:
-                self._later += [frame, *frames]
+                self._later += [frame, *rest]
                 return
             command = decode_command(frame)
             if command.flag & RESPONSE_FLAG:
                 self._requests.answer(command)
             else:
-                self._serve(command)
+                self._received(command, frame)
             if self._closing:
                 return
 
@@ -129,7 +127,7 @@ class RemotingProtocol(Protocol):
         if self._later and not self._full and not self._closing:
             later, self._later = self._later, []
             try:
-                self._carry_out(later)
+                self._carry_out(later, self._clock.seconds())
             except WireError as error:
                 self.close(f"it sent what is no remoting command: {error}")
 
@@ -164,25 +162,7 @@ class RemotingProtocol(Protocol):
             self._write(encode_command(command))
 
     def reply(self, response: RemotingCommand) -> None:
-        # The response to a oneway request carries its flag, so that it is known here.
-        if response.flag & ONEWAY_FLAG:
-            return
-        self.unanswered -= 1
-        if self.connected:
-            try:
-                data = encode_command(response)
-            except WireError as error:
-                data = encode_command(_unsendable(response, str(error)))
-            if len(data) > self._frame_limit:
-                # The other end would cut the connection, and with it all that others wait for.
-                data = encode_command(
-                    _unsendable(
-                        response,
-                        f"{len(data)} bytes, and frames may have {self._frame_limit}"
-                        " (frameMaxLength): ask for less at once",
-                    )
-                )
-            self._write(data)
+        self._answer(response)
 
     def when_lost(self, callback: Callable[[IPeer], None]) -> None:
         if self.connected:
@@ -223,6 +203,10 @@ class RemotingProtocol(Protocol):
     def _write(self, data: bytes) -> None:
         self.transport.write(data)  # type: ignore[union-attr]
 
+    def _received(self, command: RemotingCommand, frame: Frame) -> None:
+        """A request came; `frame` is what it came in."""
+        self._serve(command)
+
     def _serve(self, command: RemotingCommand) -> None:
         if not command.flag & ONEWAY_FLAG:
             self.unanswered += 1
@@ -241,18 +225,49 @@ class RemotingProtocol(Protocol):
             return
         if type(result) is RemotingCommand:
             self.reply(result)
-        elif result is not None:
+        elif result is None:
+            self._replies_later(command)
+        else:
             if not isinstance(result, Deferred):
                 result = Deferred.fromCoroutine(result)
             self._wait(command, result)
 
-    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
-        result.addErrback(lambda failure: self._refusal(command, failure))
-        result.addCallback(self._late_reply)
+    def _replies_later(self, command: RemotingCommand) -> None:
+        """The handler will reply by itself, if it has not yet."""
 
-    def _late_reply(self, response: RemotingCommand | None) -> None:
+    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
+        """The handler replies with what `result` fires with."""
+        result.addErrback(lambda failure: self._refusal(command, failure))
+        result.addCallback(self._late_reply, command)
+
+    def _late_reply(self, response: RemotingCommand | None, command: RemotingCommand) -> None:
+        if response is None and command.flag & ONEWAY_FLAG:
+            response = command.response()
         if response is not None:
             self.reply(response)
+
+    def _answer(self, response: RemotingCommand) -> int:
+        """Writes a response; returns its length, 0 where nothing is sent. What fits no frame gives
+        way to an error in `response` itself."""
+        # The response to a oneway request carries its flag, so that it is known here.
+        if response.flag & ONEWAY_FLAG:
+            return 0
+        self.unanswered -= 1
+        if not self.connected:
+            return 0
+        try:
+            data = encode_command(response)
+        except WireError as error:
+            data = _unsendable(response, str(error))
+        if len(data) > self._frame_limit:
+            # The other end would cut the connection, and with it all that others wait for.
+            data = _unsendable(
+                response,
+                f"{len(data)} bytes, and frames may have {self._frame_limit}"
+                " (frameMaxLength): ask for less at once",
+            )
+        self._write(data)
+        return len(data)
 
     def _refusal(self, command: RemotingCommand, failure: Failure) -> RemotingCommand:
         error = failure.value
@@ -273,6 +288,9 @@ class RemotingProtocol(Protocol):
         )
 
 
-def _unsendable(response: RemotingCommand, why: str) -> RemotingCommand:
-    """What is said instead of an answer that fits no frame."""
-    return response.response(ResponseCode.SYSTEM_ERROR, f"the answer cannot be sent: {why}")
+def _unsendable(response: RemotingCommand, why: str) -> bytes:
+    """Makes of an answer that fits no frame one that says so."""
+    response.code = ResponseCode.SYSTEM_ERROR
+    response.remark = f"the answer cannot be sent: {why}"
+    response.ext_fields, response.body = {}, b""
+    return encode_command(response)

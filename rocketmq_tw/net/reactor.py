@@ -8,6 +8,7 @@ send a turn a twentieth.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from select import EPOLLIN
 from typing import Any
@@ -18,33 +19,61 @@ from twisted.internet.main import installReactor
 from twisted.logger import Logger
 from twisted.python import log
 
+from rocketmq_tw.net.port import PatientPort
+from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
+
 _GONE = ConnectionFdescWentAway("closed, but not taken from the reactor")
 
 
 class ServerReactor(EPollReactor):
-    """An `EPollReactor` in all that can be seen, but for the prefix in the log of what fails, and
-    with an end of each turn that needs no timer."""
+    """An `EPollReactor` in all that can be seen, but for the prefix in the log of what fails, ports
+    that wait for descriptors (`PatientPort`), and an end of each turn that needs no timer."""
 
     log = Logger()
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        """`now` tells how long things take."""
         self._turn_ends: list[Callable[[], None]] = []
+        self._now = now
+        self._stalls = StallLog(now)
         super().__init__()
 
     def at_turn_end(self, call: Callable[[], None]) -> None:
         """Calls `call` behind all events and timers of this turn, before the next wait."""
         self._turn_ends.append(call)
 
+    def listenTCP(
+        self, port: int, factory: Any, backlog: int = 50, interface: str = ""
+    ) -> PatientPort:
+        listening = PatientPort(port, factory, backlog, interface, self)
+        listening.startListening()
+        return listening
+
     def runUntilCurrent(self) -> None:
         """Calls what is due, then what waits for the end of the turn."""
+        # Twisted tells nobody what it calls, so only the timer in front can be named.
+        began = self._now()
+        waiting = self._pendingTimedCalls
+        first = waiting[0] if waiting else None
         super().runUntilCurrent()
+        timed = self._now()
+        if timed - began >= STALL_SECONDS:
+            name = f", the first {_name(first)}" if first is not None and first.called else ""
+            self._stalls.report(timed - began, f"timers and calls of threads{name}")
+        if not self._turn_ends:
+            return
+        names = []
         while self._turn_ends:
             calls, self._turn_ends = self._turn_ends, []
+            names += calls
             for call in calls:
                 try:
                     call()
                 except Exception:
                     self.log.failure("at the end of a turn")
+        took = self._now() - timed
+        if took >= STALL_SECONDS:
+            self._stalls.report(took, f"the end of a turn: {', '.join(map(_name, names))}")
 
     def doPoll(self, timeout: float | None) -> None:
         """One round: waits for `timeout` seconds at most, or without end, and serves what is
@@ -71,6 +100,13 @@ class ServerReactor(EPollReactor):
                 log.callWithLogger(selectable, self._doReadOrWrite, selectable, fd, event)
 
     doIteration = doPoll
+
+
+def _name(call: Any) -> str:
+    """What a callable is called in a line of the log."""
+    function = getattr(call, "func", call)
+    function = getattr(function, "f", function)
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def install() -> None:

@@ -41,28 +41,30 @@ class ServerTls:
         if self._mode != "disabled":
             self._context = server_context(config)
 
-    def wrap(self, protocol: Protocol, undecided: "set[FirstByte]", now: float) -> Protocol:
-        """What to give to the transport in place of `protocol`; it stands in `undecided` until
-        its first byte came."""
+    def wrap(self, protocol: Protocol, undecided: Any, deadline: float) -> Protocol:
+        """What to give to the transport in place of `protocol`; it stands in `undecided` (`add`,
+        `discard`) until its first byte came, and is cut where that takes until `deadline`."""
         if self._mode == "disabled":
             return protocol
         factory = TLSMemoryBIOFactory(self._context, False, Factory.forProtocol(lambda: protocol))
         factory.noisy = False
         plain = protocol if self._mode == "permissive" else None
-        return FirstByte(plain, factory.buildProtocol(None), undecided, now)
+        return FirstByte(plain, factory.buildProtocol(None), undecided, deadline)
 
 
 class FirstByte(Protocol):
     """Waits for the first byte and then puts the protocol that it asks for in its place."""
 
     log = Logger()
+    #: No request came yet.
+    unanswered = 0
 
     def __init__(
-        self, plain: Protocol | None, secured: Any, undecided: "set[FirstByte]", now: float
+        self, plain: Protocol | None, secured: Any, undecided: Any, deadline: float
     ) -> None:
         self._plain, self._secured, self._undecided = plain, secured, undecided
         self._chosen: Any = None
-        self.since = now
+        self._deadline = deadline
 
     def connectionMade(self) -> None:
         self._undecided.add(self)
@@ -77,9 +79,16 @@ class FirstByte(Protocol):
         if self._chosen is not None:
             self._chosen.connectionLost(reason)
 
+    def check(self, now: float) -> None:
+        """Cuts a connection on which nothing came for too long."""
+        if now >= self._deadline:
+            self.abort()
+
     def abort(self) -> None:
         """Cuts the connection."""
         self.transport.abortConnection()  # type: ignore[union-attr]
+
+    drain = lose_connection = abort
 
     def _choose(self, first: int) -> None:
         self._undecided.discard(self)
@@ -99,6 +108,7 @@ class FirstByte(Protocol):
 def server_context(config: TlsConfig) -> CertificateOptions:
     """What a server shows and asks for. Raises `TlsConfigError` that names the key."""
     if config.test_mode_enable:
+        _refuse_unkept("tls.server.authClient", config.server_auth_client)
         key, certificates = self_signed()
         return CertificateOptions(privateKey=key, certificate=certificates[0])
     key, certificates = _own_certificate(
@@ -109,16 +119,20 @@ def server_context(config: TlsConfig) -> CertificateOptions:
         raise TlsConfigError(
             f"tls.server.need.client.auth is {wanted!r}; give none, optional or require"
         )
-    trusted = (
-        _certificates("tls.server.trustCertPath", config.server_trust_cert_path)
-        if config.server_auth_client and config.server_trust_cert_path
-        else None
-    )
     options = CertificateOptions(
         privateKey=key, certificate=certificates[0], extraCertChain=certificates[1:]
     )
     if wanted != "none":
-        _ask_for_certificate(options.getContext(), wanted == "require", trusted)
+        context = options.getContext()
+        flags = SSL.VERIFY_PEER
+        if wanted == "require":
+            flags |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+        if config.server_auth_client:
+            _trust(context, "tls.server.trustCertPath", config.server_trust_cert_path)
+            context.set_verify(flags)
+        else:
+            # A certificate is wanted and not checked: need.client.auth without authClient.
+            context.set_verify(flags, lambda *_: True)
     return options
 
 
@@ -126,6 +140,7 @@ def client_context(config: TlsConfig) -> CertificateOptions:
     """What a client shows and asks for. As in stock the chain is checked where
     `tls.client.authServer` is set, and host names are not: brokers announce plain addresses."""
     if config.test_mode_enable:
+        _refuse_unkept("tls.client.authServer", config.client_auth_server)
         return CertificateOptions()
     key: crypto.PKey | None = None
     certificates: list[crypto.X509] = []
@@ -142,13 +157,9 @@ def client_context(config: TlsConfig) -> CertificateOptions:
         extraCertChain=certificates[1:] or None,
     )
     if config.client_auth_server:
-        if not config.client_trust_cert_path:
-            raise TlsConfigError(
-                "tls.client.authServer is true: name the trusted certificates in"
-                " tls.client.trustCertPath"
-            )
-        trusted = _certificates("tls.client.trustCertPath", config.client_trust_cert_path)
-        _ask_for_certificate(options.getContext(), True, trusted)
+        context = options.getContext()
+        _trust(context, "tls.client.trustCertPath", config.client_trust_cert_path)
+        context.set_verify(SSL.VERIFY_PEER)
     return options
 
 
@@ -171,21 +182,23 @@ def self_signed() -> tuple[crypto.PKey, list[crypto.X509]]:
     return crypto.PKey.from_cryptography_key(key), [crypto.X509.from_cryptography(certificate)]
 
 
-def _ask_for_certificate(
-    context: SSL.Context, required: bool, trusted: list[crypto.X509] | None
-) -> None:
-    flags = SSL.VERIFY_PEER
-    if required:
-        flags |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-    if trusted is None:
-        # A certificate is wanted and not checked: stock's need.client.auth without authClient.
-        context.set_verify(flags, lambda *_: True)
+def _refuse_unkept(key: str, wanted: bool) -> None:
+    if wanted:
+        raise TlsConfigError(
+            f"{key} is true, but tls.test.mode.enable checks nobody: set that to false"
+        )
+
+
+def _trust(context: SSL.Context, key: str, path: str) -> None:
+    """Trusts the certificates in the file at `path`; those of the system where none is named, as
+    a JVM does."""
+    if not path:
+        context.set_default_verify_paths()
         return
     store = context.get_cert_store()
     assert store is not None
-    for certificate in trusted:
+    for certificate in _certificates(key, path):
         store.add_cert(certificate)
-    context.set_verify(flags)
 
 
 def _own_certificate(

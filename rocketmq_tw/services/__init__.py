@@ -1,6 +1,9 @@
-"""Builds a server's object graph from its configuration; nothing else."""
+"""Builds a server's object graph from its configuration; nothing else.
 
-from rocketmq_tw.services.memory import look_rarely
+Public: `Options` and `makeService` of each module that is named after a twistd command.
+"""
+
+from rocketmq_tw.services.memory import collect_rarely
 
 # Here, since looking for garbage among what a server imports takes a tenth of its start.
-look_rarely()
+collect_rarely()

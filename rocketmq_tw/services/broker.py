@@ -1,10 +1,10 @@
 """`twistd rmq-broker`: a broker."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 from twisted.application import service
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -17,11 +17,12 @@ from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.memory import spare_what_stays
-from rocketmq_tw.services.monotonic import use_monotonic_time
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 
@@ -60,6 +61,8 @@ class BrokerService(service.Service):
         except TlsConfigError as error:
             refuse_to_start(self._reactor, error, Keys())
             return
+        server = RemotingServer(self._reactor, self._net, tls=tls)
+        self._client, self._server = client, server
         self.broker = Broker(
             self._reactor,
             self.config,
@@ -67,11 +70,11 @@ class BrokerService(service.Service):
             self._net,
             PosixFiles(),
             client,
-            tls=tls,
+            server,
             other_configs=[self._client_config],
         )
         self.started = maybeDeferred(self.broker.start)
-        self.started.addCallback(lambda _: spare_what_stays())
+        self.started.addCallback(lambda _: freeze_startup_objects())
         self.started.addErrback(self._cannot_start)
 
     def stopService(self) -> Deferred[None]:
@@ -79,12 +82,20 @@ class BrokerService(service.Service):
         broker = self.broker
         if broker is None:
             return succeed(None)
-        if broker.port or self.started.called:
-            return broker.stop()
+        if broker.addresses.port or self.started.called:
+            return self._stop(broker)
         # The store is being loaded in a thread: only then it can be closed properly.
         stopped: Deferred[None] = Deferred()
-        self.started.addBoth(lambda _: broker.stop().chainDeferred(stopped))
+        self.started.addBoth(lambda _: self._stop(broker).chainDeferred(stopped))
         return stopped
+
+    @inlineCallbacks
+    def _stop(self, broker: Broker) -> Generator[Any, Any, None]:
+        try:
+            yield broker.stop()
+        finally:
+            yield self._server.stop()
+            yield self._client.close()
 
     def _cannot_start(self, failure: Failure) -> None:
         if not failure.check(CannotListenError, ConfigError, StoreError, OSError):
@@ -100,5 +111,5 @@ class BrokerService(service.Service):
 def makeService(options: Options) -> BrokerService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return BrokerService(reactor, options.loaded)

@@ -22,8 +22,8 @@ from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import whole_number
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 
@@ -128,9 +128,10 @@ class DLedgerService(service.Service):
                 options["index-file-size"],
             )
             node = RaftNode(self._reactor, config, store, self._client, self._run_blocking)
+            listener = self._server.listener()
             for code, handler in DLedgerRequests(node).table().items():
-                self._server.register(code, handler)
-            self._server.listen()
+                listener.register(code, handler)
+            listener.listen()
         except (StoreError, CannotListenError, OSError) as error:
             self._cannot_go_on(error)
             return
@@ -170,5 +171,5 @@ class DLedgerService(service.Service):
 def makeService(options: Options) -> DLedgerService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return DLedgerService(reactor, options)

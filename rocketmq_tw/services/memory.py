@@ -9,12 +9,14 @@ _MIDDLE = 20
 _OLD = 50
 
 
-def look_rarely() -> None:
+def collect_rarely() -> None:
     """Lets the collector look for garbage less often."""
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
 
 
-def spare_what_stays() -> None:
-    """Keeps the collector away from what start-up made: to be called once a server is ready. What
-    garbage is among it, some dozens of objects, is not worth a look at all of them."""
+def freeze_startup_objects() -> None:
+    """Takes all objects that exist out of what the garbage collector looks through.
+
+    To be called once a server is ready: what start-up made stays as long as the process does, and
+    looking through it costs milliseconds. The little garbage among it is never freed."""
     gc.freeze()

@@ -19,9 +19,9 @@ from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.memory import spare_what_stays
-from rocketmq_tw.services.monotonic import use_monotonic_time
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.services.options import ServerOptions
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 
@@ -63,14 +63,15 @@ class NamesrvService(service.Service):
             self._net = msgspec.structs.replace(self._net, listen_port=listen_port)
         self._tls = loaded[TlsConfig]
         self._reactor = reactor
+        self._server: RemotingServer | None = None
         self._name_server = NameServer(
             reactor, PosixFiles(), config, other_configs=(self._net, self._tls)
         )
 
     def startService(self) -> None:
         try:
-            tls = ServerTls(self._tls)
-            port = self._name_server.start(RemotingServer(self._reactor, self._net, tls=tls))
+            self._server = RemotingServer(self._reactor, self._net, tls=ServerTls(self._tls))
+            port = self._name_server.start(self._server)
         except (CannotListenError, StoreError, TlsConfigError, OSError) as error:
             refuse_to_start(self._reactor, error, self._keys)
             return
@@ -78,18 +79,19 @@ class NamesrvService(service.Service):
         host = self._net.bind_address
         self.local_address = join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
         # Whoever reads this may stop us: only a reactor that runs heeds Ctrl-C.
-        self._reactor.callWhenRunning(spare_what_stays)
+        self._reactor.callWhenRunning(freeze_startup_objects)
         self._reactor.callWhenRunning(
             self.log.info, "name server: listening on {address}", address=join_address(host, port)
         )
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
-        return self._name_server.stop()
+        stopped, server = self._name_server.stop(), self._server
+        return stopped if server is None else stopped.addCallback(lambda _: server.stop())
 
 
 def makeService(options: Options) -> NamesrvService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return NamesrvService(reactor, options.loaded)

@@ -59,7 +59,7 @@ class ServerOptions(usage.Options):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise usage.UsageError(f"-o {text}: give key=value")
-        self._single.append(Setting(key.strip(), value, "-o"))
+        self._single.append(Setting(key.strip(), value, "-o", must_be_known=True))
 
     opt_o = opt_set
 
@@ -89,7 +89,9 @@ class ServerOptions(usage.Options):
 
 
 class NamesrvAddressOptions(ServerOptions):
-    """The same with the addresses of name servers."""
+    """Options of a server that is a client of name servers: their addresses, and whether it speaks
+    TLS to them. As in stock it does where `tls.enable` or `tls.server.mode=enforcing` says so,
+    unless `useTLS` says otherwise."""
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["namesrv", "n", None, "Name servers as host:port, several with ';' between them."],
@@ -103,7 +105,19 @@ class NamesrvAddressOptions(ServerOptions):
             )
         if self["namesrv"] is not None:
             settings.append(Setting("namesrvAddr", self["namesrv"], "-n"))
-        return settings
+        return _with_client_tls(settings)
+
+
+def _with_client_tls(settings: list[Setting]) -> list[Setting]:
+    """`useTLS` before all other settings, as the keys of TLS have it."""
+    last = {setting.key: setting for setting in settings}
+    enabled, mode = last.get("tls.enable"), last.get("tls.server.mode")
+    first = []
+    if enabled is not None:
+        first = [enabled._replace(key="useTLS", origin=f"{enabled.origin} (tls.enable)")]
+    elif mode is not None and mode.value.strip() == "enforcing":
+        first = [Setting("useTLS", "true", mode.origin)]
+    return first + [setting for setting in settings if setting.key != "tls.enable"]
 
 
 def _read(path: str) -> str:

@@ -17,8 +17,8 @@ from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.options import whole_number
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.dstreams.records import record_of
 from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
@@ -165,5 +165,5 @@ def makeService(options: Options) -> SparkReceiverService:
     """The service that `options` describe."""
     from twisted.internet import reactor
 
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return SparkReceiverService(reactor, options)

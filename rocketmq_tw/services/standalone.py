@@ -5,11 +5,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
 from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -17,9 +19,9 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConf
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.broker import BrokerService
-from rocketmq_tw.services.monotonic import use_monotonic_time
 from rocketmq_tw.services.namesrv import NamesrvService
 from rocketmq_tw.services.options import NamesrvAddressOptions
+from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 
 
@@ -66,7 +68,8 @@ class StandaloneService(service.Service):
             return
         config = self.broker.config
         others = [config.namesrv_addr] if config.namesrv_addr else []
-        config.namesrv_addr = ";".join([self.name_server.local_address, *others])
+        addresses = ";".join([self.name_server.local_address, *others])
+        self.broker.config = msgspec.structs.replace(config, namesrv_addr=addresses)
         self.broker.startService()
         self.broker.started.addCallback(self._announce_when_registered)
 
@@ -81,15 +84,15 @@ class StandaloneService(service.Service):
     def _announce_when_registered(self, _: object) -> None:
         """What is to be typed next works once the name server knows the broker."""
         broker = self.broker.broker
-        if broker is not None and broker.membership is not None:
-            known = broker.membership.when_registered(self.name_server.local_address)
+        if broker is not None:
+            known = broker[Cluster].membership.when_registered(self.name_server.local_address)
             known.addCallback(lambda _: self._announce(broker))
 
     def _announce(self, broker: Broker) -> None:
         self.log.info(
             "ready: name server {name_server}, broker {broker}, store in {store}",
             name_server=self.name_server.local_address,
-            broker=broker.address,
+            broker=broker.addresses.broker,
             store=self.broker.store_config.store_path_root_dir,
         )
         self.log.info(
@@ -102,5 +105,5 @@ class StandaloneService(service.Service):
 def makeService(options: Options) -> StandaloneService:
     """The service that `options` describe."""
     reactor = server_reactor()
-    use_monotonic_time(reactor)
+    prepare_process(reactor)
     return StandaloneService(reactor, options.loaded)

@@ -7,7 +7,7 @@ once, are read from the log again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from itertools import islice
 from operator import attrgetter
 
@@ -52,9 +52,10 @@ class Dispatching:
         self._waiting.clear()
         self.from_log = reached < self._log.end_offset
 
-    def on_arrival(self, callback: Arrival) -> None:
-        """Calls `callback` with what each dispatch made readable."""
+    def on_arrival(self, callback: Arrival) -> Callable[[], None]:
+        """Calls `callback` with what each dispatch made readable; what is returned ends that."""
         self._arrivals.append(callback)
+        return lambda: self._arrivals.remove(callback)
 
     def wait(self, entry: Entry) -> None:
         """A record was appended behind all that wait."""
@@ -120,7 +121,7 @@ class Dispatching:
             self.last_timestamp = entries[-1].store_timestamp
         self.from_log = self.from_log and reached < self._log.end_offset
         if arrived:
-            for callback in self._arrivals:
+            for callback in tuple(self._arrivals):
                 callback(arrived)
         return sum(map(_count_of, entries))
 

@@ -55,6 +55,18 @@ TagMatch = Callable[[int], bool]
 RecordMatch = Callable[[bytes], bool]
 
 
+class MessageFilter(NamedTuple):
+    """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
+    a message, `by_record` decides by the message; None leaves nothing out. Pulls, held reads and
+    pops ask in the same way."""
+
+    by_unit: TagMatch | None = None
+    by_record: RecordMatch | None = None
+
+
+EVERY_MESSAGE = MessageFilter()
+
+
 class Arrived(Protocol):
     """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
     a batch; `tags_codes` has each one's."""
@@ -185,6 +197,8 @@ class IMessageStore(Interface):
     dispatched_offset: int = Attribute("Up to here messages are in their queues.")
     last_record_offset: int = Attribute("Where the newest queued record starts; -1: nowhere.")
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
+    is_copy: bool = Attribute("The log is a copy of another broker's; set with the role.")
+    cached_bytes: int = Attribute("How much of the log's end is taken to be in memory.")
 
     dispatch_limit: int | None = Attribute(
         "Nothing behind it is dispatched, nor by `load` if it is set before; None: no limit."
@@ -219,8 +233,7 @@ class IMessageStore(Interface):
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
+        wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """Whole records from a queue offset on; at least one where one is there."""
 
@@ -232,6 +245,10 @@ class IMessageStore(Interface):
 
     def record_at(physical_offset: int) -> bytes | None:
         """The bytes of the record that starts at an offset; None where no sound one does."""
+
+    def records(position: int) -> Iterator[RecordHead]:
+        """The heads of all whole records from `position` on, where one must start, in the order of
+        the log; to be used up before the log is cut or its files are removed."""
 
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
@@ -291,8 +308,8 @@ class IMessageStore(Interface):
 
         Not `thorough`: what can be made again quickly from what is durable is left out."""
 
-    def on_arrival(callback: Arrival) -> None:
-        """Adds a listener to dispatch."""
+    def on_arrival(callback: Arrival) -> Callable[[], None]:
+        """Adds a listener to dispatch; what is returned takes it away."""
 
     def close() -> None:
         """Writes, flushes, checkpoints and, where dispatch is complete, removes `abort`."""

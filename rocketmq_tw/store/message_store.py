@@ -1,6 +1,6 @@
 """The message store: one face for the log, the queues and the index of a broker.
 
-`appending` and `dispatching` do the work on a message's way in, `queue_reader` on its way out.
+`appending` and `dispatching` do the work on a message's way in, `reads` on its way out.
 """
 
 from __future__ import annotations
@@ -10,41 +10,37 @@ from collections.abc import Callable, Iterable
 from zope.interface import implementer
 
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.store import time_search
-from rocketmq_tw.store.abort_file import AbortFile
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.consume_queue import UNIT_SIZE, Unit
+from rocketmq_tw.store.consume_queue import UNIT_SIZE
 from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
+from rocketmq_tw.store.expiry import last_writes, remove_oldest
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import (
     Appended,
     Arrival,
     ILog,
     IMessageStore,
-    QueueRead,
-    RecordMatch,
-    TagMatch,
 )
+from rocketmq_tw.store.ownership import Ownership
 from rocketmq_tw.store.paths import StorePaths
-from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import remove_oldest, remove_topics, truncate
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove, last_writes
+from rocketmq_tw.store.removing import remove_topics, truncate
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 
 
 @implementer(IMessageStore)
-class MessageStore:
+class MessageStore(StoreReads):
     """See `IMessageStore`. `clock` gives milliseconds since 1970; `memory_bytes` is the machine's
     memory, from which stock reckons what is still cached; `log` is a commit log of its own unless
     another one is given.
@@ -83,25 +79,21 @@ class MessageStore:
         if log is None:
             size = config.mapped_file_size_commit_log
             log = CommitLog(reserving, self.paths.commit_log, size, plain=files)
-        self._log: ILog = log
-        self._queues = QueueTable(
-            files, self.paths.consume_queue, config.mapped_file_size_consume_queue
-        )
-        self._index: MessageIndex | None = None
+        queues = QueueTable(files, self.paths.consume_queue, config.mapped_file_size_consume_queue)
+        index = None
         if config.message_index_enable:
-            self._index = MessageIndex(
+            index = MessageIndex(
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
+        super().__init__(config, log, queues, index, memory_bytes)
         self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         maker = EntryMaker(self.delay_levels, index=self._index is not None)
         self._dispatching = Dispatching(log, self._queues, self._index, maker, self._deleted)
         self._appending = Appending(config, log, self._queues, self._dispatching, clock)
-        self._reader = QueueReader(config, log, memory_bytes)
         self._checkpointing = Checkpointing(
             reserving, self.paths.checkpoint, log, self._queues, self._index
         )
-        self._abort = AbortFile(reserving, self.paths.abort)
-        self._lock: IFile | None = None
+        self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
         self._disk_full = False
 
@@ -109,15 +101,7 @@ class MessageStore:
 
     def load(self) -> RecoveryReport:
         """Locks, recovers, and leaves `abort` behind until `close`; see `IMessageStore`."""
-        files, paths = self._files, self.paths
-        files.make_dirs(paths.root)
-        try:
-            self._lock = files.lock(paths.lock)
-        except BlockingIOError as error:
-            raise StoreError(
-                f"{paths.root} is in use by another broker: stop it, or set storePathRootDir"
-            ) from error
-        self._lock.pwrite(b"lock", 0)
+        self._ownership.take()
         try:
             report = self._recover()
         except BaseException:
@@ -127,17 +111,17 @@ class MessageStore:
         return report
 
     def _recover(self) -> RecoveryReport:
-        clean = not self._abort.exists
+        clean = self._ownership.was_closed
         # In front of the first change: a crash in the middle of one leaves what only an unclean
         # start accepts.
-        self._abort.write()
+        self._ownership.mark_open()
         self._files.keep(self.paths.abort)
         try:
             self.report = report = self._run_recovery(clean)
         except StoreError:
             if clean:
                 # Nothing was changed.
-                self._abort.remove()
+                self._ownership.mark_closed()
             raise
         dispatched = report.dispatched_offset
         last = self._checkpointing.last
@@ -175,7 +159,7 @@ class MessageStore:
     def close(self) -> None:
         """Writes, flushes, dispatches up to the limit, checkpoints; removes `abort` only where all
         of it held."""
-        if self._lock is None:
+        if not self._ownership.is_taken:
             return
         was_open = not self._refusal
         self._refusal = "the store is closed"
@@ -189,7 +173,7 @@ class MessageStore:
                 limit = end if self.dispatch_limit is None else self.dispatch_limit
                 is_whole = self._dispatching.reached == end or limit < end
                 if is_whole and not self._checkpointing.failed:
-                    self._abort.remove()
+                    self._ownership.mark_closed()
         finally:
             self._release()
 
@@ -200,9 +184,7 @@ class MessageStore:
         self._files.give_up()
         if self._index:
             self._index.close()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._ownership.release()
 
     @property
     def end_offset(self) -> int:
@@ -294,7 +276,7 @@ class MessageStore:
             raise NotWritableError(f"deletions of topics cannot be synced: {error}") from error
         return self._log.fsync()
 
-    # DispatchEntry
+    # Dispatch
 
     def dispatch(self) -> int:
         """See `IMessageStore` and the class about how far it goes."""
@@ -305,97 +287,9 @@ class MessageStore:
             limit = min(limit, self.dispatch_limit)
         return self._dispatching.run(limit)
 
-    def on_arrival(self, callback: Arrival) -> None:
+    def on_arrival(self, callback: Arrival) -> Callable[[], None]:
         """See `IMessageStore`."""
-        self._dispatching.on_arrival(callback)
-
-    # Read
-
-    def read_queue(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int,
-        max_bytes: int,
-        tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
-    ) -> QueueRead:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        return self._reader.read(queue, offset, max_count, max_bytes, tag_match, record_match)
-
-    def read_log(self, offset: int, size: int) -> bytes:
-        """See `IMessageStore`."""
-        return self._log.read(size, offset)
-
-    def record_at(self, physical_offset: int) -> bytes | None:
-        """See `IMessageStore`."""
-        return time_search.sound_record(self._log, physical_offset)
-
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """See `IMessageStore`."""
-        data = self.record_at(physical_offset)
-        return None if data is None else decode_record(data)
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> int:
-        """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> int:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.min_offset
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
-    ) -> int:
-        """See `IMessageStore`; 0 where there is no queue."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        return time_search.offset_by_time(self._log, queue, timestamp, upper=upper)
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        return -1 if queue is None else time_search.queue_store_time(self._log, queue, offset)
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """See `IMessageStore`."""
-        return self.store_time(topic, queue_id, self.min_queue_offset(topic, queue_id))
-
-    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or offset < queue.min_offset:
-            return []
-        units = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
-        return [unit for unit in units if unit is not None]
-
-    def queues(self) -> dict[str, set[int]]:
-        """See `IMessageStore`."""
-        found: dict[str, set[int]] = {}
-        for queue in self._queues:
-            if queue.segments.starts:
-                found.setdefault(queue.topic, set()).add(queue.queue_id)
-        return found
-
-    def query_by_key(
-        self, topic: str, key: str, max_count: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
-        """See `IMessageStore`; hashes collide, so the caller compares the keys."""
-        if self._index is None:
-            return [], 0, 0
-        return self._index.query(
-            topic, key, min(max_count, self.config.max_msgs_num_batch), begin, end
-        )
-
-    @property
-    def damaged_records(self) -> int:
-        """Records that reads left out because their bytes are not what was stored."""
-        return self._reader.damaged
+        return self._dispatching.on_arrival(callback)
 
     # Housekeeping
 
@@ -438,9 +332,11 @@ class MessageStore:
         """See `IMessageStore`."""
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
-        log = self._log
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset
-        times = last_writes(self.config, log, min(log.flushed_offset, safe))
+        done = min(self._log.flushed_offset, self._dispatching.reached, safe)
+        times = last_writes(self._log, done, self.config.delete_file_batch_max)
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        return remove_oldest(log, self._queues, self._index, count, safe)
+        if not count:
+            return 0
+        return remove_oldest(count, self._log, self._queues, self._index, safe)

@@ -63,7 +63,7 @@ class _Limits:
     """How much one read may take, as stock counts it."""
 
     def __init__(
-        self, config: MessageStoreConfig, max_count: int, max_bytes: int, memory_bytes: int
+        self, config: MessageStoreConfig, max_count: int, max_bytes: int, in_memory_bytes: int
     ) -> None:
         most_bytes = min(max(max_bytes, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         #: Bytes and records while they are of the log's newest part, and of older ones.
@@ -75,7 +75,8 @@ class _Limits:
             min(most_bytes, config.max_transfer_bytes_on_message_in_disk),
             min(max_count, config.max_transfer_count_on_message_in_disk),
         )
-        self.in_memory_bytes = memory_bytes * config.memory_ratio // 100
+        #: How much of the log's end counts as being in memory.
+        self.in_memory_bytes = in_memory_bytes
 
 
 class QueueReader:
@@ -86,7 +87,16 @@ class QueueReader:
         self._config = config
         self._log = log
         self._memory_bytes = memory_bytes
+        #: The log is a copy of another broker's, and may be behind it.
+        self.is_copy = False
         self.damaged = 0
+
+    @property
+    def cached_bytes(self) -> int:
+        """How much of the log's end is taken to be in memory; as in stock a slave, which reads for
+        others, leaves more to them."""
+        percent = self._config.access_message_in_memory_max_ratio - (10 if self.is_copy else 0)
+        return self._memory_bytes * max(percent, 0) // 100
 
     def read(
         self,
@@ -134,7 +144,7 @@ class QueueReader:
         filter, all its messages there and sound, and none so old that other limits hold for it
         than for the others. None where that is not so."""
         log = self._log
-        limits = _Limits(self._config, max_count, max_bytes, self._memory_bytes)
+        limits = _Limits(self._config, max_count, max_bytes, self.cached_bytes)
         units = queue.read(offset, max(limits.in_memory[1], limits.on_disk[1]))
         count = len(units) // UNIT_SIZE
         if not count:
@@ -196,8 +206,7 @@ class QueueReader:
 
     def _corrected(self, offset: int, corrected: int) -> int:
         """A slave does not correct offsets: its queue may just be behind its master's."""
-        config = self._config
-        if config.broker_role == "SLAVE" and not config.offset_check_in_slave:
+        if self.is_copy and not self._config.offset_check_in_slave:
             return offset
         return corrected
 
@@ -222,7 +231,7 @@ class _Pass:
         self._offset = offset
         self._tag_match = tag_match
         self._record_match = record_match
-        self._limits = _Limits(self._config, max_count, max_bytes, reader._memory_bytes)
+        self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
         self._scan_units = max(self._config.max_filter_message_size // UNIT_SIZE, max_count)
         self._window = _Window(self._log)

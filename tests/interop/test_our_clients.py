@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.client.blocking import BlockingClient, Message
+from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.message import Message
 from tests.support.cluster import OURS, Cluster
 from tests.support.jars import PROJECT, STOCK_VERSIONS
 from tests.support.java_client import JavaClients

@@ -69,7 +69,7 @@ def test_a_topic_on_stock_from_its_making_to_its_end(stock: Cluster, names) -> N
         ("b0", ["key"]), ("b1", ["key"])
     ]  # fmt: skip
     assert [message["messageId"] for message in read] == [row["messageId"] for row in sent]
-    answer(stock.namesrv, f"deleteTopic -t {topic} -c TestCluster")
+    answer(stock.namesrv, f"deleteTopic -y -t {topic} -c TestCluster")
     gone = rmqadmin(stock.namesrv, f"topicRoute -t {topic}")
     assert gone.returncode == 1
     assert gone.stderr.startswith(f"rmqadmin: no name server knows the topic {topic}")
@@ -108,7 +108,7 @@ def test_a_group_of_stock_is_made_and_deleted(
     listed = jvms["5.3.3"].mqadmin("getConsumerConfig", "-g", group, "-n", stock.namesrv)
     for key, value in (("groupName", group), ("retryMaxTimes", 3), ("retryQueueNums", 2)):
         assert len(re.findall(rf"{key} *= *{value}\n", listed)) == 2, listed
-    deleted = answer(stock.namesrv, f"deleteSubGroup -g {group} -c TestCluster -r true")
+    deleted = answer(stock.namesrv, f"deleteSubGroup -y -g {group} -c TestCluster -r true")
     assert sorted(deleted["brokers"]) == addresses
 
 

@@ -34,9 +34,9 @@ from rocketmq_tw.wire.command import RemotingCommand
 class FakePeer:
     """Records what a handler does to its peer.
 
-    `replies` and `oneways` are commands, `requests` pairs of a command and the Deferred that
-    the test fires with the response, `closed` the reason given to `close`; with
-    `ready` False the other end does not keep up until `go_on`.
+    `replies` and `oneways` are commands, `ended` the answers to oneway requests, `requests` pairs
+    of a command and the Deferred that the test fires with the response, `closed` the reason given
+    to `close`; with `ready` False the other end does not keep up until `go_on`.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class FakePeer:
         self.connected = True
         self.replies: list[RemotingCommand] = []
         self.oneways: list[RemotingCommand] = []
+        self.ended: list[RemotingCommand] = []
         self.requests: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
         self.closed: str | None = None
         self.ready = True
@@ -65,7 +66,9 @@ class FakePeer:
             self.oneways.append(command)
 
     def reply(self, response: RemotingCommand) -> None:
-        if self.connected and not response.is_oneway:
+        if response.is_oneway:
+            self.ended.append(response)
+        elif self.connected:
             self.replies.append(response)
 
     def when_lost(self, callback: Callable[[IPeer], None]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.model import StoredMessage
@@ -24,19 +26,15 @@ class ManualClock:
 
 def small_config(**changes: object) -> MessageStoreConfig:
     """Files of 4 KiB, queues of 10 units a file, an index of 40 entries a file."""
-    config = MessageStoreConfig(
-        store_path_root_dir=ROOT,
-        mapped_file_size_commit_log=4096,
-        mapped_file_size_consume_queue=200,
-        max_hash_slot_num=16,
-        max_index_num=40,
-        max_message_size=2048,
-    )
-    for name, value in changes.items():
-        if name not in config.__struct_fields__:
-            raise AttributeError(name)
-        setattr(config, name, value)
-    return config
+    small: dict[str, Any] = {
+        "store_path_root_dir": ROOT,
+        "mapped_file_size_commit_log": 4096,
+        "mapped_file_size_consume_queue": 200,
+        "max_hash_slot_num": 16,
+        "max_index_num": 40,
+        "max_message_size": 2048,
+    }
+    return MessageStoreConfig(**small | changes)
 
 
 def open_store(files: IFiles, clock: ManualClock | None = None, **changes: object) -> MessageStore:

@@ -30,7 +30,8 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import (
     LanguageCode,
@@ -178,13 +179,15 @@ class InProcess:
 
     def __init__(self, home: str, connections: int) -> None:
         self._reactor = _Turns()
+        net_config = NettyServerConfig(listen_port=_PORT)
         self.broker = Broker(
             self._reactor,
             BrokerConfig(broker_name="bench", broker_ip1="127.0.0.1"),
             MessageStoreConfig(store_path_root_dir=home),
-            NettyServerConfig(listen_port=_PORT),
+            net_config,
             PosixFiles(),
             RemotingClient(self._reactor, NettyClientConfig()),
+            RemotingServer(self._reactor, net_config),
             in_thread=at_once,
         )
         failures: list[Any] = []
@@ -227,7 +230,7 @@ def microseconds(case: Case, messages: int, profile: cProfile.Profile | None = N
         turns = max(messages // case.messages // _ROUNDS, 1)
         best = float("inf")
         number = 0
-        spare_what_stays()
+        freeze_startup_objects()
         for round_number in range(_ROUNDS + 1):
             work = []
             for _ in range(turns):

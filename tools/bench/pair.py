@@ -23,12 +23,15 @@ from typing import Any
 from twisted.internet.epollreactor import EPollReactor
 
 from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.services.memory import freeze_startup_objects
 from rocketmq_tw.wire.command import decode_command
 from rocketmq_tw.wire.frame import FrameDecoder
 from tests.support.ports import ReservedPort
@@ -47,6 +50,7 @@ class Side:
         self._profile = profile
         self._reactor = EPollReactor()
         self._reactor.startRunning(installSignalHandlers=False)
+        net_config = NettyServerConfig(listen_port=0, bind_address="127.0.0.1")
         self._broker = Broker(
             self._reactor,
             BrokerConfig(
@@ -55,9 +59,10 @@ class Side:
                 broker_id=int(config["broker_role"] == "SLAVE"),
             ),
             MessageStoreConfig(store_path_root_dir=str(home), in_sync_replicas=2, **config),
-            NettyServerConfig(listen_port=0, bind_address="127.0.0.1"),
+            net_config,
             PosixFiles(),
             RemotingClient(self._reactor, NettyClientConfig()),
+            RemotingServer(self._reactor, net_config),
             in_thread=at_once,
         )
         failures: list[Any] = []
@@ -65,17 +70,17 @@ class Side:
         if failures:
             failures[0].raiseException()
 
-        self.port = self._broker.port
+        self.port = self._broker.addresses.port
 
     @property
     def is_linked(self) -> bool:
         """Whether a slave has its master."""
-        return self._broker.replicas.master_is_near()
+        return self._broker[Replicas].master_is_near()
 
     @property
     def queued(self) -> int:
         """Up to here the log is in the queues."""
-        return self._broker.store.dispatched_offset
+        return self._broker[Writing].store.dispatched_offset
 
     def turn(self) -> bool:
         """Lets the reactor do what would wake it; False where nothing would."""
@@ -144,7 +149,7 @@ def measure(together: int, messages: int, profile: str = "") -> tuple[float, flo
         )
         producers = [Producer(master.port) for _ in range(_CONNECTIONS)]
         _settle(master, slave)
-        spare_what_stays()
+        freeze_startup_objects()
         best = (float("inf"), float("inf"))
         number = 0
         for round_number in range(_ROUNDS + 1):

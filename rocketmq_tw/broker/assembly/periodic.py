@@ -20,31 +20,44 @@ class PeriodicTasks:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._tasks: list[tuple[LoopingCall, float, bool]] = []
+        self._tasks: list[tuple[LoopingCall, Callable[[], float], bool]] = []
         self._running: list[Deferred[Any]] = []
+        self._started = False
 
     def add(
-        self, name: str, seconds: float, function: Callable[[], Any], *, must_end: bool = True
+        self,
+        name: str,
+        seconds: float | Callable[[], float],
+        work: Callable[[], Any],
+        *,
+        may_hang: bool = False,
     ) -> None:
-        """`must_end` False: `stop` does not wait for it; it may hang on a peer that does."""
+        """`seconds` lie between two calls of `work`; what tells them is asked anew for each call.
+        `may_hang`: it may wait for a peer that hangs, so `stop` does not wait for it."""
+        interval = seconds if callable(seconds) else lambda: seconds
 
         def run() -> Deferred[Any]:
-            done = maybeDeferred(function)
+            task.interval = interval()
+            done = maybeDeferred(work)
             return done.addErrback(lambda failure: _report(name, failure))
 
         task = LoopingCall(run)
         task.clock = self._clock
-        self._tasks.append((task, seconds, must_end))
+        self._tasks.append((task, interval, may_hang))
 
     def start(self) -> None:
-        """Each is called for the first time after its interval."""
-        for task, seconds, must_end in self._tasks:
-            running = task.start(seconds, now=False)
-            if must_end:
+        """Each is called for the first time after its interval. Only the first call counts."""
+        if self._started:
+            return
+        self._started = True
+        for task, interval, may_hang in self._tasks:
+            running = task.start(interval(), now=False)
+            if not may_hang:
                 self._running.append(running)
 
     def stop(self) -> Deferred[None]:
         """Fires once what runs has ended."""
+        self._started = True
         for task, _, _ in self._tasks:
             if task.running:
                 task.stop()

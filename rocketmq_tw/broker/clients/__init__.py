@@ -1,1 +1,4 @@
-"""Who is connected, and who holds which queue."""
+"""Who is connected, and who holds which queue.
+
+Public: `Clients` (`part.py`) and its `registry` and `locks`.
+"""

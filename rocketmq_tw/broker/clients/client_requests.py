@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
+
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
+from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.permissions import READ, WRITE
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -33,11 +36,13 @@ class ClientRequests:
         clients: ClientRegistry,
         groups: GroupTable,
         topics: TopicTable,
+        announcements: Announcements,
     ) -> None:
         self._config = config
         self._clients = clients
         self._groups = groups
         self._topics = topics
+        self._announcements = announcements
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -47,8 +52,11 @@ class ClientRequests:
             RequestCode.CHECK_CLIENT_CONFIG: self.check_client,
         }
 
-    def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """Registers all groups of the client; makes their retry topics."""
+    def heartbeat(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """Registers all groups of the client; makes their retry topics, and answers once name
+        servers know these: whoever started a consumer may ask for their routes."""
         if len(request.body) > MAX_HEARTBEAT_BYTES:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -70,7 +78,10 @@ class ClientRequests:
             "isSupportHeartBeatV2": "true",
             "isSubChange": "true" if resend or not data.heartbeat_fingerprint else "false",
         }
-        return response
+        announced = self._announcements.when_announced(
+            names.retry_topic(consumer.group_name) for consumer in data.consumer_data_set
+        )
+        return response if announced is None else announced.addCallback(lambda _: response)
 
     def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(UnregisterClientRequestHeader)

@@ -132,6 +132,13 @@ class ClientRegistry:
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 
+    def counts(self) -> tuple[int, int]:
+        """Memberships of producers and of consumers; a connection counts in each of its groups."""
+        return (
+            sum(map(len, self._producers.values())),
+            sum(len(group.clients) for group in self._consumers.values()),
+        )
+
     # Coming
 
     def register_producer(self, group: str, client: Client) -> None:

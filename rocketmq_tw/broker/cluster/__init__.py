@@ -1,1 +1,4 @@
-"""The broker's place among name servers and brokers."""
+"""The broker among name servers and brokers.
+
+Public: `Cluster` (`part.py`) and its `membership`; `Master`.
+"""

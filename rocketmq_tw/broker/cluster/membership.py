@@ -16,8 +16,11 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.cluster.announcements import Announcements
+from rocketmq_tw.broker.assembly.host import Addresses
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables import permissions
+from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.address import split_addresses
@@ -32,7 +35,6 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.namesrv import (
-    BrokerHeartbeatRequestHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
@@ -60,23 +62,23 @@ class MasterListener(Protocol):
 
 
 class Membership:
-    """`address` is the `host:port` that clients are to use, `ha_address` the one of slaves."""
+    """Registers under `addresses`, while the broker has a role: an isolated one is not seen."""
 
     def __init__(
         self,
         config: BrokerConfig,
         topics: TopicTable,
         client: IRemotingClient,
-        address: str,
-        ha_address: str,
+        addresses: Addresses,
         announcements: Announcements,
+        role: RoleHolder,
     ) -> None:
         self._config = config
         self._topics = topics
         self._announcements = announcements
         self._client = client
-        self._address = address
-        self._ha_address = ha_address
+        self._addresses = addresses
+        self._role = role
         self._left = False
         self._unreachable: set[str] = set()
         self._sent_version: DataVersion | None = None
@@ -107,7 +109,7 @@ class Membership:
 
         Fires when all name servers have answered or failed; never fails.
         """
-        if self._left:
+        if self._is_unseen():
             return succeed(None)
         if self._config.force_register if force is None else force:
             return self._send(self._topics.all())
@@ -117,32 +119,23 @@ class Membership:
 
     def retry(self) -> Deferred[None]:
         """Registers everything with the name servers that could not be reached last time."""
-        if self._left or not self._unreachable:
+        if self._is_unseen() or not self._unreachable:
             return succeed(None)
         return self._send(self._topics.all(), to=sorted(self._unreachable))
-
-    def heartbeat(self) -> Deferred[None]:
-        """Says that the broker lives (904); 5.x's name servers, with enableSlaveActingMaster."""
-        header = BrokerHeartbeatRequestHeader(
-            cluster_name=self._config.broker_cluster_name,
-            broker_addr=self._address,
-            broker_name=self._config.broker_name,
-            broker_id=self._config.broker_id,
-            heartbeat_timeout_mills=self._config.broker_not_active_timeout_millis,
-        )
-        timeout = self._config.send_heartbeat_timeout_millis / 1000
-        return self._ask_all(RequestCode.BROKER_HEARTBEAT, header, b"", timeout)
 
     def leave(self) -> Deferred[None]:
         """Takes the registration back; fires when all name servers have answered or failed."""
         self._left = True
         header = UnRegisterBrokerRequestHeader(
             broker_name=self._config.broker_name,
-            broker_addr=self._address,
+            broker_addr=self._addresses.broker,
             cluster_name=self._config.broker_cluster_name,
-            broker_id=self._config.broker_id,
+            broker_id=self._role.state.broker_id,
         )
         return self._ask_all(RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
+
+    def _is_unseen(self) -> bool:
+        return self._left or self._role.role is Role.ISOLATED
 
     def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:
         if self._left:
@@ -188,16 +181,11 @@ class Membership:
         )
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
-            broker_addr=self._address,
+            broker_addr=self._addresses.broker,
             cluster_name=config.broker_cluster_name,
-            ha_server_addr=self._ha_address,
-            broker_id=config.broker_id,
-            heartbeat_timeout_millis=(
-                config.broker_not_active_timeout_millis
-                if config.enable_slave_acting_master
-                else None
-            ),
-            enable_acting_master=config.enable_slave_acting_master,
+            ha_server_addr=self._addresses.ha,
+            broker_id=self._role.state.broker_id,
+            enable_acting_master=False,
             compressed=compressed,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
@@ -209,7 +197,7 @@ class Membership:
     def _tell_again(self, name_server: str) -> None:
         """A name server passes over a version that it knows, even if it missed what led there; so
         one that is back gets everything in a new one. The others have nothing to learn from it."""
-        if not self._left:
+        if not self._is_unseen():
             self._topics.touch()
             self._send(self._topics.all(), to=[name_server])
 
@@ -265,9 +253,9 @@ class Membership:
         version = self._topics.data_version
         header = QueryDataVersionRequestHeader(
             broker_name=config.broker_name,
-            broker_addr=self._address,
+            broker_addr=self._addresses.broker,
             cluster_name=config.broker_cluster_name,
-            broker_id=config.broker_id,
+            broker_id=self._role.state.broker_id,
         )
         body = encode_body(version)
         timeout = config.register_broker_timeout_mills / 1000

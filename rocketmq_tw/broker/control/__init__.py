@@ -1,1 +1,4 @@
-"""What administrators ask of a broker."""
+"""What administrators ask of a broker.
+
+Public: `Control` (`part.py`).
+"""

@@ -13,16 +13,13 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.interfaces import Appended, Arrived, IMessageStore
+from rocketmq_tw.broker.interfaces import Appended, Arrived, IMessageStore, InThread
 from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.writing.commit import STORED, Commit
-from rocketmq_tw.broker.writing.flush import InThread
-from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
@@ -63,7 +60,6 @@ class DelayDelivery:
     def __init__(
         self,
         store: IMessageStore,
-        config: MessageStoreConfig,
         levels: DelayLevels,
         offsets: DelayOffsets,
         commit: Commit,
@@ -72,7 +68,6 @@ class DelayDelivery:
         in_thread: InThread,
     ) -> None:
         self._store = store
-        self._config = config
         self._offsets = offsets
         self._commit = commit
         self._clock = clock
@@ -85,8 +80,6 @@ class DelayDelivery:
         self._running = False
         self._idle: list[Deferred[None]] = []
         self._writing = DeferredLock()
-        self._persister = LoopingCall(self.persist)
-        self._persister.clock = clock
 
     def start(self) -> None:
         """Goes on where the offsets are; the store is loaded by now."""
@@ -94,18 +87,19 @@ class DelayDelivery:
         for level in self._levels.values():
             level.offset = self._offsets.get(level.level)
             self._sleep(level, 0)
-        self._persister.start(self._config.flush_delay_offset_interval / 1000, now=False)
 
-    @inlineCallbacks
-    def stop(self) -> Generator[Deferred[Any], Any, None]:
-        """Delivers nothing any more; fires once the offsets of all deliveries are in the file."""
+    def pause(self) -> None:
+        """Delivers nothing any more, at once."""
         self._running = False
-        if self._persister.running:
-            self._persister.stop()
         for level in self._levels.values():
             if level.timer is not None:
                 level.timer.cancel()
                 level.timer = None
+
+    @inlineCallbacks
+    def stop(self) -> Generator[Deferred[Any], Any, None]:
+        """Delivers nothing any more; fires once the offsets of all deliveries are in the file."""
+        self.pause()
         yield self._when_idle()
         yield self.persist()
 

@@ -5,29 +5,20 @@ A level has its own queue of the schedule topic, whose messages become due in th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
+from rocketmq_tw.broker.writing.asked_for import delay_level
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import (
     DELAY,
     REAL_QID,
     REAL_TOPIC,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    TIMER_OUT_MS,
+    TIMER_PROPERTIES,
     join_properties,
     parse_properties,
 )
 from rocketmq_tw.store.dispatch_entries import parse_delay_levels
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
-
-#: By any of these a message asks for a time of its own.
-TIMER_PROPERTIES = (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 
 class DelayLevels:
@@ -43,6 +34,14 @@ class DelayLevels:
 
     def delay_ms(self, level: int) -> int:
         return self._delays[level - 1]
+
+    def redirect(self, message: StoredMessage, properties: dict[str, str]) -> bool:
+        """Lets a message wait that asks for a level; see `Redirects`."""
+        level = delay_level(properties)
+        if level <= 0:
+            return False
+        self.schedule(message, properties, level)
+        return True
 
     def schedule(self, message: StoredMessage, properties: dict[str, str], level: int) -> None:
         """Makes `message`, whose properties are `properties`, wait for `level`.
@@ -63,25 +62,6 @@ class DelayLevels:
 def queue_of(level: int) -> int:
     """The queue of the schedule topic where messages of a level wait."""
     return level - 1
-
-
-def delay_level(properties: Mapping[str, str]) -> int:
-    """The level that a message asks for, 0 for none; `RequestError` for what is no number."""
-    text = properties.get(DELAY)
-    if text is None:
-        return 0
-    try:
-        return int(text)
-    except ValueError:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the property {DELAY}={text!r} is no level: give a number",
-        ) from None
-
-
-def wants_timer(properties: Mapping[str, str]) -> bool:
-    """Whether a message asks for a time of its own instead of a level."""
-    return TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_PROPERTIES)
 
 
 def due_message(waiting: StoredMessage) -> StoredMessage | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketmq_tw.broker.tables.table_file import StateFile
+from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
@@ -13,7 +13,7 @@ from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 class DelayOffsets:
     """Level → offset, in the level's queue, of the next message to deliver."""
 
-    def __init__(self, file: StateFile, now_ms: Callable[[], int]) -> None:
+    def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
         self._file = file
         self._now_ms = now_ms
         self._offsets: dict[int, int] = {}

@@ -1,1 +1,4 @@
-"""The way of messages out of the log."""
+"""The way of messages out of the log.
+
+Public: `Reading` (`part.py`) and its `long_polling`; `ANY_QUEUE`.
+"""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, TagMatch
+from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, MessageFilter
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import IPeer
 
@@ -16,6 +14,8 @@ from rocketmq_tw.net.interfaces import IPeer
 CHECK_INTERVAL = 5.0
 #: Reads held at once; a read too many is answered at once, with nothing.
 DEFAULT_LIMIT = 100_000
+#: Stands for every queue of a topic.
+ANY_QUEUE = -1
 
 log = Logger()
 
@@ -23,20 +23,20 @@ log = Logger()
 class _Held:
     """One read that waits."""
 
-    __slots__ = ("deadline_ms", "offset", "peer", "queue", "resume", "tag_match")
+    __slots__ = ("deadline_ms", "offset", "peer", "queue", "resume", "wanted")
 
     def __init__(
         self,
         queue: tuple[str, int],
         offset: int,
-        tag_match: TagMatch | None,
+        wanted: MessageFilter,
         deadline_ms: int,
         peer: IPeer,
         resume: Callable[[], None],
     ) -> None:
         self.queue = queue
         self.offset = offset
-        self.tag_match = tag_match
+        self.wanted = wanted
         self.deadline_ms = deadline_ms
         self.peer = peer
         self.resume = resume
@@ -46,7 +46,8 @@ class _Held:
         in_front = max(self.offset - run.queue_offset, 0)
         if in_front >= run.count:
             return False
-        return self.tag_match is None or any(map(self.tag_match, run.tags_codes[in_front:]))
+        by_unit = self.wanted.by_unit
+        return by_unit is None or any(map(by_unit, run.tags_codes[in_front:]))
 
     def wake(self) -> None:
         if self.peer.connected:
@@ -67,7 +68,6 @@ class LongPolling:
         self,
         store: IMessageStore,
         config: BrokerConfig,
-        clock: IReactorTime,
         now_ms: Callable[[], int],
         limit: int = DEFAULT_LIMIT,
     ) -> None:
@@ -80,43 +80,37 @@ class LongPolling:
         self._peers: dict[IPeer, set[_Held]] = {}
         self._ready: list[_Held] = []
         self._held = 0
-        self._checker = LoopingCall(self._check)
-        self._checker.clock = clock
 
     def __len__(self) -> int:
         return self._held
 
-    def start(self) -> None:
-        """Starts the periodic check."""
-        interval = CHECK_INTERVAL
-        if not self._config.long_polling_enable:
-            interval = self._config.short_polling_time_mills / 1000
-        self._checker.start(interval, now=False)
-
-    def stop(self) -> None:
-        """Stops the check and resumes all that is held."""
-        if self._checker.running:
-            self._checker.stop()
-        self.resume_all()
+    def check_interval(self) -> float:
+        """Seconds until the next `check`, as the configuration has it now."""
+        if self._config.long_polling_enable:
+            return CHECK_INTERVAL
+        return self._config.short_polling_time_mills / 1000
 
     def hold(
         self,
         topic: str,
         queue_id: int,
         offset: int,
-        tag_match: TagMatch | None,
+        wanted: MessageFilter,
         timeout_ms: int,
         peer: IPeer,
         resume: Callable[[], None],
     ) -> bool:
-        """Calls `resume` once there is a message from `offset` on that may match, or after
-        `timeout_ms`; never where the peer is lost before. False: too many are held already."""
+        """Calls `resume` once there is a message from `offset` on that may be wanted, or after
+        `timeout_ms`; never where the peer is lost before. False: too many are held already.
+
+        `queue_id` may be ANY_QUEUE, with offset 0: then a message of any queue of the topic will do
+        that comes from now on."""
         if self._held >= self._limit:
             return False
         if not self._config.long_polling_enable:
             timeout_ms = self._config.short_polling_time_mills
         queue = (topic, queue_id)
-        held = _Held(queue, offset, tag_match, self._now_ms() + timeout_ms, peer, resume)
+        held = _Held(queue, offset, wanted, self._now_ms() + timeout_ms, peer, resume)
         self._queues.setdefault(queue, {})[held] = None
         of_peer = self._peers.get(peer)
         if of_peer is None:
@@ -131,10 +125,10 @@ class LongPolling:
         if not self._held:
             return
         for run in runs:
-            queue = (run.topic, run.queue_id)
-            waiting = self._queues.get(queue)
-            if waiting is not None:
-                self._take(queue, [held for held in waiting if held.wants(run)])
+            for queue in ((run.topic, run.queue_id), (run.topic, ANY_QUEUE)):
+                waiting = self._queues.get(queue)
+                if waiting is not None:
+                    self._take(queue, [held for held in waiting if held.wants(run)])
 
     def wake_ready(self) -> None:
         """Resumes what arrivals woke, as fast as each peer takes it: one message may wake any
@@ -150,11 +144,12 @@ class LongPolling:
             self._take(queue, list(waiting))
         self.wake_ready()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Resumes what has waited its time, and what a message came for that no arrival told."""
         now = self._now_ms()
         for queue, waiting in list(self._queues.items()):
-            end = self._store.max_queue_offset(*queue)
+            # Of any queue only arrivals tell.
+            end = 0 if queue[1] == ANY_QUEUE else self._store.max_queue_offset(*queue)
             self._take(
                 queue, [held for held in waiting if end > held.offset or now >= held.deadline_ms]
             )

@@ -7,12 +7,17 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.interfaces import GetStatus, IMessageStore, QueueRead, TagMatch
+from rocketmq_tw.broker.interfaces import (
+    EVERY_MESSAGE,
+    GetStatus,
+    IMessageStore,
+    MessageFilter,
+    QueueRead,
+)
 from rocketmq_tw.broker.reading.long_polling import LongPolling
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import is_readable
-from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -65,28 +70,27 @@ class PullRequests:
         self,
         config: BrokerConfig,
         store_config: MessageStoreConfig,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: OffsetTable,
-        clients: ClientRegistry,
+        role: RoleHolder,
         store: IMessageStore,
+        tables: Tables,
+        clients: ClientRegistry,
         long_polling: LongPolling,
-        pulled: Callable[[str, str, int], None] | None = None,
-        *,
-        master_is_near: Callable[[], bool] = lambda: True,
+        pulled: Callable[[str, str, int], None],
+        master_is_near: Callable[[], bool],
     ) -> None:
-        """`pulled` is told how many messages each answer takes along; `master_is_near` tells a
-        slave whether clients will find its master."""
-        self._master_is_near = master_is_near
-        self._pulled = pulled
+        """`pulled(topic, group, messages)` is told what each answer takes along; `master_is_near`
+        tells a slave whether clients will find its master."""
         self._config = config
         self._store_config = store_config
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._clients = clients
+        self._role = role
         self._store = store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._clients = clients
         self._long_polling = long_polling
+        self._pulled = pulled
+        self._master_is_near = master_is_near
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -114,12 +118,12 @@ class PullRequests:
     def _answer(
         self, request: RemotingCommand, peer: IPeer, *, may_suspend: bool
     ) -> RemotingCommand | None:
-        if self._config.is_slave and not self._config.slave_read_enable:
+        if self._role.is_copy and not self._config.slave_read_enable:
             return self._send_to_master(request)
         header = request.header(PullMessageRequestHeader)
         try:
             group, topic = self._check(request.code, header)
-            match = self._tag_match(header, group, peer)
+            wanted = self._filter(header, group, peer)
         except _Forbidden as error:
             response = request.response(error.code, error.remark)
             response.ext_fields["forbiddenType"] = str(error.forbidden_type)
@@ -130,26 +134,28 @@ class PullRequests:
         if reset is not None:
             read, code = self._reset_to(header, reset), ResponseCode.PULL_OFFSET_MOVED
         else:
-            read = self._read(header, match)
+            read = self._read(header, wanted)
             code = _code(read.status, header.queue_offset)
             if may_suspend and header.sys_flag & PULL_COMMIT_OFFSET:
                 self._commit_offset(header, peer)
         suggested = self._suggest_broker(read, group)
-        if self._config.is_slave:
+        if self._role.is_copy:
             code = self._code_of_slave(code)
         if code is ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & PULL_SUSPEND:
+            # Nothing of it is read, and it would be kept as long as the request.
+            request.body = b""
             held = self._long_polling.hold(
                 header.topic,
                 header.queue_id,
                 header.queue_offset,
-                match,
+                wanted,
                 header.suspend_timeout_millis,
                 peer,
                 lambda: self._resume(request, peer),
             )
             if held:
                 return None
-        if read.messages and self._pulled is not None:
+        if read.messages:
             self._pulled(header.topic, header.consumer_group, read.messages)
         return request.response(
             code,
@@ -204,19 +210,19 @@ class PullRequests:
             )
         return group, topic
 
-    def _tag_match(
+    def _filter(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, peer: IPeer
-    ) -> TagMatch | None:
+    ) -> MessageFilter:
         """What the pull's own expression or the group's subscription asks for."""
         if header.sys_flag & PULL_SUBSCRIPTION:
-            match = self._own_match(header)
+            wanted = self._own_filter(header)
         else:
-            match = self._subscribed_match(header, group)
+            wanted = self._subscribed_filter(header, group)
         if self._config.reject_pull_consumer_enable:
             self._check_pull_consumer(header.consumer_group, peer)
-        return match
+        return wanted
 
-    def _own_match(self, header: PullMessageRequestHeader) -> TagMatch | None:
+    def _own_filter(self, header: PullMessageRequestHeader) -> MessageFilter:
         kind = header.expression_type or TAG_TYPE
         if kind != TAG_TYPE:
             if not header.subscription:
@@ -228,11 +234,11 @@ class PullRequests:
             expression = parse_tag_expression(header.subscription)
         except ValueError as error:
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return tag_match(expression.text, expression.codes)
+        return MessageFilter(tag_match(expression.text, expression.codes))
 
-    def _subscribed_match(
+    def _subscribed_filter(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
-    ) -> TagMatch | None:
+    ) -> MessageFilter:
         consumers = self._clients.consumer_group(header.consumer_group)
         if consumers is None:
             raise RequestError(
@@ -262,13 +268,13 @@ class PullRequests:
                 " send a heartbeat first",
             )
         if subscription.class_filter_mode:
-            return None
+            return EVERY_MESSAGE
         if subscription.expression_type != TAG_TYPE:
             raise RequestError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
                 f"{subscription.expression_type} expressions are not kept here: use tags",
             )
-        return tag_match(subscription.sub_string, subscription.code_set)
+        return MessageFilter(tag_match(subscription.sub_string, subscription.code_set))
 
     def _check_pull_consumer(self, name: str, peer: IPeer) -> None:
         consumers = self._clients.consumer_group(name)
@@ -284,7 +290,7 @@ class PullRequests:
 
     # The read
 
-    def _read(self, header: PullMessageRequestHeader, match: TagMatch | None) -> QueueRead:
+    def _read(self, header: PullMessageRequestHeader, wanted: MessageFilter) -> QueueRead:
         """The store has limits of its own; the client may ask for less."""
         return self._store.read_queue(
             header.topic,
@@ -292,7 +298,7 @@ class PullRequests:
             header.queue_offset,
             header.max_msg_nums,
             header.max_msg_bytes or _NO_LIMIT,
-            match,
+            wanted,
         )
 
     def _reset_to(self, header: PullMessageRequestHeader, offset: int) -> QueueRead:
@@ -322,7 +328,7 @@ class PullRequests:
             return MASTER_ID
         if read.suggest_slave:
             return group.which_broker_when_consume_slowly
-        return group.broker_id if self._config.broker_id == MASTER_ID else MASTER_ID
+        return MASTER_ID if self._role.is_copy else group.broker_id
 
     def _code_of_slave(self, code: ResponseCode) -> ResponseCode:
         """A slave may lag behind: what it lacks is asked of the master before it is believed, and

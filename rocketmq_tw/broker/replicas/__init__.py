@@ -1,1 +1,4 @@
-"""A broker's part in its group of replicas."""
+"""A broker's part in its group of replicas.
+
+Public: `Replicas` (`part.py`) and its `master` or `slave`.
+"""

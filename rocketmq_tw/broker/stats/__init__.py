@@ -1,1 +1,4 @@
-"""What is counted."""
+"""What is counted.
+
+Public: `Stats` (`part.py`) and its `statistics` and `traffic`.
+"""

@@ -1,1 +1,5 @@
-"""Topics, groups and consumer offsets: the books that a broker keeps in its `config/` directory."""
+"""Topics, groups and consumer offsets: the books that a broker keeps in its `config/` directory.
+
+Public: `Tables` (`part.py`) and its `topics`, `groups`, `offsets` and
+`announcements`; `write_progress`.
+"""

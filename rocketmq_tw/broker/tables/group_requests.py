@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred, succeed
 
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -24,11 +25,17 @@ from rocketmq_tw.wire.headers.groups import (
 )
 from rocketmq_tw.wire.headers.topics import UpdateGroupForbiddenRequestHeader
 
+#: Why another broker than the master refuses a change of topics and groups.
+ONLY_A_MASTER_CHANGES = (
+    "this broker is no master, its topics and groups are the master's: change them there"
+)
+
 
 class GroupRequests:
-    def __init__(self, groups: GroupTable, offsets: OffsetTable) -> None:
+    def __init__(self, groups: GroupTable, offsets: OffsetTable, role: RoleHolder) -> None:
         self._groups = groups
         self._offsets = offsets
+        self._role = role
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -87,6 +94,8 @@ class GroupRequests:
 
         if header.readable is None:
             return answer(None)
+        if not self._role.is_master:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
         if not self._groups.contains(name):
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"

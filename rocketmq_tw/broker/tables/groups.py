@@ -8,10 +8,11 @@ import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reported
 from rocketmq_tw.broker.tables.permissions import READ
-from rocketmq_tw.broker.tables.table_file import Keeper, StateFile, at_once, reported
-from rocketmq_tw.broker.writing.flush import InThread
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -41,11 +42,13 @@ class GroupTable:
     def __init__(
         self,
         config: BrokerConfig,
-        file: StateFile,
+        file: TableFile,
         now_ms: Callable[[], int],
+        role: RoleHolder,
         in_thread: InThread = at_once,
     ) -> None:
         self._config = config
+        self._role = role
         self._file = file
         self._now_ms = now_ms
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
@@ -74,7 +77,7 @@ class GroupTable:
         if known is not None or not self._may_create(group):
             return known
         created = SubscriptionGroupConfig(group_name=group)
-        if self._config.is_slave:
+        if self._role.is_copy:
             return created
         log.info("the group {group!r} made on first use", group=group)
         self._put([created]).addErrback(reported)

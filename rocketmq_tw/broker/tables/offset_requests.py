@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
@@ -21,30 +20,25 @@ from rocketmq_tw.wire.headers.offsets import (
 
 
 class OffsetRequests:
-    """`memory_bytes` is how much of the log's end counts as being in memory."""
+    """Answers from the table; a queue whose start is still cached counts as whole."""
 
     def __init__(
         self,
         offsets: OffsetTable,
-        delay_offsets: DelayOffsets,
         topics: TopicTable,
         groups: GroupTable,
         store: IMessageStore,
-        memory_bytes: int,
     ) -> None:
         self._offsets = offsets
-        self._delay_offsets = delay_offsets
         self._topics = topics
         self._groups = groups
         self._store = store
-        self._memory_bytes = memory_bytes
 
     def handlers(self) -> dict[int, Handler]:
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.all,
-            RequestCode.GET_ALL_DELAY_OFFSET: self.all_delays,
         }
 
     def query(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -90,13 +84,10 @@ class OffsetRequests:
     def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._offsets.table()))
 
-    def all_delays(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        return request.response(body=encode_body(self._delay_offsets.table()))
-
     def _starts_in_memory(self, topic: str, queue_id: int) -> bool:
         if self._store.min_queue_offset(topic, queue_id) > 0:
             return False
         first = self._store.read_queue(topic, queue_id, 0, 1, 1)
         if not first.messages:
             return False
-        return self._store.end_offset - physical_offset(first.data) <= self._memory_bytes
+        return self._store.end_offset - physical_offset(first.data) <= self._store.cached_bytes

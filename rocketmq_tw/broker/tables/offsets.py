@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.tables.table_file import StateFile
+from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
@@ -28,7 +28,7 @@ log = Logger()
 class OffsetTable:
     """(group, topic) → queue id → the offset of the next message to consume."""
 
-    def __init__(self, config: BrokerConfig, file: StateFile, now_ms: Callable[[], int]) -> None:
+    def __init__(self, config: BrokerConfig, file: TableFile, now_ms: Callable[[], int]) -> None:
         self._config = config
         self._file = file
         self._now_ms = now_ms
@@ -132,6 +132,18 @@ class OffsetTable:
         if not queues:
             del self._resets[key]
         return offset
+
+    def clamp(self, end_of: Callable[[str, int], int]) -> None:
+        """Takes offsets behind the end of their queue, `end_of(topic, queue_id)`, back to it: what
+        they stood for was cut off the log."""
+        for table in (self._offsets, self._resets):
+            for key, queues in table.items():
+                topic, _ = _split(key)
+                for queue_id, offset in queues.items():
+                    end = end_of(topic, queue_id)
+                    if offset > end:
+                        queues[queue_id] = end
+                        self._dirty = True
 
     def table(self) -> ConsumerOffsetTable:
         """All offsets with the version: what the file and the wire carry."""

@@ -1,4 +1,4 @@
-"""Topics are made, changed, removed and listed: 17, 18, 21, 202, 215, 300, 305, 343, 351."""
+"""Topics are made, changed, removed and listed: 17, 18, 21, 202, 215, 305, 351."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.cluster.announcements import Announcements
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables import permissions
+from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -19,7 +18,7 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
-from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, GroupList, TopicConfig, TopicList
+from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -28,8 +27,6 @@ from rocketmq_tw.wire.headers.topics import (
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
-    QueryTopicConsumeByWhoRequestHeader,
-    QueryTopicsByConsumerRequestHeader,
 )
 
 #: A topic's queues are files; stock has no limit, but nobody means a million of them.
@@ -44,7 +41,6 @@ class TopicRequests:
         config: BrokerConfig,
         topics: TopicTable,
         offsets: OffsetTable,
-        clients: ClientRegistry,
         store: IMessageStore,
         announcements: Announcements,
         traffic: Traffic,
@@ -54,7 +50,6 @@ class TopicRequests:
         self._config = config
         self._topics = topics
         self._offsets = offsets
-        self._clients = clients
         self._store = store
 
     def handlers(self) -> dict[int, Handler]:
@@ -65,8 +60,6 @@ class TopicRequests:
             RequestCode.GET_ALL_TOPIC_CONFIG: self.all,
             RequestCode.GET_TOPIC_CONFIG: self.get,
             RequestCode.GET_TOPIC_STATS_INFO: self.stats,
-            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumers,
-            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.consumed_by,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
         }
 
@@ -153,18 +146,6 @@ class TopicRequests:
                 ),
             )
         return request.response(body=encode_body(table))
-
-    def consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
-        groups = self._clients.groups_subscribed_to(topic) | self._offsets.groups_of(topic)
-        return request.response(body=encode_body(GroupList(group_list=sorted(groups))))
-
-    def consumed_by(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        group = request.header(QueryTopicsByConsumerRequestHeader).group
-        topics = sorted(self._offsets.topics_of(group))
-        return request.response(
-            body=encode_body(TopicList(topic_list=topics, broker_addr=peer.local_address))
-        )
 
     def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)

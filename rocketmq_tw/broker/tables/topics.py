@@ -13,10 +13,11 @@ import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reported
 from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
-from rocketmq_tw.broker.tables.table_file import Keeper, StateFile, at_once, reported
-from rocketmq_tw.broker.writing.flush import InThread
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -40,11 +41,13 @@ class TopicTable:
     def __init__(
         self,
         config: BrokerConfig,
-        file: StateFile,
+        file: TableFile,
         now_ms: Callable[[], int],
+        role: RoleHolder,
         in_thread: InThread = at_once,
     ) -> None:
         self._config = config
+        self._role = role
         self._file = file
         self._now_ms = now_ms
         self._listeners: list[TopicsChanged] = []
@@ -148,10 +151,10 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
                 order=order,
             )
-            if self._config.is_slave:
+            if self._role.is_copy:
                 # The master makes it, and it comes from there.
                 return known
-        elif known.order != order and not self._config.is_slave:
+        elif known.order != order and not self._role.is_copy:
             known = msgspec.structs.replace(known, order=order)
         else:
             return known
@@ -195,7 +198,7 @@ class TopicTable:
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its
         master's marks."""
-        if self._config.is_slave:
+        if self._role.is_copy:
             return
         changed = [
             msgspec.structs.replace(known, order=True)

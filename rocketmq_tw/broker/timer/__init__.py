@@ -1,1 +1,4 @@
-"""Messages for a time of their own."""
+"""Messages for a time of their own.
+
+Public: `Timer` (`part.py`) and its `progress`.
+"""

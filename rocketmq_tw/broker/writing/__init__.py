@@ -1,1 +1,4 @@
-"""The way of a message into the log."""
+"""The way of a message into the log.
+
+Public: `Writing` (`part.py`) and its `store`, `commit`, `flusher` and `redirects`; `Stage`.
+"""

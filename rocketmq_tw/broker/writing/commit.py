@@ -9,15 +9,17 @@ said its word on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
@@ -82,12 +84,12 @@ class Commit:
         config: MessageStoreConfig,
         clock: IReactorTime,
         flusher: Flusher,
-        replicator: IReplicator | None = None,
+        role: RoleHolder,
         *,
         gather: Callable[[Callable[[], None]], None] = _at_once,
         at_turn_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`gather` carries out what writes to many peers (`RemotingServer.gather`); `at_turn_end`
+        """`gather` carries out what writes to many peers (`Listener.gather`); `at_turn_end`
         what has to wait for the end of the reactor turn, by default with a timer."""
         self._gather = gather
         self._at_turn_end = at_turn_end or partial(clock.callLater, 0)
@@ -95,9 +97,12 @@ class Commit:
         self._config = config
         self._clock = clock
         self._flusher = flusher
-        self.replicator = replicator
+        self._role = role
+        #: Asked about each message that waits, while there is one.
+        self.replicator: IReplicator | None = None
         self._after_write: list[Callable[[], None]] = []
         self._after_dispatch: list[Callable[[], None]] = []
+        self._after_truncation: list[Callable[[int], None]] = []
         self._appends: list[_Entry] = []
         self._turn_is_open = False
         self._retry: IDelayedCall | None = None
@@ -116,13 +121,17 @@ class Commit:
         self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
         return self._flusher.stop()
 
-    def on_written(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` after each write of the log, before anyone is answered."""
+    def on_written(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` after each write of the log, before anyone is answered; what is
+        returned ends that."""
         self._after_write.append(callback)
+        return lambda: self._after_write.remove(callback)
 
-    def on_dispatched(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` after each dispatch, so once for all messages of a turn."""
+    def on_dispatched(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` after each dispatch, so once for all messages of a turn; what is
+        returned ends that."""
         self._after_dispatch.append(callback)
+        return lambda: self._after_dispatch.remove(callback)
 
     def append(
         self,
@@ -140,9 +149,10 @@ class Commit:
         """
         if self._stopped:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
-        if self._config.broker_role == "SLAVE":
+        if not self._role.is_master:
             raise RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "a slave stores nothing: send to its master"
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"a broker that is {self._role.role.value} stores nothing: send to the master",
             )
         try:
             appended = self._store.append(message, batch=batch)
@@ -199,6 +209,37 @@ class Commit:
         self._flusher.when_flushed(self._store.end_offset, durable.callback)
         return durable
 
+    @inlineCallbacks
+    def end_at_whole_record(self) -> Generator[Deferred[Any], Any, None]:
+        """Makes the log of a former slave one that messages can be appended to: all of it is in its
+        queues, and a last record that is not whole is cut off. Fails where that cannot be."""
+        store = self._store
+        yield self.flushed()
+        while store.dispatch():
+            for callback in tuple(self._after_dispatch):
+                callback()
+        if store.dispatched_offset < store.written_offset:
+            yield self.truncate(store.dispatched_offset)
+
+    @inlineCallbacks
+    def truncate(self, end: int) -> Generator[Deferred[Any], Any, None]:
+        """Cuts the log at `end`, where a record must start, with what queues and index say of it,
+        while nothing is synced; durable when it fires. Nobody may append meanwhile."""
+        yield self._flusher.pause()
+        try:
+            log.info(
+                "the log is cut at {end}, {n} bytes go", end=end, n=self._store.end_offset - end
+            )
+            self._store.truncate_to(end)
+        finally:
+            self._flusher.resume()
+        for callback in tuple(self._after_truncation):
+            callback(end)
+
+    def on_truncated(self, callback: Callable[[int], None]) -> None:
+        """Calls `callback` with the log's new end after each cut."""
+        self._after_truncation.append(callback)
+
     def _write_now(self) -> None:
         if self._turn_is_open:
             self._end_turn()
@@ -212,7 +253,7 @@ class Commit:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
             self._answer_all(appends, ResponseCode.SYSTEM_ERROR)
             return
-        for callback in self._after_write:
+        for callback in tuple(self._after_write):
             callback()
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             self._answer_all(appends, ResponseCode.SUCCESS)
@@ -234,7 +275,7 @@ class Commit:
             if not self._stopped and not (self._retry and self._retry.active()):
                 self._retry = self._clock.callLater(DISPATCH_RETRY, self._dispatch)
             return
-        for callback in self._after_dispatch:
+        for callback in tuple(self._after_dispatch):
             callback()
 
     def _answer_or_wait(self, appends: list[_Entry]) -> None:
@@ -250,9 +291,7 @@ class Commit:
             waiting.flush_code = None
         if self.replicator is not None:
             waiting.replica_code = None
-            replicated = self.replicator.wait(
-                waiting.end_offset, self._config.broker_role == "SYNC_MASTER"
-            )
+            replicated = self.replicator.wait(waiting.end_offset, self._role.state.synchronous)
             replicated.addErrback(self._replication_failed)
             replicated.addCallback(self._replicated, waiting)
         if sync_flush:

@@ -17,11 +17,9 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.config.store import MessageStoreConfig
 
-#: Runs a blocking call in a thread; fires with its result.
-InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
 #: Told whether the log is durable up to where it was asked for.
 Flushed = Callable[[bool], None]
 
@@ -85,6 +83,8 @@ class Flusher:
         self._checkpoint_at = 0.0
         self._checkpoint_end = 0
         self._checkpointing = False
+        self._paused = False
+        self._quiet: list[Deferred[None]] = []
         self._idle: list[Deferred[None]] = []
         self._round_failures = _Failures("the log could not be made durable")
         self._checkpoint_failures = _Failures("no checkpoint; the next one is tried in its time")
@@ -105,22 +105,38 @@ class Flusher:
         self._report_idle()
         return idle
 
+    def pause(self) -> Deferred[None]:
+        """Fires once nothing is being synced; then nothing is until `resume`."""
+        self._paused = True
+        idle: Deferred[None] = Deferred()
+        self._quiet.append(idle)
+        self._report_idle()
+        return idle
+
+    def resume(self) -> None:
+        """Goes on with who waits."""
+        self._paused = False
+        self._next_round()
+
     def when_flushed(self, end_offset: int, callback: Flushed) -> None:
         """Calls `callback` once all up to `end_offset`, which is written, is durable (True) or a
         sync failed (False)."""
         self._waiting.append((end_offset, callback))
         self._next_round()
 
-    def on_round(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` after each round that succeeded, before those who waited for it."""
+    def on_round(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` after each round that succeeded, before those who waited for it; what
+        is returned ends that."""
         self._after_round.append(callback)
+        return lambda: self._after_round.remove(callback)
 
     def _tick(self) -> None:
         self._checkpoint_if_due()
         self._next_round()
 
     def _next_round(self) -> None:
-        if self._running:
+        # A checkpoint that has begun needs its round to end.
+        if self._running or (self._paused and not self._checkpointing):
             return
         store = self._store
         is_behind = store.flushed_offset < store.end_offset or store.has_unsynced_deletions
@@ -132,7 +148,7 @@ class Flusher:
         self._running = False
         self._round_failures.succeeded()
         reached = self._store.flushed_offset
-        for callback in self._after_round:
+        for callback in tuple(self._after_round):
             callback()
         waiting, self._waiting = self._waiting, []
         for end_offset, flushed in waiting:
@@ -153,7 +169,7 @@ class Flusher:
         self._report_idle()
 
     def _checkpoint_if_due(self) -> None:
-        if self._checkpointing:
+        if self._checkpointing or self._paused:
             return
         store, now, end = self._store, self._clock.seconds(), self._store.end_offset
         interval = self._config.flush_consume_queue_thorough_interval / 1000
@@ -193,6 +209,10 @@ class Flusher:
         self._report_idle()
 
     def _report_idle(self) -> None:
+        if not self._running and not self._checkpointing:
+            quiet, self._quiet = self._quiet, []
+            for waiter in quiet:
+                waiter.callback(None)
         if not self._running and not self._waiting and not self._checkpointing:
             idle, self._idle = self._idle, []
             for waiter in idle:

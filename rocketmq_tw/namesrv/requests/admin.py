@@ -2,7 +2,7 @@
 
 from twisted.logger import Logger
 
-from rocketmq_tw.namesrv.live_config import LiveConfig
+from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.requests.checks import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -20,10 +20,10 @@ from rocketmq_tw.wire.headers.namesrv import (
 )
 
 
-class AdminRequests:
+class NamesrvAdminRequests:
     log = Logger()
 
-    def __init__(self, table: RouteTable, config: LiveConfig) -> None:
+    def __init__(self, table: RouteTable, config: NamesrvLiveConfig) -> None:
         self._table = table
         self._config = config
 
@@ -69,7 +69,8 @@ class AdminRequests:
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         changed = self._config.update(request.body)
-        self._say(peer, f"changed the configuration: {', '.join(changed) or 'nothing'}")
+        changes = ", ".join(f"{key}={value}" for key, value in changed.items())
+        self._say(peer, f"changed the configuration: {changes or 'nothing'}")
         return request.response()
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

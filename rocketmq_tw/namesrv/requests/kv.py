@@ -2,8 +2,6 @@
 
 from rocketmq_tw.namesrv.kv_config import KvConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import (
@@ -49,9 +47,9 @@ class KvRequests:
 
     def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(GetKVListByNamespaceRequestHeader)
-        table = self._kv.namespace(header.namespace)
-        if table is None:
+        body = self._kv.namespace(header.namespace)
+        if body is None:
             return request.response(
                 ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {header.namespace}"
             )
-        return request.response(body=encode_body(KVTable(table=table)))
+        return request.response(body=body)

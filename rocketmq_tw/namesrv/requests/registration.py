@@ -20,7 +20,6 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroupBody
 from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, decode_registration
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -139,8 +138,7 @@ class RegistrationRequests:
     def _order_topics(self) -> bytes:
         if not self._config.return_order_topic_config_to_broker:
             return b""
-        table = self._kv.namespace(ORDER_TOPIC_NAMESPACE)
-        return b"" if table is None else encode_body(KVTable(table=table))
+        return self._kv.namespace(ORDER_TOPIC_NAMESPACE) or b""
 
 
 def _decode_topics(header: RegisterBrokerRequestHeader, data: bytes) -> RegisterBrokerBody:

@@ -14,17 +14,16 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.tool import Servers, Tool, Work
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.client.session import Session
-from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
-from tests.support.data_plane import Threads
+from tests.support.broker import BrokerInMemory
 from tests.support.network import MemoryNetwork
-from tests.support.stores import START_MS, small_config
+from tests.support.stores import START_MS
 
 NAMES = "10.0.0.1:9876"
 
@@ -58,7 +57,7 @@ class World:
         config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
         self.name_server = NameServer(self.reactor, MemoryFiles(), config)
         self.network.serve(NAMES, self.name_server.handlers)
-        self.brokers: dict[str, Broker] = {}
+        self.brokers: dict[str, BrokerInMemory] = {}
 
     def now_ms(self) -> int:
         return START_MS + round(self.reactor.seconds() * 1000)
@@ -68,21 +67,15 @@ class World:
     ) -> str:
         """Starts a broker; returns its address. `store` has fields of its store's configuration."""
         address = f"{host}:10911"
-        broker = Broker(
-            self.reactor,
-            BrokerConfig(broker_name=name, broker_ip1=host, namesrv_addr=NAMES, **config),
-            small_config(**{"mapped_file_size_commit_log": 1 << 20} | (store or {})),
-            NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
-            MemoryFiles(),
-            client=self.network.client(host),
-            now_ms=self.now_ms,
-            in_thread=Threads(),
+        broker = BrokerInMemory(
+            clock=self.reactor,
+            network=self.network,
+            address=address,
+            broker={"broker_name": name, "namesrv_addr": NAMES, **config},
+            **store or {},
         )
-        self.result(broker.start())
-        self.network.listen(address, broker.server.factory)
         self.brokers[name] = broker
-        assert broker.membership is not None
-        self.result(broker.membership.when_registered(NAMES))
+        self.result(broker.broker[Cluster].membership.when_registered(NAMES))
         return address
 
     def result(self, deferred: Deferred[Any]) -> Any:
@@ -98,7 +91,8 @@ class World:
             results[0].raiseException()
         return results[0]
 
-    def run(self, name_servers: str, work: Work[Any]) -> Any:
+    def run(self, name_servers: str, work: Work[Any], tls: TlsConfig | None) -> Any:
+        self.tls = tls
         servers = Servers(self.reactor, name_servers, self.network.client("10.0.1.1"))
         return self.result(Deferred.fromCoroutine(work(servers)))
 

@@ -42,7 +42,7 @@ def test_with_a_the_slaves_are_changed_too(world) -> None:
 
 def test_a_change_that_is_refused_names_the_key(world) -> None:
     for key, value, why in (
-        ("listenPort", "1", "listenPort cannot be changed while the broker runs"),
+        ("listenPort", "1", "listenPort cannot be changed while the server runs"),
         ("fileReservedTime", "soon", "give an integer from"),
     ):
         outcome = world.rmqadmin(f"updateBrokerConfig -b 10.0.0.2:10911 -k {key} -v {value}")

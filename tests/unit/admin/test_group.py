@@ -78,7 +78,7 @@ def test_a_group_is_deleted_with_its_topics(world, remove: bool) -> None:
     world.result(consumer.stop())
     assert broker.topics.get("%RETRY%billing") is not None
     option = "-r true" if remove else ""
-    outcome = world.rmqadmin(f"deleteSubGroup -g billing -c DefaultCluster {option}")
+    outcome = world.rmqadmin(f"deleteSubGroup -y -g billing -c DefaultCluster {option}")
     assert outcome.out.splitlines() == [
         "group billing is deleted from 10.0.0.2:10911",
         "topic %RETRY%billing is deleted from the cluster",
@@ -92,7 +92,7 @@ def test_a_group_is_deleted_with_its_topics(world, remove: bool) -> None:
 
 def test_from_one_broker_a_group_is_deleted_without_its_topics(world) -> None:
     world.rmqadmin("updateSubGroup -g billing -c DefaultCluster")
-    outcome = world.rmqadmin("deleteSubGroup -g billing -b 10.0.0.2:10911 --output json")
+    outcome = world.rmqadmin("deleteSubGroup -y -g billing -b 10.0.0.2:10911 --output json")
     assert outcome.json == {
         "group": "billing",
         "cluster": None,
@@ -117,13 +117,13 @@ def test_at_a_terminal_it_asks_before_it_deletes(
 
 def test_a_group_that_is_nowhere_is_not_said_to_be_deleted(world) -> None:
     for target in ("-c DefaultCluster", "-b 10.0.0.2:10911"):
-        outcome = world.rmqadmin(f"deleteSubGroup -g nix {target}")
+        outcome = world.rmqadmin(f"deleteSubGroup -y -g nix {target}")
         assert (outcome.status, outcome.out) == (1, "")
         assert "there is no group nix at " in outcome.err
 
 
 def test_a_deletion_that_broke_off_can_be_ended(world) -> None:
     world.rmqadmin("updateTopic -t %DLQ%billing -c DefaultCluster")
-    outcome = world.rmqadmin("deleteSubGroup -g billing -c DefaultCluster")
+    outcome = world.rmqadmin("deleteSubGroup -y -g billing -c DefaultCluster")
     assert outcome.status == 0, outcome.err
     assert "%DLQ%billing" not in world.rmqadmin("topicList").out

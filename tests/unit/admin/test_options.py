@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from rocketmq_tw.admin.main import COMMANDS, cli
 from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.config.net import TlsConfig
 
 #: Of stock 5.3.3: letter, long name, whether it is required, whether it takes a value. (Stock has
 #: a blank at the end of beginTimestamp and endTimestamp.)
@@ -42,10 +43,10 @@ STOCK = {
     " c cluster - value",
 }
 #: What all commands have, the way around a question, and what has no letter in stock either.
-OURS = {"-n", "--output", "-y", "--attributes"}
+OURS = {"-n", "--output", "--tls", "--tls-config", "-y", "--attributes"}
 
 
-def never(name_servers, work):
+def never(name_servers, work, tls):
     raise AssertionError("a wrong call must not reach a server")
 
 
@@ -146,9 +147,9 @@ def test_name_servers_come_from_the_command_the_group_or_the_environment(
 ) -> None:
     asked = []
 
-    def note(name_servers, work):
+    def note(name_servers, work, tls):
         asked.append(name_servers)
-        return world.run(world.names, work)
+        return world.run(world.names, work, tls)
 
     monkeypatch.setenv("NAMESRV_ADDR", "env:1")
     for arguments in (
@@ -158,6 +159,49 @@ def test_name_servers_come_from_the_command_the_group_or_the_environment(
     ):
         assert world.bare(arguments, Tool(note)).status == 0
     assert asked == ["command:1", "group:1", "env:1"]
+
+
+def test_tls_comes_from_the_command_the_group_or_the_environment(
+    world, monkeypatch, tmp_path
+) -> None:
+    file = tmp_path / "tls.properties"
+    file.write_text("tls.test.mode.enable=false\ntls.client.certPath=/c.pem\n")
+    seen = []
+    for arguments in (
+        ["--tls", "topicList"],
+        ["topicList", "--tls"],
+        ["topicList", "--tls", "--tls-config", str(file)],
+        ["--tls-config", str(file), "topicList", "--tls"],
+        ["topicList"],
+    ):
+        assert world.bare(["-n", world.names, *arguments], Tool(world.run)).status == 0
+        seen.append(world.tls)
+    checked = TlsConfig(test_mode_enable=False, client_cert_path="/c.pem")
+    assert seen == [TlsConfig(), TlsConfig(), checked, checked, None]
+    for name, value, tls in (
+        ("TLS_ENABLE", "true", TlsConfig()),
+        ("TLS_CONFIG_FILE", str(file), checked),
+    ):
+        monkeypatch.setenv(name, value)
+        world.rmqadmin("topicList")
+        assert world.tls == tls
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("tls.client.trustCertPth=/x\n", ":1: tls.client.trustCertPth is no known key: did you"),
+        ("tls.client.authServer=maybe\n", ":1: tls.client.authServer=maybe: give true or false"),
+        (None, ": No such file or directory"),
+    ],
+)
+def test_a_wrong_tls_configuration_is_told(world, tmp_path, text, line: str) -> None:
+    file = tmp_path / "tls.properties"
+    if text is not None:
+        file.write_text(text)
+    outcome = world.bare(["topicList", "--tls-config", str(file)], Tool(never))
+    assert outcome.status == 2
+    assert f"{file}{line}" in outcome.err
 
 
 def test_output_is_chosen_before_or_after_the_command(world) -> None:

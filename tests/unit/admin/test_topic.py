@@ -1,3 +1,5 @@
+import io
+
 import pytest
 
 from rocketmq_tw.client.admin import AdminClient
@@ -49,7 +51,7 @@ def test_a_route(world) -> None:
     [
         "topicRoute -t nix",
         "topicStatus -t nix",
-        "deleteTopic -t nix -c DefaultCluster",
+        "deleteTopic -y -t nix -c DefaultCluster",
         "consumeMessage -t nix",
         "consumerProgress -g g -t nix",
     ],
@@ -129,7 +131,7 @@ def test_a_cluster_that_is_done_by_half_says_so(world) -> None:
 def test_a_topic_is_deleted_everywhere(world) -> None:
     world.rmqadmin("updateTopic -c DefaultCluster -t T")
     world.rmqadmin("sendMessage -t T -p x")
-    outcome = world.rmqadmin("deleteTopic -c DefaultCluster -t T")
+    outcome = world.rmqadmin("deleteTopic -y -c DefaultCluster -t T")
     assert outcome.out.splitlines() == [
         "topic T is deleted from 10.0.0.2:10911",
         "topic T is deleted from the name servers",
@@ -141,7 +143,7 @@ def test_a_topic_is_deleted_everywhere(world) -> None:
 def test_a_topic_is_not_deleted_in_the_wrong_cluster(world) -> None:
     world.add_broker("broker-b", "10.0.0.3", broker_cluster_name="Other")
     world.rmqadmin("updateTopic -c Other -t T")
-    outcome = world.rmqadmin("deleteTopic -c DefaultCluster -t T")
+    outcome = world.rmqadmin("deleteTopic -y -c DefaultCluster -t T")
     assert outcome.err == "rmqadmin: topic T is not in cluster DefaultCluster but in Other\n"
     assert world.brokers["broker-b"].topics.get("T") is not None
 
@@ -160,3 +162,28 @@ def test_at_a_terminal_it_asks_before_it_deletes(
     assert (world.brokers["broker-a"].topics.get("T") is None) == deleted
     if not deleted:
         assert outcome.err.endswith("rmqadmin: stopped, nothing is changed\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "deleteTopic -c DefaultCluster -t T",
+        "deleteSubGroup -c DefaultCluster -g G",
+        "deleteSubGroup -b 10.0.0.2:10911 -g G",
+    ],
+)
+@pytest.mark.parametrize("piped", ["", "n\n", "y\n"])
+def test_without_a_terminal_nothing_is_destroyed_unless_yes_is_given(
+    world, monkeypatch, command: str, piped: str
+) -> None:
+    world.rmqadmin("updateTopic -c DefaultCluster -t T")
+    world.rmqadmin("updateSubGroup -c DefaultCluster -g G")
+    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    outcome = world.rmqadmin(command)
+    assert outcome.status == 2
+    assert outcome.err.startswith("rmqadmin: Delete ")
+    assert "Nobody can be asked here: give --yes" in outcome.err
+    broker = world.brokers["broker-a"]
+    assert broker.topics.get("T") is not None
+    assert broker.groups.get("G") is not None
+    assert world.rmqadmin(f"{command} --yes").status == 0

@@ -9,8 +9,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError, WireError
-from tests.support.control_plane import ControlPlane
-from tests.support.data_plane import DataPlane
+from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 
 #: The fields that requests of the broker have, long and short.
@@ -61,37 +60,36 @@ bodies = st.one_of(
         )
     ),
 )
-DATA, CONTROL = set(DataPlane().handlers), set(ControlPlane().handlers)
-
-
-@settings(max_examples=1500, deadline=None)
-@given(
-    code=st.sampled_from(sorted(DATA | CONTROL)),
-    changed=st.dictionaries(st.sampled_from(FIELDS), values, max_size=5),
-    missing=st.sets(st.sampled_from(FIELDS), max_size=3),
-    body=bodies,
+one_request = st.tuples(
+    st.sampled_from(sorted(BrokerInMemory().handlers)),
+    st.dictionaries(st.sampled_from(FIELDS), values, max_size=5),
+    st.sets(st.sampled_from(FIELDS), max_size=3),
+    bodies,
 )
+
+
+@settings(max_examples=300, deadline=None)
+@given(requests=st.lists(one_request, min_size=1, max_size=10))
 def test_any_fields_and_any_body(
-    code: int, changed: dict[str, str], missing: set[str], body: bytes
+    requests: list[tuple[int, dict[str, str], set[str], bytes]],
 ) -> None:
-    fields = {name: value for name, value in (GOOD | changed).items() if name not in missing}
-    plane = DataPlane() if code in DATA else ControlPlane()
-    plane.topics.create_on_send("Topic", "TBW102", "somebody", 4, 0)
-    peer = FakePeer()
-    request = RemotingCommand(code, ext_fields=fields, body=body)
-    failures: list[Any] = []
-    try:
-        answer = plane.handlers[code](request, peer)
-    except (RequestError, WireError) as refused:
-        assert str(refused)
-    else:
-        if isinstance(answer, Deferred):
-            answer.addErrback(failures.append)
+    broker = BrokerInMemory()
+    broker.topics.create_on_send("Topic", "TBW102", "somebody", 4, 0)
+    for code, changed, missing, body in requests:
+        fields = {name: value for name, value in (GOOD | changed).items() if name not in missing}
+        request = RemotingCommand(code, ext_fields=fields, body=body)
+        failures: list[Any] = []
+        try:
+            answer = broker.handlers[code](request, FakePeer())
+        except (RequestError, WireError) as refused:
+            assert str(refused)
         else:
-            assert answer is None or isinstance(answer, RemotingCommand)
-    if isinstance(plane, DataPlane):
-        plane.clock.advance(0)
-        sent = plane.send()
+            if isinstance(answer, Deferred):
+                answer.addErrback(failures.append)
+            else:
+                assert answer is None or isinstance(answer, RemotingCommand)
+        broker.clock.advance(0)
+        sent = broker.send()
         assert sent is not None
         assert sent.code in (ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION)
-    assert all(failure.check(RequestError, WireError) for failure in failures)
+        assert all(failure.check(RequestError, WireError) for failure in failures)

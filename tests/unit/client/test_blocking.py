@@ -119,6 +119,26 @@ def test_sends_take_turns(client):
     assert [client.send(Message("T", b"x")).queue.queue_id for _ in range(4)] == [0, 1, 0, 1]
 
 
+def test_a_server_that_closes_before_a_word_may_want_tls(client, cluster):
+    cluster.names.routes.clear()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        def refuse():
+            connection, _ = listening.accept()
+            connection.recv(1)
+            connection.close()
+
+        thread = threading.Thread(target=refuse, daemon=True)
+        thread.start()
+        with (
+            BlockingClient(address, timeout=60) as plain,
+            pytest.raises(NoRouteError, match="a server that takes TLS only"),
+        ):
+            plain.topics()
+        thread.join()
+
+
 def test_one_connection_serves_all_calls(client, cluster):
     for _ in range(10):
         client.send(Message("T", b"x"))

@@ -4,7 +4,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import by_key
-from rocketmq_tw.client.pull import QueueReader
+from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.message.model import StoredMessage
@@ -524,7 +524,7 @@ class TestDamagedBodies:
             world.wait(1)
         assert self.dead(world) == [b"torn BB"]
         assert len(self.errors(events)) == 1
-        reader = QueueReader(consumer.session, "readers")
+        reader = QueuePuller(consumer.session, "readers")
         pull = reader.pull(queue(0), 0, expression="BB", keep_damaged=True)
         pulled = world.run(Deferred.fromCoroutine(pull))
         assert [message.body for message in pulled.messages] == [b"torn BB"]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rocketmq_tw
-from rocketmq_tw.config.accepted import named_keys
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded, load
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -21,7 +20,7 @@ from rocketmq_tw.config.properties import (
     read_properties,
     write_properties,
 )
-from rocketmq_tw.config.schema import all_stock_names, keys_of, may_be_told, stock_keys
+from rocketmq_tw.config.schema import all_stock_names, keys_of, stock_keys
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.config.values import format_value
@@ -149,7 +148,13 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["aclEnable", "authenticationEnabled", "enableDLegerCommitLog", "enableControllerMode"],
+    [
+        "aclEnable",
+        "authenticationEnabled",
+        "enableControllerMode",
+        "enableDLegerCommitLog",
+        "enableSlaveActingMaster",
+    ],
 )
 def test_what_is_not_there_is_not_promised(key: str) -> None:
     with pytest.raises(ConfigError, match=f"b.properties:2: {key}=true: .* is not there"):
@@ -209,9 +214,24 @@ def test_every_key_that_is_taken_is_read_somewhere(config_type: type[Any]) -> No
         assert len(re.findall(rf"\b{key.attribute}\b", source)) > 1, f"{key.name} has no effect"
 
 
-def test_what_is_accepted_is_said_of_keys_that_are_there() -> None:
-    known = all_stock_names().union(*map(keys_of, ALL_TYPES))
-    assert named_keys() <= known
+@pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_no_number_is_larger_than_stock_can_read(config_type: type[Any]) -> None:
+    of_java_s_int = {
+        name for keys in stock_keys().values() for name, key in keys.items() if key["type"] == "int"
+    }
+    for name, key in keys_of(config_type).items():
+        if key.type is int and name in of_java_s_int:
+            with pytest.raises(ValueError, match="give an integer from"):
+                key.parse(str(2**31))
+
+
+@pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_secrets_and_paths_say_that_they_are(config_type: type[Any]) -> None:
+    for name, key in keys_of(config_type).items():
+        secret = re.search("password|secret|token|credential|accesskey|header", name, re.I)
+        assert key.is_secret == bool(secret), name
+        assert key.is_local_path == bool(re.search("path|home", name, re.I)), name
+        assert not (key.is_live and (key.is_secret or key.is_local_path)), name
 
 
 @pytest.mark.parametrize(
@@ -240,15 +260,3 @@ def test_what_is_written_is_read(values: dict[str, str]) -> None:
     assert [s.origin for s in read_properties(text, "f")] == [
         f"f:{number}" for number in range(1, len(values) + 1)
     ]
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["kvConfigPath", "tls.server.keyPassword", "rocketmqHome", "storePathRootDir"],
-)
-def test_what_stays_here(key: str) -> None:
-    assert not may_be_told(key)
-
-
-def test_a_port_may_be_told() -> None:
-    assert may_be_told("listenPort")

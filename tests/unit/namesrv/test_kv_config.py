@@ -8,6 +8,8 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv import kv_config
 from rocketmq_tw.namesrv.kv_config import KvConfig
 from rocketmq_tw.store.errors import DamagedStoreError
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.errors import RequestError
 
 PATH = "/ns/kvConfig.json"
@@ -19,6 +21,21 @@ def loaded(files: IFiles) -> KvConfig:
     return kv
 
 
+def table_of(kv: KvConfig, namespace: str = "NS") -> dict[str, str]:
+    return decode_body(KVTable, kv.namespace(namespace) or b"{}").table
+
+
+def test_a_namespace_is_shown_as_it_is_after_each_change() -> None:
+    kv = loaded(MemoryFiles())
+    for number in range(3):
+        kv.put("NS", f"k{number}", "v")
+        assert len(table_of(kv)) == number + 1
+    kv.put("OTHER", "k", "v")
+    kv.delete("NS", "k0")
+    assert table_of(kv) == {"k1": "v", "k2": "v"}
+    assert kv.namespace("NS") is kv.namespace("NS"), "it is made once"
+
+
 def test_what_was_put_survives_a_crash() -> None:
     files = MemoryFiles()
     kv = loaded(files)
@@ -26,7 +43,7 @@ def test_what_was_put_survives_a_crash() -> None:
     kv.put("NS", "other", "\u503c")
     kv.delete("NS", "k")
     again = loaded(files.crash())
-    assert again.namespace("NS") == {"other": "\u503c"}
+    assert table_of(again) == {"other": "\u503c"}
     assert again.get("NS", "k") is None
 
 
@@ -77,8 +94,7 @@ def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RequestError, match="delete what is not needed"):
         for number in range(1000):
             kv.put("NS", f"key-{number}", "value")
-    table = kv.namespace("NS")
-    assert table is not None and 10 < len(table) < 100
+    assert 10 < len(table_of(kv)) < 100
     kv.delete("NS", "key-0")
     kv.put("NS", "key-x", "value")
 

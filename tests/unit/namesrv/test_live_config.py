@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.schema import keys_of
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.namesrv.live_config import CHANGEABLE, LiveConfig
+from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -17,7 +17,10 @@ from rocketmq_tw.wire.errors import RequestError
 def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> None:
     path = namesrv.config.config_store_path
     write_atomic(namesrv.files, path, b"# mine\nlistenPort=9876\nenableTopicList=true\n")
-    namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+    with capturedLogs() as logs:
+        namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+    (log,) = logs
+    assert "enableTopicList=false, orderMessageEnable=true" in formatEvent(log)
     assert not namesrv.config.enable_topic_list
     assert namesrv.config.order_message_enable
     assert namesrv.files.read(path) == (
@@ -63,11 +66,24 @@ def test_the_operators_black_list_counts(make_namesrv: Any) -> None:
 
 def test_no_path_and_no_secret_is_told() -> None:
     tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
-    text = LiveConfig(MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]).text()
+    text = NamesrvLiveConfig(
+        MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]
+    ).text()
     assert "orderMessageEnable=false\n" in text
     for word in ("hush", "pem", "/secret", "Path=", "assword"):
         assert word not in text
 
 
-def test_the_changeable_keys_are_keys() -> None:
-    assert keys_of(NamesrvConfig).keys() >= CHANGEABLE
+@pytest.mark.parametrize("text", ["kvConfigPath=/secret/kv", "tls.server.keyPassword=hush"])
+def test_what_is_not_told_is_not_compared_either(text: str) -> None:
+    tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
+    config = NamesrvConfig(kv_config_path="/secret/kv", config_black_list="")
+    live = NamesrvLiveConfig(MemoryFiles(), config, [tls])
+    with pytest.raises(RequestError) as caught:
+        live.update(text.encode())
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+def test_what_a_key_says_already_is_no_change(namesrv: Any) -> None:
+    namesrv.ask(318, {}, b"scanNotActiveBrokerInterval=5000\nenableTopicList=true\n")
+    assert not namesrv.files.exists(namesrv.config.config_store_path)

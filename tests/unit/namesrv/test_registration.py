@@ -134,6 +134,23 @@ def test_memory_is_bounded(namesrv: Any, monkeypatch: Any) -> None:
     assert namesrv.register("broker-c", port=10931, topics=("T1", "T2")).code == 0
 
 
+def test_a_full_name_server_still_takes_what_it_knows(namesrv: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(route_table, "MAX_QUEUE_ENTRIES", 3)
+    namesrv.register(topics=("T1", "T2", "T3"))
+    assert namesrv.register(topics=("T1", "T2", "T3")).code == 0
+    with pytest.raises(RequestError, match="room for 3"):
+        namesrv.register(topics=("T1", "T4"))
+
+
+def test_brokers_of_one_name_are_bounded(namesrv: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(route_table, "MAX_MEMBERS", 2)
+    namesrv.register(broker_id=0)
+    namesrv.register(broker_id=1, port=10921)
+    with pytest.raises(RequestError, match="2 brokers named broker-a"):
+        namesrv.register(broker_id=2, port=10931)
+    assert namesrv.register(broker_id=1, port=10921).code == 0
+
+
 def test_who_left_and_came_as_the_smallest_id_is_told(namesrv: Any) -> None:
     namesrv.register(broker_id=0, enableActingMaster="true")
     namesrv.register(broker_id=1, port=10921, enableActingMaster="true")
@@ -227,10 +244,11 @@ def test_mappings_stay_with_the_queues_that_they_map(namesrv: Any) -> None:
     namesrv.ask(103, REGISTRATION, json.dumps({"topicConfigSerializeWrapper": table}).encode())
     assert list(namesrv.route("T1")["topicQueueMappingByBroker"]) == ["broker-a"]
     assert "topicQueueMappingByBroker" not in namesrv.route("T2")
-    assert namesrv.server.table._mappings.keys() == {"T1"}
+    queues = namesrv.server.table._queues
+    assert [topic for topic in ("T1", "T2", "T3") if queues.mappings(topic)] == ["T1"]
     fields = {key: value for key, value in REGISTRATION.items() if key != "haServerAddr"}
     namesrv.ask(104, fields)
-    assert not namesrv.server.table._mappings
+    assert not queues.mappings("T1")
 
 
 @pytest.mark.parametrize(

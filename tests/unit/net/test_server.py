@@ -5,83 +5,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError
-from twisted.internet.protocol import Factory, Protocol
-from twisted.internet.task import Clock
+from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.server import ENOUGH_UNREAD, REQUEST_OVERHEAD, RemotingFactory, RemotingServer
+from rocketmq_tw.net.connection import ENOUGH_UNREAD
+from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
-from rocketmq_tw.wire.frame import FrameDecoder, encode_frame
+from rocketmq_tw.wire.command import RemotingCommand, encode_command
+from rocketmq_tw.wire.frame import encode_frame
+from tests.support.memory_server import ADDRESS, BIG, ECHO, HELD, LATER, MemoryServer, RawClient
 from tests.support.network import MemoryNetwork
-
-ADDRESS = "10.0.0.1:10911"
-ECHO, BIG, HELD = 1, 2, 3
-
-
-class Raw(Protocol):
-    """A client that sends what it is told and keeps what it gets."""
-
-    def __init__(self):
-        self.decoder = FrameDecoder()
-        self.responses = []
-        self.lost = False
-
-    def dataReceived(self, data):
-        self.responses += map(decode_command, self.decoder.feed(data))
-
-    def connectionLost(self, reason):
-        self.lost = True
-
-    def send(self, code, body=b"", opaque=1):
-        command = RemotingCommand(code, body=body, opaque=opaque)
-        self.transport.write(encode_command(command))
-
-
-class Server:
-    def __init__(self, **config):
-        self.clock = Clock()
-        self.network = MemoryNetwork(self.clock)
-        self.held: list[tuple[RemotingCommand, Deferred]] = []
-        self.served = 0
-        handlers = {ECHO: self.echo, BIG: self.big, HELD: self.hold}
-        self.factory = RemotingFactory(self.clock, NettyServerConfig(**config), handlers)
-        self.network.listen(ADDRESS, self.factory)
-
-    def echo(self, request, peer):
-        self.served += 1
-        return request.response(body=request.body)
-
-    def big(self, request, peer):
-        return request.response(body=bytes(100_000))
-
-    def hold(self, request, peer):
-        answer = Deferred()
-        self.held.append((request, answer))
-        return answer
-
-    def connect(self) -> Raw:
-        made = []
-        connecting = self.network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Raw))
-        connecting.addBoth(made.append)
-        return made[0]
 
 
 def test_idle_connections_are_closed_and_busy_ones_kept():
-    server = Server(server_channel_max_idle_time_seconds=120)
+    server = MemoryServer(server_channel_max_idle_time_seconds=120)
     idle, busy = server.connect(), server.connect()
     for _ in range(13):
         server.clock.advance(10)
         busy.send(ECHO)
     server.clock.advance(0)
     assert idle.lost and not busy.lost
-    assert len(server.factory.connections) == 1
+    assert len(server.listener.connections) == 1
 
 
 def test_a_frame_that_comes_byte_by_byte_for_too_long_ends_its_connection():
-    server = Server(server_channel_max_idle_time_seconds=120)
+    server = MemoryServer(server_channel_max_idle_time_seconds=120)
     dripping, busy = server.connect(), server.connect()
     frame = encode_command(RemotingCommand(ECHO, body=bytes(1000)))
     busy.transport.write(frame[:4])
@@ -95,11 +45,11 @@ def test_a_frame_that_comes_byte_by_byte_for_too_long_ends_its_connection():
     assert len(busy.responses) == 12
     busy.transport.loseConnection()
     server.clock.advance(0)
-    assert server.factory.budget.used == 0
+    assert server.used == 0
 
 
 def test_a_frame_is_not_late_while_we_do_not_read_on():
-    server = Server(server_channel_max_idle_time_seconds=120, max_unread_seconds=600)
+    server = MemoryServer(server_channel_max_idle_time_seconds=120, max_unread_seconds=600)
     slow = server.connect()
     slow.transport.hold()
     frame = encode_command(RemotingCommand(ECHO))
@@ -116,7 +66,7 @@ def test_a_frame_is_not_late_while_we_do_not_read_on():
 
 
 def test_more_connections_than_the_limit_are_refused_with_one_line():
-    server = Server(max_connections=2)
+    server = MemoryServer(max_connections=2)
     kept = [server.connect(), server.connect()]
     with capturedLogs() as logs:
         refused = [server.connect() for _ in range(3)]
@@ -124,11 +74,11 @@ def test_more_connections_than_the_limit_are_refused_with_one_line():
     assert len(logs) == 1
     kept[0].transport.loseConnection()
     server.clock.advance(0)
-    assert isinstance(server.connect(), Raw)
+    assert isinstance(server.connect(), RawClient)
 
 
 def test_a_peer_that_does_not_read_is_not_read_from():
-    server = Server()
+    server = MemoryServer()
     slow, other = server.connect(), server.connect()
     slow.transport.hold()
     slow.send(BIG)
@@ -143,18 +93,18 @@ def test_a_peer_that_does_not_read_is_not_read_from():
     server.clock.advance(0)
     assert server.served == 101
     assert len(slow.responses) == 101
-    assert server.factory.budget.used == 0
+    assert server.used == 0
 
 
 @pytest.mark.parametrize("left", [False, True])
 def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
-    server = Server()
+    server = MemoryServer()
     slow, other = server.connect(), server.connect()
     slow.transport.hold()
     asked = [RemotingCommand(BIG, opaque=opaque, body=b"x" * 10) for opaque in range(400)]
     slow.transport.write(b"".join(map(encode_command, asked)) + b"\0\0")
     server.clock.advance(0)
-    unread = server.factory.budget.used
+    unread = server.used
     assert unread < ENOUGH_UNREAD + 200_000, "one answer more than enough"
     other.send(BIG)
     server.clock.advance(0)
@@ -162,7 +112,7 @@ def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
     if left:
         slow.transport.loseConnection()
         server.clock.advance(0)
-        assert server.factory.budget.used == 0
+        assert server.used == 0
         return
     slow.transport.let_go()
     for _ in range(400):
@@ -170,17 +120,18 @@ def test_a_peer_that_asks_for_much_at_once_and_does_not_read_gets_little(left):
     assert [answer.opaque for answer in slow.responses] == list(range(400))
     slow.transport.write(b"\0\x04")
     server.clock.advance(0)
-    assert server.factory.budget.used == 4, "what is known of the next frame"
+    assert server.used == 4, "what is known of the next frame"
 
 
 def test_whoever_waits_for_a_slow_peer_goes_on_as_it_reads():
-    server = Server()
+    server = MemoryServer()
     slow = server.connect()
+    slow.send(LATER)
     slow.transport.hold()
     slow.send(HELD)
     server.clock.advance(0)
     ((request, answer),) = server.held
-    (peer,) = server.factory.connections
+    ((_, peer),) = server.later
     written = []
 
     def write(number):
@@ -204,11 +155,11 @@ def test_whoever_waits_for_a_slow_peer_goes_on_as_it_reads():
     server.clock.advance(0)
     assert len(written) == 14
     answer.callback(request.response())
-    assert server.factory.budget.used == 0
+    assert server.used == 0
 
 
 def test_a_peer_that_leaves_too_much_unread_for_long_is_closed():
-    server = Server(max_unread_bytes=1000, max_unread_seconds=60)
+    server = MemoryServer(max_unread_bytes=1000, max_unread_seconds=60)
     slow = server.connect()
     slow.transport.hold()
     for opaque in range(3):
@@ -217,18 +168,18 @@ def test_a_peer_that_leaves_too_much_unread_for_long_is_closed():
     server.clock.advance(0)
     for request, answer in server.held:
         answer.callback(request.response(body=bytes(1000)))
-    assert server.factory.budget.used > 3000
+    assert server.used > 3000
     server.clock.advance(55)
     assert not slow.lost
     with capturedLogs() as logs:
         server.clock.advance(5)
         server.clock.advance(0)
     assert slow.lost and len(logs) == 1
-    assert server.factory.budget.used == 0
+    assert server.used == 0
 
 
 def test_incomplete_frames_together_stay_within_the_budget():
-    server = Server(max_bytes_in_flight=10_000)
+    server = MemoryServer(max_bytes_in_flight=10_000)
     peers = [server.connect() for _ in range(3)]
     with capturedLogs() as logs:
         for peer in peers:
@@ -236,14 +187,14 @@ def test_incomplete_frames_together_stay_within_the_budget():
             server.clock.advance(0)
     assert [peer.lost for peer in peers] == [False, False, True]
     assert len(logs) == 1
-    assert server.factory.budget.used == 8008
+    assert server.used == 8008
     peers[0].transport.loseConnection()
     server.clock.advance(0)
-    assert server.factory.budget.used == 4004
+    assert server.used == 4004
 
 
 def test_requests_over_the_budget_are_told_to_come_again():
-    server = Server(max_bytes_in_flight=10_000)
+    server = MemoryServer(max_bytes_in_flight=10_000)
     peer = server.connect()
     peer.send(HELD, bytes(10_001), opaque=1)
     peer.send(ECHO, opaque=2)
@@ -254,15 +205,15 @@ def test_requests_over_the_budget_are_told_to_come_again():
     peer.send(ECHO, opaque=3)
     server.clock.advance(0)
     assert [response.opaque for response in peer.responses] == [2, 1, 3]
-    assert server.factory.budget.used == 0
+    assert server.used == 0
 
 
 def test_a_stop_lets_replies_in_flight_leave():
-    server = Server()
+    server = MemoryServer()
     busy, quiet = server.connect(), server.connect()
     busy.send(HELD)
     server.clock.advance(0)
-    stopped = server.factory.drain(3)
+    stopped = server.listener.drain(3)
     server.clock.advance(0.1)
     assert quiet.lost and not busy.lost and not stopped.called
     busy.send(ECHO, opaque=2)
@@ -277,13 +228,13 @@ def test_a_stop_lets_replies_in_flight_leave():
 
 
 def test_a_slow_peer_that_reads_on_during_a_stop_is_not_read_from_either():
-    server = Server()
+    server = MemoryServer()
     slow = server.connect()
     slow.transport.hold()
     slow.send(HELD, opaque=1)
     slow.send(BIG, opaque=2)
     server.clock.advance(0)
-    stopped = server.factory.drain(3)
+    stopped = server.listener.drain(3)
     slow.transport.let_go()
     slow.send(ECHO, opaque=3)
     server.clock.advance(0.1)
@@ -295,11 +246,11 @@ def test_a_slow_peer_that_reads_on_during_a_stop_is_not_read_from_either():
 
 
 def test_a_stop_does_not_wait_for_ever():
-    server = Server()
+    server = MemoryServer()
     peer = server.connect()
     peer.send(HELD)
     server.clock.advance(0)
-    stopped = server.factory.drain(3)
+    stopped = server.listener.drain(3)
     server.clock.pump([0.5] * 6)
     server.clock.advance(0.1)
     assert peer.lost and stopped.called
@@ -309,8 +260,9 @@ def test_the_server_listens_where_its_config_says():
     reactor = MemoryReactorClock()
     config = NettyServerConfig(bind_address="127.0.0.1", listen_port=10911)
     server = RemotingServer(reactor, config)
-    server.listen()
-    server.listen(10909)
+    listener = server.listener()
+    listener.listen()
+    listener.listen(10909)
     assert [(port, backlog, host) for port, _, backlog, host in reactor.tcpServers] == [
         (10911, 1024, "127.0.0.1"),
         (10909, 1024, "127.0.0.1"),
@@ -320,30 +272,18 @@ def test_the_server_listens_where_its_config_says():
     assert outcome == [None]
 
 
-@pytest.mark.parametrize("flag", [0, 2])
-def test_requests_that_are_held_count_until_they_are_answered(flag):
-    server = Server()
-    peer = server.connect()
-    command = RemotingCommand(HELD, body=b"x" * 1000, opaque=1, flag=flag)
-    peer.transport.write(encode_command(command) * 3)
-    server.clock.advance(0)
-    assert server.factory.budget.used == 3 * (1000 + REQUEST_OVERHEAD)
-    for request, answer in server.held:
-        answer.callback(request.response())
-    assert server.factory.budget.used == 0
-
-
 @pytest.mark.parametrize(
     ("graceful", "seconds"), [(False, 3), (True, 30)], ids=["as usual", "gracefully"]
 )
 def test_how_long_a_stop_waits_is_configured(graceful, seconds):
     reactor = MemoryReactorClock()
     server = RemotingServer(reactor, NettyServerConfig(enable_shutdown_gracefully=graceful))
-    server.register(HELD, lambda request, peer: Deferred())
+    listener = server.listener()
+    listener.register(HELD, lambda request, peer: Deferred())
     network = MemoryNetwork(reactor)
-    network.listen(ADDRESS, server.factory)
+    network.listen(ADDRESS, listener.factory)
     peer = []
-    network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Raw)).addCallback(peer.append)
+    network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(RawClient)).addCallback(peer.append)
     peer[0].send(HELD)
     reactor.advance(0)
     stopped = []
@@ -376,7 +316,7 @@ def test_whatever_bytes_come_others_are_served_and_nothing_is_kept():
         )
     )
     def check(pieces):
-        server = Server()
+        server = MemoryServer()
         with capturedLogs() as logs:
             hostile, other = server.connect(), server.connect()
             for piece in pieces:
@@ -389,20 +329,20 @@ def test_whatever_bytes_come_others_are_served_and_nothing_is_kept():
             server.clock.advance(0)
         assert not any("log_failure" in event for event in logs)
         assert len(logs) <= 1
-        assert server.factory.budget.used == 0
+        assert server.used == 0
 
     check()
 
 
 @pytest.mark.parametrize("code", [ECHO, HELD])
 def test_a_client_that_leaves_is_forgotten(code):
-    server = Server()
+    server = MemoryServer()
     peer = server.connect()
     peer.send(code, b"body")
     server.clock.advance(0)
     peer.transport.abortConnection()
     server.clock.advance(0)
-    assert server.factory.connections == set()
+    assert len(server.listener.connections) == 0
     for request, answer in server.held:
         answer.callback(request.response())
-    assert server.factory.budget.used == 0
+    assert server.used == 0

@@ -7,8 +7,8 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.net.server import RemotingFactory
+from rocketmq_tw.net.errors import ConnectionLost, RemotingError
+from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError, self_signed
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.network import MemoryNetwork
@@ -16,17 +16,14 @@ from tests.support.network import MemoryNetwork
 ADDRESS = "10.0.0.1:10911"
 
 
-def network_with(config: TlsConfig, **limits) -> tuple[MemoryNetwork, RemotingFactory]:
+def network_with(config: TlsConfig, **limits) -> MemoryNetwork:
     clock = Clock()
     network = MemoryNetwork(clock)
-    factory = RemotingFactory(
-        clock,
-        NettyServerConfig(**limits),
-        {1: lambda request, peer: request.response(body=request.body)},
-        tls=ServerTls(config),
-    )
-    network.listen(ADDRESS, factory)
-    return network, factory
+    server = RemotingServer(clock, NettyServerConfig(**limits), tls=ServerTls(config))
+    listener = server.listener()
+    listener.register(1, lambda request, peer: request.response(body=request.body))
+    network.listen(ADDRESS, listener.factory)
+    return network
 
 
 def ask(network, tls: TlsConfig | None = None, body=b"x" * 100_000):
@@ -74,7 +71,7 @@ def files(tmp_path):
     [("disabled", True, False), ("permissive", True, True), ("enforcing", False, True)],
 )
 def test_modes(mode, plain_works, tls_works):
-    network, _ = network_with(TlsConfig(server_mode=mode))
+    network = network_with(TlsConfig(server_mode=mode))
     with capturedLogs():
         outcomes = ask(network), ask(network, TlsConfig())
     assert [isinstance(outcome, RemotingCommand) for outcome in outcomes] == [
@@ -84,11 +81,33 @@ def test_modes(mode, plain_works, tls_works):
 
 
 def test_plaintext_refused_by_an_enforcing_server_is_logged_once():
-    network, _ = network_with(TlsConfig(server_mode="enforcing"))
+    network = network_with(TlsConfig(server_mode="enforcing"))
     with capturedLogs() as logs:
         outcome = ask(network)
     assert outcome.check(RemotingError)
     assert len(logs) == 1 and logs[0]["peer"].startswith("127.0.0.1:")
+
+
+def test_a_plain_client_of_an_enforcing_server_is_told_to_speak_tls():
+    network = network_with(TlsConfig(server_mode="enforcing"))
+    with capturedLogs():
+        outcome = ask(network)
+    assert "a server that takes TLS only" in str(outcome.value)
+
+
+def test_a_server_that_answered_and_goes_away_wants_no_tls():
+    network = network_with(TlsConfig())
+    client = RemotingClient(network.clock, endpoint_for=network.endpoint)
+    outcomes = []
+    for _ in range(2):
+        client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+        network.clock.advance(0)
+    assert [answer.code for answer in outcomes] == [0, 0]
+    client.request(ADDRESS, RemotingCommand.request(1), 3).addBoth(outcomes.append)
+    network.stop(ADDRESS)
+    network.clock.advance(0)
+    assert outcomes[2].check(ConnectionLost)
+    assert "TLS" not in str(outcomes[2].value)
 
 
 def test_files_and_checked_certificates_both_ways(files):
@@ -100,7 +119,7 @@ def test_files_and_checked_certificates_both_ways(files):
         client_auth_server=True,
         **files,
     )
-    network, _ = network_with(config)
+    network = network_with(config)
     assert ask(network, config).body == b"x" * 100_000
     with capturedLogs():
         stranger = ask(network, TlsConfig())
@@ -108,16 +127,14 @@ def test_files_and_checked_certificates_both_ways(files):
 
 
 def test_a_client_refuses_a_server_that_it_does_not_trust(files):
-    network, _ = network_with(TlsConfig())
+    network = network_with(TlsConfig())
     config = TlsConfig(test_mode_enable=False, client_auth_server=True, **files)
     with capturedLogs():
         assert ask(network, config).check(RemotingError)
 
 
 def test_a_connection_that_says_nothing_counts_and_is_closed_when_idle():
-    network, _ = network_with(
-        TlsConfig(), max_connections=1, server_channel_max_idle_time_seconds=120
-    )
+    network = network_with(TlsConfig(), max_connections=1, server_channel_max_idle_time_seconds=120)
     silent = []
     network.connect("10.0.0.9", ADDRESS, Factory.forProtocol(Protocol)).addCallback(silent.append)
     with capturedLogs():
@@ -150,7 +167,43 @@ def test_a_wrong_password_names_the_key_file(files):
         ServerTls(TlsConfig(test_mode_enable=False, **files))
 
 
-def test_a_client_that_shall_check_needs_to_know_whom_to_trust():
-    tls = TlsConfig(test_mode_enable=False, client_auth_server=True)
-    with pytest.raises(TlsConfigError, match=r"name the trusted certificates in"):
-        RemotingClient(Clock(), NettyClientConfig(use_tls=True), tls=tls)
+def without_trusted(files, side):
+    return {key: value for key, value in files.items() if key != f"{side}_trust_cert_path"}
+
+
+def test_a_server_without_trusted_certificates_takes_the_system_s(files, monkeypatch):
+    server = TlsConfig(
+        test_mode_enable=False,
+        server_need_client_auth="require",
+        server_auth_client=True,
+        **without_trusted(files, "server"),
+    )
+    client = TlsConfig(test_mode_enable=False, **files)
+    with capturedLogs():
+        assert ask(network_with(server), client).check(RemotingError), "it is its own issuer"
+    monkeypatch.setenv("SSL_CERT_FILE", files["client_cert_path"])
+    assert ask(network_with(server), client).body == b"x" * 100_000
+
+
+def test_a_client_without_trusted_certificates_takes_the_system_s(files, monkeypatch):
+    server = TlsConfig(test_mode_enable=False, **files)
+    client = TlsConfig(
+        test_mode_enable=False, client_auth_server=True, **without_trusted(files, "client")
+    )
+    with capturedLogs():
+        assert ask(network_with(server), client).check(RemotingError), "it is its own issuer"
+    monkeypatch.setenv("SSL_CERT_FILE", files["server_cert_path"])
+    assert ask(network_with(server), client).body == b"x" * 100_000
+
+
+def test_test_mode_promises_no_check():
+    with pytest.raises(
+        TlsConfigError, match=r"tls\.server\.authClient is true, but tls\.test\.mode"
+    ):
+        ServerTls(TlsConfig(server_auth_client=True))
+    with pytest.raises(
+        TlsConfigError, match=r"tls\.client\.authServer is true, but tls\.test\.mode"
+    ):
+        RemotingClient(
+            Clock(), NettyClientConfig(use_tls=True), tls=TlsConfig(client_auth_server=True)
+        )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_tw.services.memory import spare_what_stays
+from rocketmq_tw.services.memory import freeze_startup_objects
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def collector() -> Iterator[None]:
 
 
 def test_what_stays_is_frozen_and_what_comes_is_collected(collector: None) -> None:
-    spare_what_stays()
+    freeze_startup_objects()
     assert gc.get_freeze_count() > 0
     assert gc.isenabled()
     cycle: list[object] = []

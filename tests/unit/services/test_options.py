@@ -8,7 +8,7 @@ from twisted.python.usage import UsageError
 
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services import broker, namesrv, standalone
@@ -56,6 +56,26 @@ def test_environment_then_file_then_single_keys_then_flags(tmp_path: Path) -> No
     assert seen == ["environ:1", "file:1", "single:1", "flag:1;flag:2"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "speaks_tls"),
+    [
+        ([], False),
+        (["tls.server.mode=enforcing"], True),
+        (["tls.server.mode=permissive"], False),
+        (["tls.enable=true"], True),
+        (["tls.enable=false", "tls.server.mode=enforcing"], False),
+        (["useTLS=false", "tls.server.mode=enforcing"], False),
+        (["useTLS=false", "tls.enable=true"], False),
+        (["useTLS=true"], True),
+    ],
+)
+def test_a_broker_speaks_tls_where_stock_s_does(keys: list[str], speaks_tls: bool) -> None:
+    for kind in (broker.Options, standalone.Options):
+        loaded = parsed(kind, *(part for key in keys for part in ("-o", key))).loaded
+        assert loaded[NettyClientConfig].use_tls == speaks_tls
+        assert loaded.notices == []
+
+
 def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:
     file = tmp_path / "n.properties"
     file.write_text("orderMessageEnable=true\n")
@@ -69,6 +89,8 @@ def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:
         (["-c", "nowhere.properties"], "nowhere.properties: No such file"),
         (["-o", "listenPort=x"], "-o: listenPort=x: give an integer from 0 to 65535"),
         (["-n", "here"], "-n: namesrvAddr=here: give host:port"),
+        (["-o", "listenPrt=1"], "-o: listenPrt is no known key: did you mean listenPort?"),
+        (["-p", "-o", "zzzzzzzz=1"], "-o: zzzzzzzz is no known key"),
     ],
 )
 def test_a_mistake_ends_with_one_line(arguments: list[str], said: str) -> None:
@@ -99,11 +121,15 @@ def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None
     assert set(again.splitlines()) == set(printed.splitlines())
 
 
-def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(capsys: Any) -> None:
+def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
+    tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "b.properties"
+    file.write_text("listenPrt=1\n")
     with pytest.raises(SystemExit):
-        parsed(broker.Options, "-p", "-o", "listenPrt=1")
+        parsed(broker.Options, "-p", "-c", str(file))
     printed = capsys.readouterr()
-    assert printed.err == "-o: listenPrt is no known key: did you mean listenPort?\n"
+    assert printed.err == f"{file}:1: listenPrt is no known key: did you mean listenPort?\n"
     assert "listenPrt" not in printed.out
 
 

@@ -1,14 +1,21 @@
 """The three servers, started and stopped as a user does."""
 
+import resource
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import crypto
+
+from rocketmq_tw.net.tls import self_signed
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.remoting import ask
+from tests.support.rmqadmin import answer, rmqadmin
 
 LOOPBACK = ("-o", "bindAddress=127.0.0.1", "-o", "listenPort=0")
 Start = Callable[..., Any]
@@ -47,7 +54,8 @@ def test_a_name_server_and_a_broker_find_each_other(twistd: Start) -> None:
     assert "Traceback" not in output
 
 
-def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
+@pytest.mark.parametrize("key", ["useTLS=true", "tls.enable=true", "tls.server.mode=enforcing"])
+def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start, key: str) -> None:
     name_server = twistd(
         "--pidfile=", "rmq-namesrv", *LOOPBACK, *("-o", "tls.server.mode=enforcing")
     )
@@ -57,7 +65,7 @@ def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
         "rmq-broker",
         *LOOPBACK,
         *("-n", address),
-        *("-o", "useTLS=true"),
+        *("-o", key),
         *("-o", "storePathRootDir=store"),
     )
     broker.wait_for(f"is registered with name server {address}")
@@ -67,6 +75,54 @@ def test_a_broker_reaches_a_name_server_that_wants_tls(twistd: Start) -> None:
         assert status in STOPPED, output
         assert "Traceback" not in output
         assert "refusing plaintext" not in output
+
+
+def test_rmqadmin_speaks_tls(twistd: Start, tmp_path: Path) -> None:
+    key, (certificate,) = self_signed()
+    (tmp_path / "cert.pem").write_bytes(crypto.dump_certificate(crypto.FILETYPE_PEM, certificate))
+    (tmp_path / "key.pem").write_bytes(
+        key.to_cryptography_key().private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    (tmp_path / "tls.properties").write_text(
+        "tls.test.mode.enable=false\ntls.client.authServer=true\n"
+        f"tls.client.trustCertPath={tmp_path}/cert.pem\n"
+    )
+    server = twistd(
+        "rmq-standalone",
+        *("-o", "listenPort=0", "-o", "namesrvListenPort=0"),
+        *("-o", "tls.server.mode=enforcing", "-o", "tls.test.mode.enable=false"),
+        *("-o", "tls.server.keyPath=key.pem", "-o", "tls.server.certPath=cert.pem"),
+    )
+    names = server.wait_for(r"ready: name server (\S+),")[1]
+    plain = rmqadmin(names, "clusterList")
+    assert plain.returncode == 1
+    assert "a server that takes TLS only" in plain.stderr
+    for option in ("--tls", f"--tls-config {tmp_path}/tls.properties"):
+        sent = answer(names, f"sendMessage -t T -p hello {option}")
+        assert sent["sendStatus"] == "SEND_OK"
+    read = answer(names, "consumeMessage -t T --tls")
+    assert [message["body"] for message in read["messages"]] == ["hello", "hello"]
+
+
+def test_a_server_without_descriptors_serves_again_when_some_are_free(twistd: Start) -> None:
+    server = twistd("--pidfile=", "rmq-namesrv", *LOOPBACK)
+    address = server.wait_for(r"listening on (127\.0\.0\.1:\d+)")[1]
+    files = 20
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (files, files))
+    host, port = address.split(":")
+    clients = [socket.create_connection((host, int(port))) for _ in range(files)]
+    server.wait_for("cannot accept connections: Too many open files")
+    for client in clients:
+        client.close()
+    assert cluster_info(address)
+    server.interrupt()
+    _, output = server.finish()
+    assert output.count("cannot accept") <= 3, "not a line for each connection or turn"
+    assert "Traceback" not in output
 
 
 def test_standalone_says_what_to_do_next_and_stops_cleanly(twistd: Start, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import errno
 import pytest
 from zope.interface.verify import verifyObject
 
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore, MessageFilter
+from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
@@ -131,10 +132,14 @@ def test_statuses_and_next_offsets(store: MessageStore) -> None:
 
 
 def test_a_slave_does_not_correct_offsets() -> None:
-    store = open_store(MemoryFiles(), broker_role="SLAVE")
+    files = MemoryFiles()
+    store = open_store(files)
+    store.is_copy = True
     put(store, make_message())
     assert read(store, 9).next_offset == 9
-    store.config.offset_check_in_slave = True
+    store.close()
+    store = open_store(files, offset_check_in_slave=True)
+    store.is_copy = True
     assert read(store, 9).next_offset == 1
 
 
@@ -144,9 +149,9 @@ def test_limits_of_count_and_bytes(store: MessageStore) -> None:
     assert read(store, 0, 3).messages == 3
     assert read(store, 0, 32, 2 * len(one)).messages == 2
     assert read(store, 0, 32, 1).messages == 1
-    store.config.max_transfer_count_on_message_in_memory = 4
+    change(store.config, {"maxTransferCountOnMessageInMemory": "4"})
     assert read(store, 0).messages == 4
-    store.config.max_transfer_bytes_on_message_in_memory = 3 * len(one)
+    change(store.config, {"maxTransferBytesOnMessageInMemory": str(3 * len(one))})
     assert read(store, 0).messages == 3
 
 
@@ -160,13 +165,13 @@ def test_what_memory_cannot_hold_any_more_has_the_disk_limits(clock: ManualClock
     assert not read(store, 11).suggest_slave
 
 
-def test_a_rare_tag_makes_progress_without_reading_all(store: MessageStore) -> None:
-    store.config.max_filter_message_size = 20 * 6
+def test_a_rare_tag_makes_progress_without_reading_all() -> None:
+    store = open_store(MemoryFiles(), max_filter_message_size=20 * 6)
     put(store, *[make_message(tags="A") for _ in range(9)], make_message(tags="B"))
     wanted = java_hash_code("B")
-    found = read(store, 0, 2, tag_match=lambda code: code == wanted)
+    found = read(store, 0, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
-    found = read(store, 6, 2, tag_match=lambda code: code == wanted)
+    found = read(store, 6, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.messages, found.next_offset) == (GetStatus.FOUND, 1, 10)
 
 
@@ -179,7 +184,7 @@ def test_a_filter_that_looks_into_records(store: MessageStore) -> None:
         asked.append(message.queue_offset)
         return message.queue_offset % 2 == 0
 
-    found = read(store, 1, record_match=is_even)
+    found = read(store, 1, wanted=MessageFilter(by_record=is_even))
     assert [m.body for m in decode_records(found.data)] == [b"2", b"4"]
     assert asked == [1, 2, 3, 4, 5]
     assert found.next_offset == 6
@@ -469,14 +474,13 @@ def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageSt
 
 def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     files = MemoryFiles()
-    store = open_store(files, clock)
+    store = open_store(files, clock, delete_when="25")
     hours = ";".join(map(str, range(24)))
     put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
     store.checkpoint()
-    store.config.delete_when = "25"
     clock.now_ms += 100 * 3_600_000
     assert store.clean(clock.now_ms) == 0
-    store.config.delete_when = hours
+    change(store.config, {"deleteWhen": hours})
     assert store.clean(clock.now_ms - 50 * 3_600_000) == 0
     assert store.clean(clock.now_ms) > 0
     lowest = store.min_physical_offset

@@ -295,7 +295,7 @@ def test_disk_pressure(percent: int, pressure: str) -> None:
 def test_a_full_disk_forces_files_out_in_portions() -> None:
     config = small_config(delete_file_batch_max=3)
     assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 3
-    config.clean_file_forcibly_enable = False
+    config = small_config(delete_file_batch_max=3, clean_file_forcibly_enable=False)
     assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 0
 
 

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.layout import MAGIC_V1
@@ -307,7 +308,7 @@ def test_a_queue_keeps_its_offset_when_the_log_lost_all_its_messages(files: Memo
     put(store, *[make_message(bytes(300), topic="New") for _ in range(40)])
     store.checkpoint()
     store.clean(store._clock() + 80 * 3_600_000)
-    store.config.delete_when = "0;1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;19;20;21;22;23"
+    change(store.config, {"deleteWhen": ";".join(map(str, range(24)))})
     assert store.clean(store._clock() + 80 * 3_600_000) > 0
     assert store.min_queue_offset("Old", 0) == store.max_queue_offset("Old", 0) == 12
     store.close()

@@ -9,15 +9,20 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.cluster.part import Cluster
+from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import encode_record
+from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 from rocketmq_tw.wire.bodies.registration import decode_registration
-from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -28,7 +33,7 @@ from rocketmq_tw.wire.headers.offsets import (
 )
 from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
-from tests.support.data_plane import Threads
+from tests.support.broker import Threads
 from tests.support.network import MemoryNetwork
 from tests.support.stores import START_MS, make_message, small_config
 
@@ -61,6 +66,7 @@ class World:
         )
 
     def start(self) -> None:
+        net_config = NettyServerConfig(bind_address="127.0.0.1", listen_port=10911)
         self.broker = Broker(
             self.reactor,
             BrokerConfig(
@@ -70,18 +76,18 @@ class World:
                 namesrv_addr=NAME_SERVER,
             ),
             small_config(**self.store),
-            NettyServerConfig(bind_address="127.0.0.1", listen_port=10911),
+            net_config,
             self.files,
-            client=self.network.client(),
+            self.network.client(),
+            RemotingServer(self.reactor, net_config),
             now_ms=lambda: START_MS + round(self.reactor.seconds() * 1000),
             in_thread=self.threads,
         )
         started = self.broker.start()
         self.result(started)
-        self.network.listen(BROKER, self.broker.server.factory)
+        self.network.listen(BROKER, self.broker.listener.factory)
         if not self.hanging:
-            assert self.broker.membership is not None
-            self.result(self.broker.membership.when_registered(NAME_SERVER))
+            self.result(self.broker[Cluster].membership.when_registered(NAME_SERVER))
 
     def stop(self) -> None:
         stopped = self.broker.stop()
@@ -140,7 +146,7 @@ def world() -> World:
 
 def test_a_started_broker_listens_and_is_registered(world: World) -> None:
     assert [server[0] for server in world.reactor.tcpServers] == [10911, 10909, 10912]
-    assert world.broker.address == BROKER
+    assert world.broker.addresses.broker == BROKER
     (request,) = world.registrations
     assert request.ext_fields["brokerAddr"] == BROKER
     assert request.ext_fields["haServerAddr"] == "10.0.0.9:10912"
@@ -224,7 +230,7 @@ def test_a_disk_that_hangs_while_a_topic_is_made_holds_up_only_who_relies_on_it(
 
 def test_what_was_sent_and_committed_is_there_after_a_restart(world: World) -> None:
     assert world.send(b"one").code == ResponseCode.SUCCESS
-    world.broker.groups.get("G")
+    world.broker[Tables].groups.get("G")
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group="G", topic="Orders", queue_id=0, commit_offset=1
     )
@@ -233,16 +239,16 @@ def test_what_was_sent_and_committed_is_there_after_a_restart(world: World) -> N
     assert len(world.left) == 1
     assert not world.files.exists("/store/abort")
     world.start()
-    assert world.broker.store.max_queue_offset("Orders", 0) == 1
-    assert world.broker.offsets.query("G", "Orders", 0) == 1
-    topic = world.broker.topics.get("Orders")
+    assert world.broker[Writing].store.max_queue_offset("Orders", 0) == 1
+    assert world.broker[Tables].offsets.query("G", "Orders", 0) == 1
+    topic = world.broker[Tables].topics.get("Orders")
     assert topic is not None
     assert topic.write_queue_nums == 4
     assert world.send(b"two").code == ResponseCode.SUCCESS
 
 
 def test_offsets_reach_the_file_at_intervals(world: World) -> None:
-    world.broker.offsets.commit("G", "T", 0, 7)
+    world.broker[Tables].offsets.commit("G", "T", 0, 7)
     world.reactor.advance(5)
     assert b'"T@G":{0:7}' in world.files.read("/store/config/consumerOffset.json")
 
@@ -250,7 +256,7 @@ def test_offsets_reach_the_file_at_intervals(world: World) -> None:
 def test_no_offset_in_the_file_is_ahead_of_the_log_that_a_power_loss_leaves() -> None:
     # The log is flushed for the offsets alone.
     world = World(flush_interval_commit_log=600_000)
-    world.broker.groups.get("G")
+    world.broker[Tables].groups.get("G")
     world.send(b"one")
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group="G", topic="Orders", queue_id=0, commit_offset=1
@@ -260,25 +266,26 @@ def test_no_offset_in_the_file_is_ahead_of_the_log_that_a_power_loss_leaves() ->
     world.files = world.files.crash()
     world.network.stop(BROKER)
     world.start()
-    assert world.broker.offsets.query("G", "Orders", 0) == 1
-    assert world.broker.store.max_queue_offset("Orders", 0) == 1
+    assert world.broker[Tables].offsets.query("G", "Orders", 0) == 1
+    assert world.broker[Writing].store.max_queue_offset("Orders", 0) == 1
 
 
 def test_a_slave_keeps_how_far_its_master_has_delivered() -> None:
     """Killed and made the master, it would deliver again whatever ever was delayed."""
     world = World(broker_role="SLAVE")
-    world.broker.delay_offsets.set(3, 7)
+    world.broker[Delay].offsets.set(3, 7)
     world.reactor.pump([1.0] * 10)
-    kept = world.files.read(f"{world.broker.store.paths.config}/delayOffset.json")
+    kept = world.files.read(f"{world.broker[Writing].store.paths.config}/delayOffset.json")
     assert decode_body(DelayOffsetTable, kept).offset_table == {3: 7}
 
 
 def test_whoever_asks_a_slave_sees_what_it_has_acknowledged() -> None:
     world = World(broker_role="SLAVE")
+    world.broker[Tables].topics.update(TopicConfig(topic_name="Orders"))
     message = make_message(topic="Orders")
     message.store_timestamp = START_MS
-    appended = world.broker.commit.append_raw(0, encode_record(message))
-    assert appended.called and world.broker.store.max_queue_offset("Orders", 0) == 0
+    appended = world.broker[Writing].commit.append_raw(0, encode_record(message))
+    assert appended.called and world.broker[Writing].store.max_queue_offset("Orders", 0) == 0
     header = GetMaxOffsetRequestHeader(topic="Orders", queue_id=0)
     request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
     answers: list[RemotingCommand] = []
@@ -293,7 +300,7 @@ def test_a_held_read_is_answered_when_a_message_comes_and_when_the_broker_stops(
     world: World,
 ) -> None:
     world.send(b"one")
-    world.broker.groups.get("G")
+    world.broker[Tables].groups.get("G")
 
     def pull(offset: int) -> list[RemotingCommand]:
         header = PullMessageRequestHeader(
@@ -347,14 +354,17 @@ def test_what_is_acknowledged_while_the_broker_stops_is_there_afterwards(
     acknowledged = sum(getattr(answer, "code", None) == ResponseCode.SUCCESS for answer in answers)
     world.files = world.files.crash()
     world.start()
-    assert world.broker.store.max_queue_offset("Orders", 0) >= 1 + acknowledged
-    assert world.broker.store.report is not None and world.broker.store.report.clean
+    assert world.broker[Writing].store.max_queue_offset("Orders", 0) >= 1 + acknowledged
+    assert (
+        world.broker[Writing].store.report is not None and world.broker[Writing].store.report.clean
+    )
 
 
 def test_what_recovery_did_is_in_the_log(world: World) -> None:
     world.send(b"first")
-    end = world.broker.store.end_offset
-    path = f"{world.broker.store.paths.commit_log}/{0:020d}"
+    store = world.broker[Writing].store
+    end = store.end_offset
+    path = f"{store.paths.commit_log}/{0:020d}"
     world.files = world.files.kill()
     world.files.open(path).pwrite(b"torn", end)
     with capturedLogs() as events:
@@ -364,13 +374,15 @@ def test_what_recovery_did_is_in_the_log(world: World) -> None:
 
 
 def test_a_broker_that_cannot_start_can_be_stopped(world: World) -> None:
+    net_config = NettyServerConfig(bind_address="127.0.0.1", listen_port=20911)
     second = Broker(
         world.reactor,
         BrokerConfig(broker_name="broker-b", broker_ip1="10.0.0.9"),
         small_config(mapped_file_size_commit_log=1 << 20),
-        NettyServerConfig(bind_address="127.0.0.1", listen_port=20911),
+        net_config,
         world.files,
-        client=world.network.client(),
+        world.network.client(),
+        RemotingServer(world.reactor, net_config),
         in_thread=Threads(),
     )
     with pytest.raises(Exception, match="in use"):

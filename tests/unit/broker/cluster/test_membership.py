@@ -2,8 +2,9 @@ import zlib
 
 from twisted.internet.task import Clock
 
-from rocketmq_tw.broker.cluster.announcements import Announcements
+from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.cluster.membership import Master, Membership
+from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -20,6 +21,7 @@ from rocketmq_tw.wire.headers.namesrv import (
     RegisterBrokerResponseHeader,
 )
 from tests.support.network import MemoryNetwork
+from tests.support.roles import a_master
 from tests.support.state import MemoryStateFile
 
 FIRST, SECOND = "10.0.0.1:9876", "10.0.0.2:9876"
@@ -81,18 +83,22 @@ class World:
             self.network.serve(address, self.servers[address].handlers())
         self.config = BrokerConfig(
             broker_name="broker-a",
+            broker_ip1="10.0.0.9",
+            broker_ip2="10.0.0.9",
             namesrv_addr=f"{FIRST}; {SECOND}",
             **config,  # type: ignore[arg-type]
         )
-        self.topics = TopicTable(self.config, MemoryStateFile(), lambda: 1_000)
+        self.topics = TopicTable(self.config, MemoryStateFile(), lambda: 1_000, a_master())
         self.announcements = Announcements(self.clock)
+        addresses = Addresses(self.config)
+        addresses.port, addresses.ha_port = 10911, 10912
         self.membership = Membership(
             self.config,
             self.topics,
             self.network.client(),
-            "10.0.0.9:10911",
-            "10.0.0.9:10912",
+            addresses,
             self.announcements,
+            a_master(),
         )
 
     def settle(self, deferred) -> bool:
@@ -242,14 +248,6 @@ def test_a_broker_that_left_registers_no_more() -> None:
     world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
     world.network.settle()
     assert world.servers[FIRST].requests == []
-
-
-def test_a_heartbeat_names_the_broker() -> None:
-    world = World()
-    assert world.settle(world.membership.heartbeat())
-    (request,) = world.servers[SECOND].requests
-    assert request.code == RequestCode.BROKER_HEARTBEAT
-    assert request.ext_fields["heartbeatTimeoutMills"] == "10000"
 
 
 def test_one_that_could_not_be_reached_is_asked_again_alone() -> None:

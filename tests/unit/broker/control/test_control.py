@@ -1,18 +1,27 @@
 """What clients and administrators ask of a broker, apart from messages."""
 
+import errno
+import os
 from datetime import datetime
 from typing import Any
 
 import javaproperties
 import pytest
+from msgspec.structs import force_setattr
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.topic_requests import parse_attributes
+from rocketmq_tw.config.change import change
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.errors import RequestTimeout
+from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.consumers import (
     ConsumeQueueBody,
@@ -34,6 +43,7 @@ from rocketmq_tw.wire.bodies.offsets import (
     ResetOffsetBody,
     TopicStatsTable,
 )
+from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -65,16 +75,42 @@ from rocketmq_tw.wire.headers.topics import (
     GetTopicStatsInfoRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
-from tests.support.control_plane import ControlPlane
-from tests.support.data_plane import Threads
+from tests.support.broker import BrokerInMemory, Threads
 from tests.support.network import FakePeer
+from tests.support.roles import a_master
 
 
 @pytest.fixture
-def plane() -> ControlPlane:
-    made = ControlPlane()
+def files() -> FaultyFiles:
+    return FaultyFiles(MemoryFiles())
+
+
+@pytest.fixture
+def plane(files: FaultyFiles) -> BrokerInMemory:
+    made = BrokerInMemory(files)
     made.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
     return made
+
+
+@pytest.fixture
+def registrations(plane: BrokerInMemory) -> list[RemotingCommand]:
+    """What the broker tells its name server from now on."""
+    told: list[RemotingCommand] = []
+
+    def register(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        told.append(request)
+        return request.response()
+
+    plane.network.serve("10.0.0.1:9876", {RequestCode.REGISTER_BROKER: register})
+    force_setattr(plane.config, "namesrv_addr", "10.0.0.1:9876")
+    return told
+
+
+#: No table can be written.
+FULL = [
+    Fault("pwrite", f"/store/config/{table}", errno.ENOSPC)
+    for table in ("topics", "subscriptionGroup")
+]
 
 
 def refused(code: ResponseCode):
@@ -93,7 +129,7 @@ def new_topic(name: str = "New", **fields: object) -> CreateTopicRequestHeader:
 # Clients
 
 
-def test_a_heartbeat_registers_the_client_and_makes_its_retry_topic(plane: ControlPlane) -> None:
+def test_a_heartbeat_registers_the_client_and_makes_its_retry_topic(plane: BrokerInMemory) -> None:
     response = plane.heartbeat("c1", plane.peer, producer="P")
     assert response.ext_fields == {"isSupportHeartBeatV2": "true", "isSubChange": "true"}
     retry = plane.topics.get("%RETRY%G")
@@ -103,7 +139,7 @@ def test_a_heartbeat_registers_the_client_and_makes_its_retry_topic(plane: Contr
     assert len(plane.clients.producers("P")) == 1
 
 
-def test_a_known_fingerprint_needs_no_subscriptions(plane: ControlPlane) -> None:
+def test_a_known_fingerprint_needs_no_subscriptions(plane: BrokerInMemory) -> None:
     first = plane.heartbeat("c1", plane.peer, heartbeat_fingerprint=7)
     assert first.ext_fields["isSubChange"] == "false"
     second = plane.heartbeat("c1", plane.peer, topics=(), heartbeat_fingerprint=7, without_sub=True)
@@ -111,7 +147,7 @@ def test_a_known_fingerprint_needs_no_subscriptions(plane: ControlPlane) -> None
     assert plane.clients.subscription("G", "T") is not None
 
 
-def test_the_retry_topic_of_an_ordered_topic_is_ordered(plane: ControlPlane) -> None:
+def test_the_retry_topic_of_an_ordered_topic_is_ordered(plane: BrokerInMemory) -> None:
     plane.topics.mark_ordered(["T"])
     plane.heartbeat("c1", plane.peer)
     assert plane.topics.all()["%RETRY%G"].order
@@ -122,19 +158,19 @@ def test_the_retry_topic_of_an_ordered_topic_is_ordered(plane: ControlPlane) -> 
     [b"", b"[1", b"{}", b'{"clientID":"' + b"x" * MAX_HEARTBEAT_BYTES + b'"}'],
     ids=["empty", "broken", "no client id", "too large"],
 )
-def test_a_wrong_heartbeat_is_refused(plane: ControlPlane, body: bytes) -> None:
+def test_a_wrong_heartbeat_is_refused(plane: BrokerInMemory, body: bytes) -> None:
     with refused(ResponseCode.SYSTEM_ERROR):
         plane.ask(RequestCode.HEART_BEAT, body=body)
 
 
 def test_a_group_without_configuration_is_not_registered() -> None:
-    plane = ControlPlane(auto_create_subscription_group=False)
+    plane = BrokerInMemory(broker={"auto_create_subscription_group": False})
     plane.heartbeat("c1", plane.peer)
     assert plane.clients.consumer_group("G") is None
     assert plane.topics.get("%RETRY%G") is None
 
 
-def test_consumers_are_listed_until_they_leave(plane: ControlPlane) -> None:
+def test_consumers_are_listed_until_they_leave(plane: BrokerInMemory) -> None:
     header = GetConsumerListByGroupRequestHeader(consumer_group="G")
     with refused(ResponseCode.SYSTEM_ERROR):
         plane.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
@@ -150,7 +186,7 @@ def test_consumers_are_listed_until_they_leave(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize(("kind", "accepted"), [("TAG", True), ("SQL92", False)])
-def test_a_subscription_is_checked(plane: ControlPlane, kind: str, accepted: bool) -> None:
+def test_a_subscription_is_checked(plane: BrokerInMemory, kind: str, accepted: bool) -> None:
     data = SubscriptionData(topic="T", sub_string="a", expression_type=kind)
     body = CheckClientBody(client_id="c1", group="G", subscription_data=data)
     if accepted:
@@ -160,7 +196,7 @@ def test_a_subscription_is_checked(plane: ControlPlane, kind: str, accepted: boo
             plane.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
 
 
-def test_connections_are_shown(plane: ControlPlane) -> None:
+def test_connections_are_shown(plane: BrokerInMemory) -> None:
     plane.heartbeat("c1", plane.peer, producer="P")
     consumers = plane.ask(
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
@@ -183,7 +219,7 @@ def test_connections_are_shown(plane: ControlPlane) -> None:
         )
 
 
-def test_a_question_is_passed_on_to_the_client_and_its_answer_back(plane: ControlPlane) -> None:
+def test_a_question_is_passed_on_to_the_client_and_its_answer_back(plane: BrokerInMemory) -> None:
     plane.heartbeat("c1", plane.peer)
     header = GetConsumerRunningInfoRequestHeader(consumer_group="G", client_id="c1")
     answers: list[RemotingCommand] = []
@@ -196,7 +232,7 @@ def test_a_question_is_passed_on_to_the_client_and_its_answer_back(plane: Contro
     assert answers[0].body == b"running"
 
 
-def test_a_client_that_does_not_answer_is_reported(plane: ControlPlane) -> None:
+def test_a_client_that_does_not_answer_is_reported(plane: BrokerInMemory) -> None:
     plane.heartbeat("c1", plane.peer)
     header = GetConsumerRunningInfoRequestHeader(consumer_group="G", client_id="c1")
     asked = plane.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
@@ -210,7 +246,7 @@ def test_a_client_that_does_not_answer_is_reported(plane: ControlPlane) -> None:
 # Topics and groups
 
 
-def test_a_topic_is_created_and_its_attributes_kept(plane: ControlPlane) -> None:
+def test_a_topic_is_created_and_its_attributes_kept(plane: BrokerInMemory) -> None:
     header = new_topic(attributes="+message.type=FIFO")
     assert plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).code == 0
     made = plane.topics.all()["New"]
@@ -232,14 +268,14 @@ def test_a_topic_is_created_and_its_attributes_kept(plane: ControlPlane) -> None
         new_topic(attributes="+message.type=MIXED"),
     ],
 )
-def test_a_wrong_topic_is_refused(plane: ControlPlane, header: CreateTopicRequestHeader) -> None:
+def test_a_wrong_topic_is_refused(plane: BrokerInMemory, header: CreateTopicRequestHeader) -> None:
     before = dict(plane.topics.all())
     with refused(ResponseCode.INVALID_PARAMETER):
         plane.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
     assert plane.topics.all() == before
 
 
-def test_a_list_of_topics_is_made_as_a_whole_or_not_at_all(plane: ControlPlane) -> None:
+def test_a_list_of_topics_is_made_as_a_whole_or_not_at_all(plane: BrokerInMemory) -> None:
     wrong = CreateTopicListBody(
         topic_config_list=[TopicConfig(topic_name="A"), TopicConfig(topic_name="b c")]
     )
@@ -253,7 +289,7 @@ def test_a_list_of_topics_is_made_as_a_whole_or_not_at_all(plane: ControlPlane) 
     assert plane.topics.get("B") is not None
 
 
-def test_a_deleted_topic_takes_its_queues_and_offsets_along(plane: ControlPlane) -> None:
+def test_a_deleted_topic_takes_its_queues_and_offsets_along(plane: BrokerInMemory) -> None:
     plane.put("T", b"one")
     plane.groups.get("G")
     plane.offsets.commit("G", "T", 0, 1)
@@ -271,12 +307,14 @@ def failure_of(kept: Deferred[RemotingCommand]) -> RequestError:
     return error
 
 
-def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(plane: ControlPlane) -> None:
+def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(
+    plane: BrokerInMemory, files: FaultyFiles
+) -> None:
     plane.topics.update(TopicConfig(topic_name="T"))
     plane.groups.get("G")
     plane.put("T", b"one")
     plane.offsets.commit("G", "T", 0, 1)
-    plane.topics_file.full = plane.groups_file.full = True
+    files.faults += FULL
     topic = DeleteTopicRequestHeader(topic="T")
     group = DeleteSubscriptionGroupRequestHeader(group_name="G", clean_offset=True)
     for code, header in (
@@ -288,7 +326,7 @@ def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(plane: ControlPlane
     assert plane.store.max_queue_offset("T", 0) == 1
     assert plane.offsets.query("G", "T", 0) == 1
 
-    plane.topics_file.full = plane.groups_file.full = False
+    files.faults.clear()
     plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic)
     assert "T" not in plane.store.queues() and plane.offsets.query("G", "T", 0) == -1
     plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, group)
@@ -297,7 +335,7 @@ def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(plane: ControlPlane
 
 def test_a_topic_made_again_while_it_is_deleted_keeps_what_it_has() -> None:
     threads = Threads(eager=False)
-    plane = ControlPlane(in_thread=threads)
+    plane = BrokerInMemory(threads=threads)
     plane.topics.update(TopicConfig(topic_name="T"))
     threads.run()
     deleted = plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="T"))
@@ -310,12 +348,12 @@ def test_a_topic_made_again_while_it_is_deleted_keeps_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("topic", ["TBW102", "../x", "SCHEDULE_TOPIC_XXXX"])
-def test_what_must_not_be_deleted_is_not(plane: ControlPlane, topic: str) -> None:
+def test_what_must_not_be_deleted_is_not(plane: BrokerInMemory, topic: str) -> None:
     with refused(ResponseCode.INVALID_PARAMETER):
         plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
 
 
-def test_topic_stats_tell_offsets_and_times(plane: ControlPlane) -> None:
+def test_topic_stats_tell_offsets_and_times(plane: BrokerInMemory) -> None:
     plane.put("T", b"one", b"two", queue_id=1)
     header = GetTopicStatsInfoRequestHeader(topic="T")
     body = decode_body(TopicStatsTable, plane.ask(RequestCode.GET_TOPIC_STATS_INFO, header).body)
@@ -328,7 +366,7 @@ def test_topic_stats_tell_offsets_and_times(plane: ControlPlane) -> None:
         plane.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="nope"))
 
 
-def test_a_deleted_group_may_leave_its_offsets(plane: ControlPlane) -> None:
+def test_a_deleted_group_may_leave_its_offsets(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
     plane.offsets.commit("G", "T", 0, 1)
     keep = DeleteSubscriptionGroupRequestHeader(group_name="G")
@@ -350,27 +388,27 @@ def test_attributes_are_parsed() -> None:
 # Offsets and locks
 
 
-def query(plane: ControlPlane, **fields: object) -> int:
+def query(plane: BrokerInMemory, **fields: object) -> int:
     header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic="T", queue_id=0, **fields)  # type: ignore[arg-type]
     response = plane.ask(RequestCode.QUERY_CONSUMER_OFFSET, header)
     offset: int = response.header(QueryConsumerOffsetResponseHeader).offset
     return offset
 
 
-def commit(plane: ControlPlane, offset: int, **fields: object) -> RemotingCommand:
+def commit(plane: BrokerInMemory, offset: int, **fields: object) -> RemotingCommand:
     values: dict[str, object] = {"consumer_group": "G", "topic": "T", "queue_id": 0}
     header = UpdateConsumerOffsetRequestHeader(commit_offset=offset, **(values | fields))  # type: ignore[arg-type]
     response: RemotingCommand = plane.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)
     return response
 
 
-def test_a_committed_offset_is_found(plane: ControlPlane) -> None:
+def test_a_committed_offset_is_found(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
     commit(plane, 7)
     assert query(plane) == 7
 
 
-def test_a_new_group_starts_at_0_only_where_the_queue_is_at_hand(plane: ControlPlane) -> None:
+def test_a_new_group_starts_at_0_only_where_the_queue_is_at_hand(plane: BrokerInMemory) -> None:
     with refused(ResponseCode.QUERY_NOT_FOUND):
         query(plane)
     plane.put("T", b"one")
@@ -379,8 +417,11 @@ def test_a_new_group_starts_at_0_only_where_the_queue_is_at_hand(plane: ControlP
         query(plane, set_zero_if_not_found=False)
 
 
-def test_a_new_group_does_not_start_at_0_far_behind() -> None:
-    plane = ControlPlane(memory_bytes=300)
+def test_a_new_group_does_not_start_at_0_far_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = {"SC_PAGE_SIZE": 300, "SC_PHYS_PAGES": 1}
+    monkeypatch.setattr(os, "sysconf", memory.__getitem__)
+    plane = BrokerInMemory()
+    plane.add_topic("T", read_queue_nums=2, write_queue_nums=2)
     plane.put("T", b"x" * 200, b"x" * 200)
     with refused(ResponseCode.QUERY_NOT_FOUND):
         query(plane)
@@ -396,7 +437,7 @@ def test_a_new_group_does_not_start_at_0_far_behind() -> None:
     ],
 )
 def test_a_wrong_commit_is_refused(
-    plane: ControlPlane, fields: dict[str, object], code: ResponseCode
+    plane: BrokerInMemory, fields: dict[str, object], code: ResponseCode
 ) -> None:
     plane.groups.get("G")
     with refused(code):
@@ -404,20 +445,20 @@ def test_a_wrong_commit_is_refused(
     assert not plane.offsets.all()
 
 
-def test_a_commit_ahead_of_the_first_heartbeat_makes_its_group(plane: ControlPlane) -> None:
+def test_a_commit_ahead_of_the_first_heartbeat_makes_its_group(plane: BrokerInMemory) -> None:
     plane.put("T", b"one")
     commit(plane, 1)
     assert query(plane) == 1
 
 
 def test_a_commit_does_not_make_a_group_where_that_is_off() -> None:
-    plane = ControlPlane(auto_create_subscription_group=False)
+    plane = BrokerInMemory(broker={"auto_create_subscription_group": False})
     plane.put("T", b"one")
     with refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
         commit(plane, 1)
 
 
-def test_a_commit_does_not_undo_a_reset(plane: ControlPlane) -> None:
+def test_a_commit_does_not_undo_a_reset(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
     plane.put("T", b"one", b"two")
     commit(plane, 2)
@@ -431,7 +472,7 @@ def test_a_commit_does_not_undo_a_reset(plane: ControlPlane) -> None:
     assert query(plane) == 1
 
 
-def test_a_reset_to_an_offset_stays_in_the_queue(plane: ControlPlane) -> None:
+def test_a_reset_to_an_offset_stays_in_the_queue(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
     plane.put("T", b"one", b"two")
     right = ResetOffsetRequestHeader(group="G", topic="T", queue_id=0, offset=1)
@@ -446,7 +487,7 @@ def test_a_reset_to_an_offset_stays_in_the_queue(plane: ControlPlane) -> None:
 
 
 def test_without_server_side_reset_the_clients_are_told() -> None:
-    plane = ControlPlane(use_server_side_reset_offset=False)
+    plane = BrokerInMemory(broker={"use_server_side_reset_offset": False})
     plane.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
     header = ResetOffsetRequestHeader(group="G", topic="T", timestamp=0)
     with refused(ResponseCode.CONSUMER_NOT_ONLINE):
@@ -460,14 +501,14 @@ def test_without_server_side_reset_the_clients_are_told() -> None:
     assert order.is_oneway
 
 
-def test_offsets_are_cloned_to_a_group_that_is_there(plane: ControlPlane) -> None:
+def test_offsets_are_cloned_to_a_group_that_is_there(plane: BrokerInMemory) -> None:
     plane.offsets.commit("G", "T", 0, 5)
     header = CloneGroupOffsetRequestHeader(src_group="G", dest_group="H", topic="T")
     plane.ask(RequestCode.CLONE_GROUP_OFFSET, header)
     assert plane.offsets.query("H", "T", 0) == 5
 
 
-def test_consume_stats_tell_the_lag(plane: ControlPlane) -> None:
+def test_consume_stats_tell_the_lag(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
     plane.put("T", b"one", b"two", b"three")
     commit(plane, 1)
@@ -480,14 +521,13 @@ def test_consume_stats_tell_the_lag(plane: ControlPlane) -> None:
     assert wrapper.last_timestamp == plane.now_ms() - 2
 
 
-def test_rates_are_told_with_the_offsets(plane: ControlPlane) -> None:
+def test_rates_are_told_with_the_offsets(plane: BrokerInMemory) -> None:
     plane.groups.get("G")
-    plane.store.on_arrival(plane.traffic.arrived)
     plane.topics.update(TopicConfig(topic_name="T"))
     plane.put("T", *[b"x"] * 60)
     commit(plane, 1)
     plane.traffic.pulled("T", "G", 30)
-    plane.now_ms.now_ms += 2000
+    plane.clock.advance(2)
     asked = plane.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="T"))
     put_tps = decode_body(TopicStatsTable, asked.body).topic_put_tps
     asked = plane.ask(
@@ -497,7 +537,7 @@ def test_rates_are_told_with_the_offsets(plane: ControlPlane) -> None:
     assert put_tps is not None and 28 < put_tps <= 30.5 and 14 < get_tps <= 15.5
 
 
-def test_queues_are_locked_and_unlocked(plane: ControlPlane) -> None:
+def test_queues_are_locked_and_unlocked(plane: BrokerInMemory) -> None:
     queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
 
     def lock(client_id: str) -> list[MessageQueue]:
@@ -532,7 +572,7 @@ def test_queues_are_locked_and_unlocked(plane: ControlPlane) -> None:
     ],
 )
 def test_a_lock_keeps_no_name_that_nothing_could_have(
-    plane: ControlPlane, body: LockBatchRequestBody
+    plane: BrokerInMemory, body: LockBatchRequestBody
 ) -> None:
     with pytest.raises(RequestError):
         plane.ask(RequestCode.LOCK_BATCH_MQ, body=body)
@@ -542,11 +582,21 @@ def test_a_lock_keeps_no_name_that_nothing_could_have(
 # The broker itself
 
 
-def test_the_configuration_is_changed_by_allow_list(plane: ControlPlane) -> None:
-    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n")
+def test_the_configuration_is_changed_by_allow_list(
+    plane: BrokerInMemory, registrations: list[RemotingCommand]
+) -> None:
+    with capturedLogs() as logs:
+        plane.ask(
+            RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n"
+        )
+    assert [log["changes"] for log in logs] == ["fileReservedTime=48, brokerPermission=4"]
+    assert logs[0]["peer"] == plane.peer.address
     assert plane.store_config.file_reserved_time == 48
     assert plane.config.broker_permission == 4
-    assert plane.permission_changes == 1
+    plane.network.settle()
+    (registration,) = registrations
+    body = decode_registration(registration.body, compressed=False)
+    assert body.topic_config_serialize_wrapper.topic_config_table["T"].perm == 4
 
 
 @pytest.mark.parametrize(
@@ -560,12 +610,13 @@ def test_the_configuration_is_changed_by_allow_list(plane: ControlPlane) -> None
     ],
 )
 def test_a_forbidden_change_changes_nothing(
-    plane: ControlPlane, text: bytes, code: ResponseCode
+    plane: BrokerInMemory, registrations: list[RemotingCommand], text: bytes, code: ResponseCode
 ) -> None:
     with refused(code):
         plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)
     assert plane.store_config.file_reserved_time == 72
-    assert plane.permission_changes == 0
+    plane.network.settle()
+    assert registrations == []
 
 
 @pytest.mark.parametrize(
@@ -579,20 +630,81 @@ def test_a_forbidden_change_changes_nothing(
     ],
 )
 def test_a_change_keeps_to_the_ranges_of_the_file(
-    plane: ControlPlane, text: str, accepted: str
+    plane: BrokerInMemory, text: str, accepted: str
 ) -> None:
     with refused(ResponseCode.INVALID_PARAMETER) as refusal:
         plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
     assert refusal.value.remark == f"{text}: {accepted}"
 
 
-def test_the_configuration_is_shown(plane: ControlPlane) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "storePathRootDir=/store",
+        "brokerName=broker-a",
+        "listenPort=10911",
+        "enablePopBufferMerge=false",
+        "estimateAccumulation=true",
+        "transactionCheckInterval=30000",
+    ],
+)
+def test_what_a_key_says_already_is_no_change(
+    plane: BrokerInMemory, registrations: list[RemotingCommand], text: str
+) -> None:
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{text}\nfileReservedTime=48".encode())
+    assert plane.store_config.file_reserved_time == 48
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+    plane.network.settle()
+    assert registrations == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("transactionCheckInterval=1000", "has no effect here: it is taken as 30000"),
+        ("enablePopBufferMerge=true", "has no effect here: it is taken as false"),
+        ("estimateAccumulation=perhaps", "has no effect here: it is taken as true"),
+        ("transactionChekInterval=1", "did you mean transactionCheckInterval?"),
+        ("brokerName=b", "cannot be changed while the server runs"),
+    ],
+)
+def test_what_cannot_be_changed_says_why(plane: BrokerInMemory, text: str, why: str) -> None:
+    with refused(ResponseCode.NO_PERMISSION) as refusal:
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert why in refusal.value.remark
+
+
+@pytest.mark.parametrize(
+    "text", ["traceOn=false", "traceOn=true", "configBlackList=", "rocketmqHome=/"]
+)
+def test_the_black_list_counts(text: str) -> None:
+    plane = BrokerInMemory(broker={"config_black_list": "brokerConfigPath; traceOn"})
+    with refused(ResponseCode.NO_PERMISSION):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert plane.config.trace_on
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "useServerSideResetOffset",
+        "enableSingleTopicRegister",
+        "enableSplitRegistration",
+    ],
+)
+def test_switches_that_stock_changes(plane: BrokerInMemory, key: str) -> None:
+    for value in ("true", "false"):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}={value}".encode())
+        assert f"{key}={value}\n" in plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+
+
+def test_the_configuration_is_shown(plane: BrokerInMemory) -> None:
     text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
     assert "brokerName=broker-a\n" in text
     assert "autoCreateTopicEnable=true\n" in text
 
 
-def test_stock_exports_the_configuration(plane: ControlPlane) -> None:
+def test_stock_exports_the_configuration(plane: BrokerInMemory) -> None:
     shown = javaproperties.loads(plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode())
     # What exportConfigs of 4.9.7 copies; it fails where one of them is missing.
     exported = """brokerClusterName brokerId brokerName brokerRole fileReservedTime filterServerNums
@@ -602,8 +714,11 @@ def test_stock_exports_the_configuration(plane: ControlPlane) -> None:
     assert (shown["filterServerNums"], shown["useTLS"]) == ("0", "false")
 
 
-def test_the_runtime_info_has_what_mqadmin_of_both_versions_reads(plane: ControlPlane) -> None:
+def test_the_runtime_info_has_what_mqadmin_of_both_versions_reads() -> None:
+    files = MemoryFiles()
+    plane = BrokerInMemory(files)
     plane.put("T", b"one")
+    files.capacity = 4 * files.usage("/store").used
     body = plane.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body
     table = decode_body(KVTable, body).table
     for key in ("putTps", "getTransferredTps", "getTransferedTps"):
@@ -613,16 +728,13 @@ def test_the_runtime_info_has_what_mqadmin_of_both_versions_reads(plane: Control
     assert int(table["earliestMessageTimeStamp"]) == plane.now_ms()
 
 
-def test_two_families_may_not_answer_the_same_code(plane: ControlPlane) -> None:
-    class Family:
-        def handlers(self):
-            return {RequestCode.HEART_BEAT: lambda request, peer: None}
-
+def test_two_families_may_not_answer_the_same_code(plane: BrokerInMemory) -> None:
+    table = {RequestCode.HEART_BEAT: lambda request, peer: None}
     with pytest.raises(ValueError, match="both answer request"):
-        merge_handlers(Family(), Family())
+        merge_handlers([table, table])
 
 
-def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: ControlPlane) -> None:
+def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: BrokerInMemory) -> None:
     body = HeartbeatData(client_id="c1")
     assert plane.ask(RequestCode.HEART_BEAT, body=body).code == 0
 
@@ -630,7 +742,7 @@ def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: ControlPlane) 
 # What goes through, and what nobody needs
 
 
-def test_the_traffic_of_a_topic_is_shown(plane: ControlPlane) -> None:
+def test_the_traffic_of_a_topic_is_shown(plane: BrokerInMemory) -> None:
     plane.traffic.pulled("T", "G", 4)
     header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@G")
     answer = plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
@@ -642,7 +754,7 @@ def test_the_traffic_of_a_topic_is_shown(plane: ControlPlane) -> None:
     assert "GROUP_GET_NUMS of T@H" in refusal.value.remark
 
 
-def test_queues_of_topics_that_are_gone_are_removed(plane: ControlPlane) -> None:
+def test_queues_of_topics_that_are_gone_are_removed(plane: BrokerInMemory) -> None:
     plane.topics.update(TopicConfig(topic_name="Used"))
     plane.put("Used", b"one")
     plane.put("Gone", b"one")
@@ -650,7 +762,7 @@ def test_queues_of_topics_that_are_gone_are_removed(plane: ControlPlane) -> None
     assert plane.store.queues() == {"Used": {0}}
 
 
-def test_units_of_a_queue_are_shown(plane: ControlPlane) -> None:
+def test_units_of_a_queue_are_shown(plane: BrokerInMemory) -> None:
     plane.put("T", b"one", b"two", b"three", queue_id=2)
     first = plane.heartbeat("c1", FakePeer(), topics=("T",))
     assert first.code == 0
@@ -676,7 +788,9 @@ def test_units_of_a_queue_are_shown(plane: ControlPlane) -> None:
         plane.ask(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequestHeader(topic="T"))
 
 
-def test_a_group_is_kept_from_a_topic_and_let_to_it_again(plane: ControlPlane) -> None:
+def test_a_group_is_kept_from_a_topic_and_let_to_it_again(
+    plane: BrokerInMemory, files: FaultyFiles
+) -> None:
     def readable(topic: str, change: bool | None = None) -> bool | None:
         header = UpdateGroupForbiddenRequestHeader(group="G", topic=topic, readable=change)
         answer = plane.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
@@ -687,27 +801,44 @@ def test_a_group_is_kept_from_a_topic_and_let_to_it_again(plane: ControlPlane) -
         readable("T", False)
     plane.groups.get("G")
     assert readable("T", False) is readable("U", False) is readable("T") is False
-    kept = GroupTable(plane.config, plane.groups_file, plane.now_ms)
+    file = ConfigFile(files, "/store/config/subscriptionGroup.json")
+    kept = GroupTable(plane.config, file, plane.now_ms, a_master())
     kept.load()
     assert not kept.may_read("G", "T") and kept.may_read("G", "V")
     assert readable("T", True) is readable("T") is True
     assert readable("U") is False, "stock lets the group read all topics again"
     with refused(ResponseCode.SYSTEM_ERROR):
         readable("../x", False)
-    plane.groups_file.full = True
+    files.faults += FULL
     header = UpdateGroupForbiddenRequestHeader(group="G", topic="T", readable=False)
     failed = plane.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
     assert "No space left" in failure_of(failed).remark
     assert readable("T") is True and readable("U") is False
 
 
-def test_expired_files_go_at_any_hour(plane: ControlPlane) -> None:
+def test_a_slave_tells_what_a_group_may_read_and_changes_nothing() -> None:
+    slave = BrokerInMemory(broker_role="SLAVE")
+    slave.groups.get("G")
+
+    def ask(**change: bool) -> RemotingCommand:
+        header = UpdateGroupForbiddenRequestHeader(group="G", topic="T", **change)
+        answer: RemotingCommand = slave.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+        return answer
+
+    for readable in (False, True):
+        with refused(ResponseCode.SYSTEM_ERROR) as refusal:
+            ask(readable=readable)
+        assert "the master's" in refusal.value.remark
+        assert decode_body(GroupForbidden, ask().body).readable is True
+
+
+def test_expired_files_go_at_any_hour(plane: BrokerInMemory) -> None:
     for _ in range(1500):
         plane.put("T", bytes(1000))
     plane.store.checkpoint()
-    plane.now_ms.now_ms += 73 * 3_600_000
-    hour = datetime.fromtimestamp(plane.now_ms() / 1000).hour
-    plane.store_config.delete_when = f"{(hour + 12) % 24:02}"
+    hour = datetime.fromtimestamp(plane.now_ms() / 1000 + 73 * 3600).hour
+    change(plane.store_config, {"deleteWhen": f"{(hour + 12) % 24:02}"})
+    plane.clock.advance(73 * 3600)
     assert plane.store.min_physical_offset == 0
     plane.store.clean(plane.now_ms())
     kept = plane.store.min_physical_offset
@@ -715,5 +846,5 @@ def test_expired_files_go_at_any_hour(plane: ControlPlane) -> None:
     assert (kept, plane.store.min_physical_offset) == (0, 1 << 20)
 
 
-def test_there_is_nothing_to_clean_in_queues(plane: ControlPlane) -> None:
+def test_there_is_nothing_to_clean_in_queues(plane: BrokerInMemory) -> None:
     assert plane.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE).code == 0

@@ -8,15 +8,16 @@ import random
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
+from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.decode import decode_messages
-from tests.support.data_plane import DataPlane, Threads, ok
-from tests.support.state import MemoryStateFile
+from tests.support.broker import BrokerInMemory, Threads, fired, ok
 from tests.support.stores import START_MS, make_message
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+DELAY_FILE = "/store/config/delayOffset.json"
 
 
 def test_levels() -> None:
@@ -36,7 +37,7 @@ def test_a_message_that_names_no_topic_is_never_due() -> None:
     assert due_message(make_message(properties=b"REAL_TOPIC\x01T\x02REAL_QID\x01-1\x02")) is None
 
 
-def arrivals(plane: DataPlane, seconds: float, step: float = 0.01) -> list[tuple[bytes, int]]:
+def arrivals(plane: BrokerInMemory, seconds: float, step: float = 0.01) -> list[tuple[bytes, int]]:
     """Lets time pass; the messages that came, and the milliseconds at which they did."""
     for _ in range(round(seconds / step)):
         plane.clock.advance(step)
@@ -45,8 +46,7 @@ def arrivals(plane: DataPlane, seconds: float, step: float = 0.01) -> list[tuple
 
 class TestDelivery:
     def test_at_its_time_and_once(self) -> None:
-        plane = DataPlane()
-        plane.delivery.start()
+        plane = BrokerInMemory()
         ok(plane.send(b"five", properties={"DELAY": "2"}))
         ok(plane.send(b"one", properties={"DELAY": "1", "TAGS": "a"}))
         came = arrivals(plane, 10)
@@ -55,8 +55,7 @@ class TestDelivery:
             assert due <= at <= due + 20
 
     def test_what_consumers_see(self) -> None:
-        plane = DataPlane()
-        plane.delivery.start()
+        plane = BrokerInMemory()
         ok(plane.send(b"x", queue_id=3, properties={"DELAY": "1", "TAGS": "a", "UNIQ_KEY": "U"}))
         plane.clock.pump([0.5] * 4)
         (message,) = plane.consume(queue_id=3)
@@ -65,17 +64,16 @@ class TestDelivery:
         assert message.born_host == ("127.0.0.1", 50000)
 
     def test_idle_levels_have_no_timer(self) -> None:
-        plane = DataPlane(flush_delay_offset_interval=1_000_000_000)
-        plane.delivery.start()
-        plane.clock.advance(0)
-        assert len(plane.clock.getDelayedCalls()) == 1, "the file's, nothing else"
-        ok(plane.send(properties={"DELAY": "3"}))
-        due = [call.getTime() for call in plane.clock.getDelayedCalls()]
-        assert 10 in due and len(due) == 2, "exactly when it is due"
+        broker = BrokerInMemory()
+        broker.clock.advance(0)
+        others = set(broker.clock.getDelayedCalls())
+        assert not [call for call in others if call.func == broker.delivery._wake]
+        ok(broker.send(properties={"DELAY": "3"}))
+        (level,) = set(broker.clock.getDelayedCalls()) - others
+        assert level.getTime() == 10, "exactly when it is due"
 
     def test_many_of_one_level_in_their_order(self) -> None:
-        plane = DataPlane()
-        plane.delivery.start()
+        plane = BrokerInMemory()
         for n in range(100):
             plane.handlers[310](
                 plane.send_request(b"%d" % n, properties={"DELAY": "1"}), plane.peer
@@ -86,8 +84,7 @@ class TestDelivery:
         assert [body for body, _ in came] == [b"%d" % n for n in range(100)]
 
     def test_messages_that_come_while_others_wait(self) -> None:
-        plane = DataPlane()
-        plane.delivery.start()
+        plane = BrokerInMemory()
         chance = random.Random(7)
         sent = []
         for n in range(50):
@@ -98,37 +95,35 @@ class TestDelivery:
         assert sorted(body for body, _ in came) == sorted(sent)
 
     def test_a_clock_set_back_delivers_now(self) -> None:
-        plane = DataPlane()
-        ok(plane.send(properties={"DELAY": "1"}))
-        plane.now_ms = lambda: START_MS - 10_000_000  # type: ignore[method-assign]
-        plane.delivery._now_ms = plane.now_ms
-        plane.delivery.start()
-        plane.clock.pump([0, 0])
-        assert len(plane.consume()) == 1
+        broker = BrokerInMemory()
+        ok(broker.send(properties={"DELAY": "1"}))
+        broker.stop()
+        again = BrokerInMemory(broker.files, clock=broker.clock, started=False)
+        again.shift_ms = -10_000_000
+        again.start()
+        again.clock.pump([0, 0])
+        assert len(again.consume()) == 1
 
     def test_one_that_names_no_topic_does_not_stop_the_others(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         for _ in range(3):
             broken = make_message(topic=SCHEDULE, properties=b"DELAY\x011\x02")
             plane.commit.append(broken, lambda code, appended: None)
         ok(plane.send(b"good", properties={"DELAY": "1"}))
-        plane.delivery.start()
         assert [body for body, _ in arrivals(plane, 2)] == [b"good"]
 
     def test_a_limit_lowered_since_spares_what_was_accepted(self) -> None:
-        files, delay_file = MemoryFiles(), MemoryStateFile()
-        plane = DataPlane(files, delay_file=delay_file, max_message_size=1 << 18)
-        ok(plane.send(b"x" * 100_000, properties={"DELAY": "1"}))
-        ok(plane.send(b"small", properties={"DELAY": "1"}))
-        plane.store.close()
+        broker = BrokerInMemory(max_message_size=1 << 18)
+        ok(broker.send(b"x" * 100_000, properties={"DELAY": "1"}))
+        ok(broker.send(b"small", properties={"DELAY": "1"}))
+        broker.stop()
 
-        restarted = DataPlane(files, delay_file=delay_file, max_message_size=1000)
-        restarted.delivery.start()
+        restarted = BrokerInMemory(broker.files, clock=broker.clock, max_message_size=1000)
         bodies = [body for body, _ in arrivals(restarted, 2)]
         assert bodies == [b"x" * 100_000, b"small"]
 
     def test_one_that_can_never_be_stored_does_not_stop_the_others(self) -> None:
-        plane = DataPlane()
+        plane = BrokerInMemory()
         for topic in ("../../etc", "t" * 300, "T\u00e9"):
             text = f"DELAY\x011\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02"
             broken = make_message(topic=SCHEDULE, properties=text.encode())
@@ -138,7 +133,6 @@ class TestDelivery:
         observer = lambda event: said.append(formatEvent(event))  # noqa: E731
         globalLogPublisher.addObserver(observer)
         try:
-            plane.delivery.start()
             assert [body for body, _ in arrivals(plane, 3)] == [b"good"]
         finally:
             globalLogPublisher.removeObserver(observer)
@@ -151,8 +145,7 @@ class TestDelivery:
 
     def test_a_failed_write_is_tried_again(self) -> None:
         files = FaultyFiles(MemoryFiles())
-        plane = DataPlane(files)
-        plane.delivery.start()
+        plane = BrokerInMemory(files)
         ok(plane.send(b"a", properties={"DELAY": "1"}))
         ok(plane.send(b"b", properties={"DELAY": "1"}))
         files.faults.append(Fault("pwrite", "commitlog", errno.ENOSPC, times=2))
@@ -163,8 +156,7 @@ class TestDelivery:
 
     def test_a_read_that_fails_is_tried_again(self) -> None:
         files = FaultyFiles(MemoryFiles())
-        plane = DataPlane(files)
-        plane.delivery.start()
+        plane = BrokerInMemory(files)
         ok(plane.send(b"a", properties={"DELAY": "1"}))
         files.faults.append(Fault("pread", "commitlog", times=1))
         plane.clock.pump([1.0, 1.1])
@@ -173,33 +165,26 @@ class TestDelivery:
 
 class TestRestart:
     def test_a_clean_stop_leaves_nothing_out_and_repeats_nothing(self) -> None:
-        file = MemoryStateFile()
-        files = MemoryFiles()
-        plane = DataPlane(files, delay_file=file)
-        plane.delivery.start()
+        broker = BrokerInMemory()
         for n in range(6):
-            ok(plane.send(b"%d" % n, properties={"DELAY": "1"}))
-            plane.clock.advance(0.3)
-        delivered = len(plane.consume())
+            ok(broker.send(b"%d" % n, properties={"DELAY": "1"}))
+            broker.clock.advance(0.3)
+        delivered = len(broker.consume())
         assert 0 < delivered < 6
-        self.stop(plane)
-        again = DataPlane(files, delay_file=file, clock=plane.clock)
-        again.delivery.start()
+        broker.stop()
+        again = BrokerInMemory(broker.files, clock=broker.clock)
         assert [body for body, _ in arrivals(again, 3)] == [b"%d" % n for n in range(6)]
 
     def test_thousands_that_are_due_at_once_come_once_each(self) -> None:
         """Stopped while they wait, started again long after their time."""
-        file, files = MemoryStateFile(), MemoryFiles()
-        plane = DataPlane(files, delay_file=file)
-        plane.delivery.start()
+        broker = BrokerInMemory()
         bodies = [b"%d" % n for n in range(5000)]
         for n, body in enumerate(bodies):
-            ok(plane.send(body, properties={"DELAY": "5"}, queue_id=n % 4))
-        assert not plane.consume()
-        self.stop(plane)
-        plane.clock.advance(3600)
-        again = DataPlane(files, delay_file=file, clock=plane.clock)
-        again.delivery.start()
+            ok(broker.send(body, properties={"DELAY": "5"}, queue_id=n % 4))
+        assert not broker.consume()
+        broker.stop()
+        broker.clock.advance(3600)
+        again = BrokerInMemory(broker.files, clock=broker.clock)
         for _ in range(200):
             again.clock.advance(0.05)
         for queue_id in range(4):
@@ -210,68 +195,61 @@ class TestRestart:
         assert sum(len(again.consume(queue_id=n)) for n in range(4)) == 5000
 
     def test_a_stop_in_the_middle_of_a_delivery(self) -> None:
-        file = MemoryStateFile()
-        files = MemoryFiles()
-        plane = DataPlane(files, delay_file=file)
-        plane.delivery.start()
-        ok(plane.send(b"x", properties={"DELAY": "1"}))
+        broker = BrokerInMemory()
+        ok(broker.send(b"x", properties={"DELAY": "1"}))
         # Appended by the timer, written by the end of the turn that comes after the stop.
-        (timer,) = [c for c in plane.clock.getDelayedCalls() if c.getTime() == 1]
-        plane.clock.rightNow = 1.0
+        calls = broker.clock.getDelayedCalls()
+        (timer,) = [
+            call for call in calls if call.func == broker.delivery._wake and call.args[0].level == 1
+        ]
+        broker.clock.rightNow = 1.0
         timer.func(*timer.args)
         timer.cancel()
-        plane.delivery._levels[0].timer = None
-        stopped: list[None] = []
-        plane.delivery.stop().addCallback(stopped.append)
-        assert not stopped
-        plane.clock.advance(0)
-        assert stopped
-        again_file = file.content
-        assert again_file is not None and b"1:1" in again_file
-        assert len(plane.consume()) == 1
+        assert len(broker.consume()) == 0
+        stopped = broker.delivery.stop()
+        assert not stopped.called
+        broker.clock.advance(0)
+        fired(stopped)
+        assert b"1:1" in broker.files.read(DELAY_FILE)
+        broker.stop()
+        again = BrokerInMemory(broker.files, clock=broker.clock)
+        assert len(arrivals(again, 3)) == 1
 
     def test_a_kill_loses_nothing(self) -> None:
-        file = MemoryStateFile()
         files = MemoryFiles()
-        plane = DataPlane(files, delay_file=file)
-        plane.flusher.start()
-        plane.delivery.start()
+        broker = BrokerInMemory(files)
         for n in range(20):
-            ok(plane.send(b"%d" % n, properties={"DELAY": "1"}))
-            plane.clock.advance(0.7)
-        assert file.writes == 1, "every ten seconds"
-        crashed = files.crash()
-        again = DataPlane(crashed, delay_file=MemoryStateFile(file.content), clock=plane.clock)
-        again.delivery.start()
+            ok(broker.send(b"%d" % n, properties={"DELAY": "1"}))
+            broker.clock.advance(0.7)
+            assert files.exists(DELAY_FILE) == (broker.clock.seconds() >= 10), "every ten seconds"
+        kept = b"1:%d}" % broker.delay_offsets.get(1)
+        assert kept not in files.read(DELAY_FILE), "once until now"
+        again = BrokerInMemory(files.crash(), clock=broker.clock)
         bodies = {body for body, _ in arrivals(again, 3)}
         # The last send may not be on the disk yet: it was promised to the page cache only.
         assert {b"%d" % n for n in range(19)} <= bodies
 
     def test_the_file_never_says_more_than_the_disk_has(self) -> None:
         threads = Threads(eager=False)
-        file = MemoryStateFile()
-        plane = DataPlane(delay_file=file, threads=threads)
-        plane.delivery.start()
-        ok(plane.send(properties={"DELAY": "1"}))
-        plane.clock.pump([0.5] * 21)
-        assert len(plane.consume()) == 1
-        assert file.content is None, "the log is not synced yet"
+        broker = BrokerInMemory(threads=threads)
+        broker.add_topic("Topic")
         threads.run()
-        assert file.content is None
+        ok(broker.send(properties={"DELAY": "1"}))
+        broker.clock.pump([0.5] * 21)
+        assert len(broker.consume()) == 1
+        assert not broker.files.exists(DELAY_FILE), "the log is not synced yet"
         threads.run()
-        assert file.content is not None and b'"offsetTable":{1:1}' in file.content
+        assert not broker.files.exists(DELAY_FILE)
+        threads.run()
+        assert b'"offsetTable":{1:1}' in broker.files.read(DELAY_FILE)
 
     def test_offsets_behind_a_shortened_queue_are_set_right(self) -> None:
-        plane = DataPlane(delay_file=MemoryStateFile(b'{"offsetTable":{1:50},"dataVersion":{}}'))
-        ok(plane.send(b"x", properties={"DELAY": "1"}))
-        plane.delivery.start()
-        plane.clock.pump([0, 0])
-        ok(plane.send(b"y", properties={"DELAY": "1"}))
-        assert [body for body, _ in arrivals(plane, 2)] == [b"y"]
-
-    def stop(self, plane: DataPlane) -> None:
-        stopped: list[None] = []
-        plane.delivery.stop().addCallback(lambda _: plane.commit.stop()).addCallback(stopped.append)
-        plane.clock.advance(0)
-        assert stopped
-        plane.store.close()
+        broker = BrokerInMemory()
+        ok(broker.send(b"x", properties={"DELAY": "1"}))
+        broker.stop()
+        file = ConfigFile(broker.files, DELAY_FILE)
+        file.write(b'{"offsetTable":{1:50},"dataVersion":{}}')
+        again = BrokerInMemory(broker.files, clock=broker.clock)
+        again.clock.pump([0, 0])
+        ok(again.send(b"y", properties={"DELAY": "1"}))
+        assert [body for body, _ in arrivals(again, 2)] == [b"y"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_tw.broker.reading.long_polling import LongPolling
+from rocketmq_tw.broker.assembly.periodic import PeriodicTasks
+from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
+from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, LongPolling
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry
-from tests.support.data_plane import DataPlane
+from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 
 
@@ -19,12 +21,14 @@ class Holder:
     """A `LongPolling` on an empty store; `woken` are the names of what was resumed."""
 
     def __init__(self, limit: int = 10, **config: bool | int) -> None:
-        self.plane = DataPlane()
+        self.plane = BrokerInMemory()
         self.clock = self.plane.clock
         self.polling = LongPolling(
-            self.plane.store, BrokerConfig(**config), self.clock, self.plane.now_ms, limit
+            self.plane.store, BrokerConfig(**config), self.plane.now_ms, limit
         )
-        self.polling.start()
+        tasks = PeriodicTasks(self.clock)
+        tasks.add("the look", self.polling.check_interval, self.polling.check)
+        tasks.start()
         self.peer = FakePeer()
         self.woken: list[str] = []
 
@@ -33,7 +37,7 @@ class Holder:
             "topic": "T",
             "queue_id": 0,
             "offset": 5,
-            "tag_match": None,
+            "wanted": EVERY_MESSAGE,
             "timeout_ms": 15_000,
             "peer": self.peer,
             "resume": lambda: self.woken.append(name),
@@ -84,7 +88,7 @@ def test_a_batch_wakes_who_waits_for_one_of_its_messages(
 ) -> None:
     holder = Holder()
     match = None if codes is None else codes.__contains__
-    holder.hold("mine", offset=offset, tag_match=match)
+    holder.hold("mine", offset=offset, wanted=MessageFilter(match))
     batch = BatchEntry("T", 0, 5, 0, 300, 0, [0, 100, 200], [100] * 3, [4, 2, 3], (), 3)
     holder.polling.arrived([batch])
     holder.polling.wake_ready()
@@ -100,7 +104,7 @@ def test_an_old_message_wakes_nobody() -> None:
 
 def test_the_tag_is_looked_at_first() -> None:
     holder = Holder()
-    holder.hold("a", tag_match={97}.__contains__)
+    holder.hold("a", wanted=MessageFilter({97}.__contains__))
     holder.hold("all")
     holder.arrive(code=98)
     assert holder.woken == ["all"]
@@ -122,7 +126,7 @@ def test_time_ends_a_hold_at_the_next_check() -> None:
 
 def test_the_check_finds_what_no_arrival_told() -> None:
     holder = Holder()
-    holder.hold("mine", topic="Topic", offset=0, tag_match=set[int]().__contains__)
+    holder.hold("mine", topic="Topic", offset=0, wanted=MessageFilter(set[int]().__contains__))
     holder.plane.send()
     holder.clock.advance(5.1)
     assert holder.woken == ["mine"]
@@ -188,11 +192,28 @@ def test_a_resumption_that_fails_leaves_the_others() -> None:
     assert holder.woken == ["b"]
 
 
-def test_stop_resumes_all() -> None:
+def test_the_end_of_a_role_resumes_all() -> None:
     holder = Holder()
     holder.hold("a")
     holder.hold("b", queue_id=3)
-    holder.polling.stop()
+    holder.polling.resume_all()
     assert sorted(holder.woken) == ["a", "b"]
     assert len(holder.polling) == 0
-    assert not holder.clock.getDelayedCalls()
+
+
+def test_a_read_of_any_queue_is_woken_by_each_of_them() -> None:
+    holder = Holder()
+    for queue_id in (0, 3):
+        name = f"any, woken by {queue_id}"
+        holder.hold(name, queue_id=ANY_QUEUE, offset=0, wanted=MessageFilter({97}.__contains__))
+        holder.arrive("U", queue_id, code=97)
+        holder.arrive("T", queue_id, code=98)
+        assert name not in holder.woken
+        holder.arrive("T", queue_id, end=1, code=97)
+        assert holder.woken[-1] == name
+    holder.hold("any, its time over", queue_id=ANY_QUEUE, offset=0)
+    holder.clock.advance(14)
+    assert len(holder.polling) == 1
+    holder.clock.advance(6)
+    assert holder.woken[-1] == "any, its time over"
+    assert len(holder.polling) == 0

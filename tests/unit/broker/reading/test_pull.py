@@ -7,23 +7,43 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.broker.interfaces import GetStatus, QueueRead
+from rocketmq_tw.config.change import change
 from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.data_plane import DataPlane, ok
+from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand
+from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
 
 COMMIT, SUBSCRIPTION = 1, 4
 
 
-def filled(count: int = 3, **store: Any) -> DataPlane:
+def filled(count: int = 3, **store: Any) -> BrokerInMemory:
     """A plane whose queue has messages with the tags a, b, a, b ..."""
-    plane = DataPlane(**store)
+    plane = BrokerInMemory(**store)
     plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
     for n in range(count):
         ok(plane.send(b"%d" % n, properties={"TAGS": "ab"[n % 2]}))
     return plane
+
+
+def slave_of(master: BrokerInMemory) -> BrokerInMemory:
+    """A slave that serves reads and has all that `master` has."""
+    master.store.fsync()
+    slave = BrokerInMemory(
+        clock=master.clock,
+        network=master.network,
+        address="127.0.0.2:10911",
+        broker={"slave_read_enable": True, "namesrv_addr": ""},
+        broker_role="SLAVE",
+        ha_master_address=master.broker.addresses.ha,
+    )
+    slave.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    for _ in range(200):
+        if slave.store.dispatched_offset == master.store.end_offset:
+            return slave
+        slave.clock.advance(0.1)
+    raise AssertionError(f"the slave is at {slave.store.dispatched_offset}")
 
 
 def bodies(response: RemotingCommand | None) -> list[bytes]:
@@ -120,7 +140,7 @@ class TestRefusals:
         ],
     )
     def test_what_forbids_is_told(self, kind: str, setup: dict[str, Any]) -> None:
-        plane = DataPlane(broker=setup.get("broker"))
+        plane = BrokerInMemory(broker=setup.get("broker"))
         plane.add_topic("Topic", **setup.get("topic", {}))
         plane.groups.update(SubscriptionGroupConfig(group_name="G", **setup.get("group", {})))
         plane.groups.set_readable("G", setup.get("forbidden", "Other"), False)
@@ -196,9 +216,23 @@ class TestHolding:
         (response,) = consumer.replies
         assert bodies(response) == [b"3", b"4"], "all that the turn brought"
 
+    def test_its_body_is_not_kept(self) -> None:
+        plane = filled()
+        request = plane.pull_request(3, suspend_ms=15_000)
+        request.body = bytes(1000)
+        assert plane.request(request) is None
+        assert request.body == b""
+
+    def test_a_oneway_one_ends_too(self) -> None:
+        plane = filled()
+        request = plane.pull_request(3, suspend_ms=15_000)
+        request.flag = ONEWAY_FLAG
+        assert plane.request(request) is None and not plane.peer.ended
+        plane.send(b"3")
+        assert len(plane.peer.ended) == 1
+
     def test_a_message_with_another_tag_does_not(self) -> None:
         plane = filled()
-        plane.long_polling.start()
         assert plane.pull(3, suspend_ms=15_000, subscription="b") is None
         plane.send(properties={"TAGS": "a"})
         assert len(plane.long_polling) == 1
@@ -209,11 +243,39 @@ class TestHolding:
 
     def test_its_time_ends_with_nothing(self) -> None:
         plane = filled()
-        plane.long_polling.start()
         assert plane.pull(3, suspend_ms=8_000) is None
         plane.clock.pump([5, 5])
         assert code_of(plane.peer.replies[-1]) == ResponseCode.PULL_NOT_FOUND
         assert len(plane.long_polling) == 0
+
+    def test_polling_follows_changes_of_the_configuration(self) -> None:
+        broker = filled()
+
+        def change_to(text: bytes) -> None:
+            assert broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text).code == 0
+
+        def seconds_held() -> float:
+            began, before = broker.clock.seconds(), len(broker.peer.replies)
+            assert broker.pull(3, suspend_ms=15_000) is None
+            for _ in range(1000):
+                broker.clock.advance(0.05)
+                if len(broker.peer.replies) > before:
+                    assert code_of(broker.peer.replies[-1]) == ResponseCode.PULL_NOT_FOUND
+                    return round(broker.clock.seconds() - began, 3)
+            raise AssertionError("it is held for ever")
+
+        assert 15 <= seconds_held() <= 20.1
+        change_to(b"longPollingEnable=false")
+        assert 1 <= seconds_held() <= 5.1, "the look that was due by then"
+        for _ in range(3):
+            assert 1 <= seconds_held() <= 2.1
+        change_to(b"shortPollingTimeMills=200")
+        seconds_held()
+        for _ in range(3):
+            assert 0.2 <= seconds_held() <= 0.5
+        change_to(b"longPollingEnable=true")
+        for _ in range(2):
+            assert 15 <= seconds_held() <= 20.1
 
     def test_without_the_flag_nothing_is_held(self) -> None:
         assert code_of(filled().pull(3)) == ResponseCode.PULL_NOT_FOUND
@@ -242,12 +304,11 @@ class TestSuggestions:
         plane = filled()
         plane.groups.update(SubscriptionGroupConfig(group_name="G", broker_id=1))
         assert ok(plane.pull())["suggestWhichBrokerId"] == "0"
-        plane.config.slave_read_enable = True
+        change(plane.config, {"slaveReadEnable": "true"})
         assert ok(plane.pull())["suggestWhichBrokerId"] == "1"
 
     def test_a_slave_that_has_nothing_sends_to_the_master(self) -> None:
-        plane = filled(broker={"broker_id": 1, "slave_read_enable": True})
-        response = plane.pull(3, suspend_ms=9_000)
+        response = slave_of(filled()).pull(3, suspend_ms=9_000)
         assert code_of(response) == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert response is not None and response.ext_fields["suggestWhichBrokerId"] == "0"
 

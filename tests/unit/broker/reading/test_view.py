@@ -10,26 +10,26 @@ from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryMessageRequestHeader
-from tests.support.data_plane import DataPlane, ok
+from tests.support.broker import BrokerInMemory, ok
 from tests.support.stores import START_MS
 
 
-def ask(plane: DataPlane, code: int, **fields: object) -> RemotingCommand | None:
+def ask(plane: BrokerInMemory, code: int, **fields: object) -> RemotingCommand | None:
     texts = {name: str(value) for name, value in fields.items()}
     return plane.request(RemotingCommand(code, ext_fields=texts))
 
 
 @pytest.fixture
-def plane() -> DataPlane:
+def plane() -> BrokerInMemory:
     """Three messages a second apart, with the keys k0 to k2 and a common one."""
-    plane = DataPlane()
+    plane = BrokerInMemory()
     for n in range(3):
         ok(plane.send(b"%d" % n, properties={"KEYS": f"k{n} all"}))
         plane.clock.advance(1)
     return plane
 
 
-def test_view_by_offset(plane: DataPlane) -> None:
+def test_view_by_offset(plane: BrokerInMemory) -> None:
     second = plane.consume()[1]
     response = ask(plane, RequestCode.VIEW_MESSAGE_BY_ID, offset=second.physical_offset)
     ok(response)
@@ -38,12 +38,12 @@ def test_view_by_offset(plane: DataPlane) -> None:
 
 
 @pytest.mark.parametrize("offset", [1, 1 << 40, -1])
-def test_no_message_at_an_offset(plane: DataPlane, offset: int) -> None:
+def test_no_message_at_an_offset(plane: BrokerInMemory, offset: int) -> None:
     response = ask(plane, RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
     assert response is not None and response.code == ResponseCode.SYSTEM_ERROR
 
 
-def query(plane: DataPlane, key: str, **fields: Any) -> RemotingCommand | None:
+def query(plane: BrokerInMemory, key: str, **fields: Any) -> RemotingCommand | None:
     header = {
         "topic": "Topic",
         "key": key,
@@ -57,7 +57,7 @@ def query(plane: DataPlane, key: str, **fields: Any) -> RemotingCommand | None:
     return plane.request(request)
 
 
-def test_query_by_key(plane: DataPlane) -> None:
+def test_query_by_key(plane: BrokerInMemory) -> None:
     response = query(plane, "k1")
     fields = ok(response)
     assert response is not None
@@ -65,7 +65,7 @@ def test_query_by_key(plane: DataPlane) -> None:
     assert fields["indexLastUpdatePhyoffset"] == str(plane.consume()[2].physical_offset)
 
 
-def test_query_is_bounded_by_number_and_time(plane: DataPlane) -> None:
+def test_query_is_bounded_by_number_and_time(plane: BrokerInMemory) -> None:
     response = query(plane, "all", max_num=2)
     ok(response)
     assert response is not None
@@ -76,7 +76,7 @@ def test_query_is_bounded_by_number_and_time(plane: DataPlane) -> None:
     assert [message.body for message in decode_messages(response.body)] == [b"0"]
 
 
-def test_query_finds_nothing(plane: DataPlane) -> None:
+def test_query_finds_nothing(plane: BrokerInMemory) -> None:
     response = query(plane, "other")
     assert response is not None and response.code == ResponseCode.QUERY_NOT_FOUND
 
@@ -84,7 +84,7 @@ def test_query_finds_nothing(plane: DataPlane) -> None:
 QUEUE = {"topic": "Topic", "queueId": 0}
 
 
-def test_ends_and_times_of_a_queue(plane: DataPlane) -> None:
+def test_ends_and_times_of_a_queue(plane: BrokerInMemory) -> None:
     assert ok(ask(plane, RequestCode.GET_MAX_OFFSET, **QUEUE)) == {"offset": "3"}
     assert ok(ask(plane, RequestCode.GET_MIN_OFFSET, **QUEUE)) == {"offset": "0"}
     assert ok(ask(plane, RequestCode.GET_EARLIEST_MSG_STORETIME, **QUEUE)) == {
@@ -92,7 +92,7 @@ def test_ends_and_times_of_a_queue(plane: DataPlane) -> None:
     }
 
 
-def test_a_queue_that_is_not_there(plane: DataPlane) -> None:
+def test_a_queue_that_is_not_there(plane: BrokerInMemory) -> None:
     nowhere = {"topic": "../../etc", "queueId": 7}
     assert ok(ask(plane, RequestCode.GET_MAX_OFFSET, **nowhere)) == {"offset": "0"}
     assert ok(ask(plane, RequestCode.GET_EARLIEST_MSG_STORETIME, **nowhere)) == {"timestamp": "-1"}
@@ -103,7 +103,9 @@ def test_a_queue_that_is_not_there(plane: DataPlane) -> None:
     ("time", "boundary", "offset"),
     [(0, None, 0), (1000, None, 1), (1001, "LOWER", 2), (1001, "UPPER", 1), (1500, "upper", 1)],
 )
-def test_offsets_by_time(plane: DataPlane, time: int, boundary: str | None, offset: int) -> None:
+def test_offsets_by_time(
+    plane: BrokerInMemory, time: int, boundary: str | None, offset: int
+) -> None:
     fields = QUEUE | {"timestamp": START_MS + time}
     if boundary is not None:
         fields["boundaryType"] = boundary

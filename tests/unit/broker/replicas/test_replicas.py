@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from twisted.internet.error import CannotListenError
-from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.cluster.membership import Master
-from rocketmq_tw.broker.control.live_config import LiveConfig
-from rocketmq_tw.broker.replicas.links import MasterPart, SlavePart, check_role
-from rocketmq_tw.broker.replicas.master_calls import MasterCalls
-from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
-from rocketmq_tw.broker.replicas.replica_requests import (
-    CHANGING,
-    STORING,
-    ReplicaRequests,
-    slave_handlers,
-)
-from rocketmq_tw.broker.replicas.replicated_log import StoreLog
+from rocketmq_tw.broker.replicas.kinship import newest_record
+from rocketmq_tw.broker.replicas.master import MasterLinks
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.replicas.slave import SlaveLink
+from rocketmq_tw.broker.role.state import Role, RoleState, configured_role
+from rocketmq_tw.broker.sending.part import STORING
+from rocketmq_tw.broker.stats.part import Stats
+from rocketmq_tw.broker.tables.part import CHANGING
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.commit import SLAVE_DISPATCH
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.change import change
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.decode import decode_messages
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
-from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from tests.support import data_plane
-from tests.support.data_plane import DataPlane, Threads, ok
-from tests.support.network import FakePeer, MemoryNetwork, MemoryTransport
+from tests.support import broker as data_plane
+from tests.support.broker import BrokerInMemory, Threads, ok
+from tests.support.network import MemoryNetwork, MemoryTransport
 from tests.support.stores import START_MS, make_message
 
 MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
@@ -49,12 +43,11 @@ FILE_SIZE = 4096
 
 
 class Replica:
-    """What master and slave share: a data plane on the group's clock."""
+    """A broker of the group, on the group's clock and network."""
 
-    def __init__(self, group: Group, plane: DataPlane) -> None:
+    def __init__(self, group: Group, plane: BrokerInMemory) -> None:
         self.group = group
         self.plane = plane
-        self.log = StoreLog(plane.store, plane.store_config, plane.commit)
 
     def bytes(self, start: int = 0) -> bytes:
         """The log's bytes from an offset on."""
@@ -69,76 +62,47 @@ class Group:
     """A master, and slaves that learn of it when they are added."""
 
     def __init__(self, *, sync: bool = False, threads: Threads | None = None, **store: Any) -> None:
-        self.clock = Clock()
+        self.clock = MemoryReactorClock()
         self.network = MemoryNetwork(self.clock)
-        #: When the master was started, as it says.
-        self.boot = 1
-        self.timer = TimerProgress(MemoryFiles(), "/config")
-        self.on_consumer_offsets: Callable[[], None] = lambda: None
+        self.slaves = 0
         role = "SYNC_MASTER" if sync else "ASYNC_MASTER"
-        store = {"mapped_file_size_commit_log": FILE_SIZE} | store
-        self.store = store
-        self.master = Replica(
-            self, DataPlane(clock=self.clock, threads=threads, broker_role=role, **store)
-        )
-        self.master.plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
-        self.serve(self.master)
+        self.store = {"mapped_file_size_commit_log": FILE_SIZE} | store
+        self.master = self.new_master(threads=threads, broker_role=role, **self.store)
 
-    def serve(self, master: Replica) -> None:
-        """This one is the master at the group's addresses from now on."""
-        plane = master.plane
-        self.part = MasterPart(
-            self.clock,
-            plane.store_config,
-            NettyServerConfig(bind_address="127.0.0.1"),
-            master.log,
-            plane.commit,
-            plane.flusher.on_round,
-        )
-        self.part.service.doStart()
-        self.network.listen(HA, self.part.service)
+    def new_master(self, **options: Any) -> Replica:
+        """A started broker with the topic `Topic` at the master's addresses."""
+        plane = BrokerInMemory(clock=self.clock, network=self.network, address=MASTER, **options)
+        plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+        self.network.listen(NEXT_MASTER, plane.broker.listener.factory)
+        return Replica(self, plane)
 
-        def answer(make: Callable[[], Any]) -> Any:
-            return lambda request, peer: request.response(body=encode_body(make()))
+    @property
+    def part(self) -> MasterLinks:
+        links = self.master.plane.broker[Replicas].master
+        assert links is not None
+        return links
 
-        def log_range() -> KVTable:
-            return KVTable(
-                table={
-                    "bootTimestamp": str(self.boot),
-                    "commitLogMinOffset": str(plane.store.min_physical_offset),
-                    "commitLogMaxOffset": str(plane.store.end_offset),
-                }
-            )
+    @property
+    def timer(self) -> TimerProgress:
+        return self.master.plane.timer
 
-        def consumer_offsets() -> ConsumerOffsetTable:
-            self.on_consumer_offsets()
-            return plane.offsets.table()
+    def restart(self) -> None:
+        """The master says that it was started again."""
+        self.master.plane.broker[Stats].statistics.boot_timestamp += 1
 
-        replica_requests = ReplicaRequests(self.part.runtime_info, self.timer)
-        handlers = plane.handlers | replica_requests.handlers()
-        handlers |= {
-            RequestCode.GET_ALL_TOPIC_CONFIG: answer(plane.topics.table),
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: answer(plane.groups.table),
-            RequestCode.GET_ALL_CONSUMER_OFFSET: answer(consumer_offsets),
-            RequestCode.GET_ALL_DELAY_OFFSET: answer(plane.delay_offsets.table),
-            RequestCode.GET_BROKER_RUNTIME_INFO: answer(log_range),
-            RequestCode.GET_BROKER_CONFIG: lambda request, peer: request.response(
-                body=LiveConfig(plane.config, plane.store_config).text().encode()
-            ),
-        }
-        for address in (MASTER, NEXT_MASTER):
-            self.network.serve(address, handlers)
-
-    def add_slave(self, plane: DataPlane | None = None, **changes: Any) -> Slave:
+    def add_slave(self, plane: BrokerInMemory | None = None, **changes: Any) -> Slave:
         slave = Slave(self, plane or self.slave_plane(**changes))
         slave.part.learned(Master(MASTER, HA))
         self.settle()
         return slave
 
-    def slave_plane(self, **changes: Any) -> DataPlane:
-        return DataPlane(
+    def slave_plane(self, **changes: Any) -> BrokerInMemory:
+        self.slaves += 1
+        return BrokerInMemory(
             clock=self.clock,
-            broker={"broker_id": 1, "slave_read_enable": True},
+            network=self.network,
+            address=f"10.0.1.{self.slaves}:10911",
+            broker={"broker_id": self.slaves, "slave_read_enable": True},
             **{**self.store, "broker_role": "SLAVE", **changes},
         )
 
@@ -158,31 +122,15 @@ class Group:
 
 
 class Slave(Replica):
-    def __init__(self, group: Group, plane: DataPlane) -> None:
-        super().__init__(group, plane)
-        calls = MasterCalls(group.network.client())
-        self.timer = TimerProgress(plane.files, "/config")
-        self.metadata = SlaveMetadata(
-            calls,
-            plane.store,
-            plane.topics,
-            plane.groups,
-            plane.offsets,
-            plane.delay_offsets,
-            self.timer,
-        )
-        self.part = SlavePart(
-            group.clock,
-            plane.store_config,
-            self.log,
-            plane.commit,
-            plane.store,
-            plane.topics,
-            calls,
-            self.metadata,
-            plane.now_ms,
-            lambda host, port: group.network.endpoint(f"{host}:{port}"),
-        )
+    @property
+    def part(self) -> SlaveLink:
+        link = self.plane.broker[Replicas].slave
+        assert link is not None
+        return link
+
+    @property
+    def timer(self) -> TimerProgress:
+        return self.plane.timer
 
     def copy(self) -> None:
         done: list[Any] = []
@@ -192,9 +140,7 @@ class Slave(Replica):
 
     def stop(self) -> None:
         """Goes down; its files stay."""
-        self.part.stop()
-        self.group.settle()
-        self.plane.store.close()
+        self.plane.stop()
 
     @property
     def end(self) -> MemoryTransport:
@@ -268,14 +214,7 @@ def test_a_sync_flushing_master_sends_what_is_durable() -> None:
 def test_a_sync_flushing_slave_acknowledges_what_is_durable() -> None:
     group = Group()
     threads = Threads(eager=False)
-    plane = DataPlane(
-        clock=group.clock,
-        threads=threads,
-        broker={"broker_id": 1},
-        mapped_file_size_commit_log=FILE_SIZE,
-        broker_role="SLAVE",
-        flush_disk_type="SYNC_FLUSH",
-    )
+    plane = group.slave_plane(threads=threads, flush_disk_type="SYNC_FLUSH")
     slave = group.add_slave(plane)
     while threads.run():
         group.settle()
@@ -436,12 +375,9 @@ def test_a_stop_hands_the_whole_log_to_the_slaves() -> None:
 def another_master(group: Group, *bodies: bytes) -> None:
     """A broker with other messages takes the master's place."""
     group.stop()
-    plane = DataPlane(clock=group.clock, mapped_file_size_commit_log=FILE_SIZE)
-    group.master = Replica(group, plane)
-    plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    group.master = group.new_master(mapped_file_size_commit_log=FILE_SIZE)
     for body in bodies:
         group.send(body)
-    group.serve(group.master)
 
 
 @pytest.mark.parametrize(
@@ -469,6 +405,67 @@ def test_a_slave_of_another_log_is_not_linked(
     assert not slave.part.client.linked
     assert slave.bytes() == before
     assert any(why in reason and "docs/replication.md" in reason for reason in reasons), reasons
+
+
+def test_part_of_a_record_that_the_master_lost_is_not_spliced_with_another() -> None:
+    """An asynchronous master that loses its power may have other bytes there afterwards."""
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    end = group.master.plane.store.end_offset
+    files = group.master.plane.files.kill()  # type: ignore[attr-defined]
+    group.stop()
+    group.send(b"second")
+    lost = group.master.plane.store.read_log(end, 100)
+    slave.plane.commit.append_raw(end, lost[:60])
+    group.master = group.new_master(files=files, mapped_file_size_commit_log=FILE_SIZE)
+    group.send(b"another one")
+    for _ in range(10):
+        group.settle()
+    assert slave.part.client.linked
+    assert slave.bytes() == group.master.bytes()
+    slave.copy()
+    assert slave.bodies() == [b"first", b"another one"]
+
+
+def test_messages_of_a_topic_that_was_deleted_are_compared_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.plane.store.remove_topics(["Topic"])()
+    reasons: list[str] = []
+    monkeypatch.setattr(slave.part.client, "note", reasons.append)
+    another_master(group, b"OTHER", b"second")
+    group.master.plane.store.remove_topics(["Topic"])()
+    for _ in range(10):
+        group.settle()
+    assert not slave.part.client.linked
+    assert any("another message" in reason for reason in reasons), reasons
+
+
+def test_the_newest_record_is_found_by_the_log() -> None:
+    group = Group()
+    plane = group.master.plane
+
+    def newest() -> int:
+        found: list[int] = []
+        newest_record(plane.store, FILE_SIZE, group.clock).addCallback(found.append)
+        group.settle()
+        return found[0]
+
+    assert newest() == -1
+    offsets = []
+    for number in range(30):
+        offsets.append(plane.store.append(make_message(b"%d" % number * 100)).physical_offset)
+        plane.store.write_pending()
+        assert newest() == offsets[-1]
+    plane.store.dispatch()
+    plane.store.remove_topics(["Topic"])()
+    assert newest() == offsets[-1] > FILE_SIZE
 
 
 def test_a_slave_in_front_of_the_masters_first_file_is_told_what_to_do(
@@ -591,7 +588,7 @@ def test_a_master_that_restarts_with_older_offsets_puts_nobody_back() -> None:
     master.commit("gone", "Topic", 0, 9)
     group.master.plane.delay_offsets.set(3, 7)
     slave.copy()
-    group.boot += 1
+    group.restart()
     master.commit("G", "Topic", 0, 5)
     master.remove_group("gone")
     group.master.plane.delay_offsets.set(3, 2)
@@ -608,13 +605,16 @@ def test_offsets_that_a_restart_interrupts_are_asked_for_again() -> None:
     group = Group()
     slave = group.add_slave()
     group.master.plane.offsets.commit("G", "Topic", 0, 9)
-    asked: list[int] = []
+    code = RequestCode.GET_ALL_CONSUMER_OFFSET
+    handlers = group.master.plane.handlers
+    answer = handlers[code]
 
-    def restarts() -> None:
-        asked.append(1)
-        group.boot += len(asked) == 1
+    def restart_first(request: RemotingCommand, peer: Any) -> Any:
+        group.restart()
+        handlers[code] = answer
+        return answer(request, peer)
 
-    group.on_consumer_offsets = restarts
+    handlers[code] = restart_first
     slave.copy()
     assert slave.plane.offsets.query("G", "Topic", 0) == -1
     slave.copy()
@@ -644,7 +644,7 @@ def test_a_master_that_lost_its_tables_takes_nothing_from_its_slave() -> None:
     group.settle()
     slave.copy()
     # The same store with an empty config directory.
-    fresh = DataPlane(clock=group.clock)
+    fresh = BrokerInMemory(clock=group.clock)
     fresh.add_topic("New")
     plane.topics.replace_all(fresh.topics.table())
     plane.groups.replace_all(fresh.groups.table())
@@ -673,6 +673,34 @@ def test_a_group_that_the_master_deletes_goes() -> None:
     groups.delete("G")
     slave.copy()
     assert not slave.plane.groups.contains("G")
+
+
+def test_a_topic_of_a_kind_that_is_not_here_is_left_out_and_said_once() -> None:
+    group = Group()
+    group.master.plane.topics.replace_all(
+        TopicConfigTable(
+            topic_config_table={
+                **group.master.plane.topics.all(),
+                "Batches": TopicConfig(topic_name="Batches", attributes={"queue.type": "BatchCQ"}),
+            },
+            data_version=group.master.plane.topics.data_version.next(1),
+        )
+    )
+    with capturedLogs() as events:
+        slave = group.add_slave()
+        group.settle()
+        group.master.plane.put("Batches", b"m")
+        for _ in range(3):
+            slave.copy()
+    said = [text for text in map(formatEvent, events) if text and "queue.type=BatchCQ" in text]
+    assert len(said) == 1 and "'Batches'" in said[0]
+    assert slave.bytes() == group.master.bytes()
+    assert slave.plane.topics.get("Batches") is None
+    assert slave.plane.topics.get("Topic") is not None
+    for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET):
+        fields = {"topic": "Batches", "queueId": "0"}
+        answer = slave.plane.request(RemotingCommand(code, ext_fields=fields))
+        assert answer is not None and answer.code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def test_a_slave_that_stops_follows_nobody_any_more() -> None:
@@ -727,23 +755,16 @@ def test_a_new_topic_is_copied_when_its_first_message_arrives() -> None:
 # Requests to a slave
 
 
-def test_a_slave_stores_and_changes_nothing() -> None:
-    asked: list[int] = []
-
-    def record(request: RemotingCommand, peer: FakePeer) -> None:
-        asked.append(request.code)
-
-    codes = {*STORING, *CHANGING, RequestCode.PULL_MESSAGE}
-    handlers = slave_handlers(dict.fromkeys(codes, record))
-    for code, expected in [
-        *((code, ResponseCode.SYSTEM_BUSY) for code in STORING),
-        *((code, ResponseCode.SYSTEM_ERROR) for code in CHANGING),
-    ]:
-        with pytest.raises(RequestError, match="slave") as raised:
-            handlers[code](RemotingCommand.request(code), FakePeer())
+@pytest.mark.parametrize(
+    "codes, expected",
+    [(STORING, ResponseCode.SYSTEM_BUSY), (CHANGING, ResponseCode.SYSTEM_ERROR)],
+)
+def test_a_slave_stores_and_changes_nothing(codes: Any, expected: ResponseCode) -> None:
+    plane = Group().slave_plane()
+    for code in codes:
+        with pytest.raises(RequestError, match="master") as raised:
+            plane.ask(code)
         assert raised.value.code == expected
-    handlers[RequestCode.PULL_MESSAGE](RemotingCommand.request(11), FakePeer())
-    assert asked == [RequestCode.PULL_MESSAGE]
 
 
 def test_many_appends_of_a_slave_share_the_work_of_its_queues() -> None:
@@ -789,8 +810,9 @@ def test_the_newest_message_is_compared_before_a_link_though_it_came_just_now() 
 def test_not_even_by_itself() -> None:
     plane = Group().slave_plane()
     plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
-    response = plane.send(b"first")
-    assert response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    with pytest.raises(RequestError, match="stores nothing") as raised:
+        plane.commit.append(make_message(), lambda code, appended: None)
+    assert raised.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
     version = plane.topics.data_version
     plane.topics.create_on_send_back("%RETRY%G", 1, 6)
     plane.topics.mark_ordered(["Topic"])
@@ -800,40 +822,36 @@ def test_not_even_by_itself() -> None:
     assert plane.topics.data_version == version
 
 
-def pulled(plane: DataPlane, offset: int, **options: Any) -> int | None:
+def pulled(plane: BrokerInMemory, offset: int, **options: Any) -> int | None:
     """The code of a pull's answer; None where it is held."""
     response = plane.pull(offset, **options)
     return None if response is None else response.code
 
 
 def test_what_a_slave_lacks_is_asked_of_the_master_or_waited_for() -> None:
-    near = [True]
     group = Group()
-    plane = group.slave_plane(master_is_near=lambda: near[0])
-    group.add_slave(plane)
+    plane = group.add_slave().plane
     group.send(b"first")
     group.settle()
     assert pulled(plane, 0) == ResponseCode.SUCCESS
     assert pulled(plane, 1) == ResponseCode.PULL_RETRY_IMMEDIATELY
-    near[0] = False
+    group.stop()
     assert pulled(plane, 1) == ResponseCode.PULL_NOT_FOUND
     assert pulled(plane, 7) == ResponseCode.PULL_NOT_FOUND, "an offset is never put back here"
 
 
 def test_a_slave_that_serves_no_reads_sends_consumers_away() -> None:
-    near = [True]
     group = Group()
-    plane = group.slave_plane(master_is_near=lambda: near[0])
-    group.add_slave(plane)
+    plane = group.add_slave().plane
     group.send(b"first")
     group.settle()
-    plane.config.slave_read_enable = False
+    change(plane.config, {"slaveReadEnable": "false"})
     response = plane.pull(0)
     assert response is not None
     assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert response.ext_fields["suggestWhichBrokerId"] == "0"
     assert response.ext_fields["nextBeginOffset"] == "0"
-    near[0] = False
+    group.stop()
     assert pulled(plane, 0) == ResponseCode.SYSTEM_BUSY
 
 
@@ -863,16 +881,15 @@ def test_907_shows_both_ends() -> None:
         group.network.settle()
     end = group.master.plane.store.written_offset
 
-    def ask(requests: ReplicaRequests) -> HARuntimeInfo:
-        request = RemotingCommand.request(RequestCode.GET_BROKER_HA_STATUS)
-        response = requests.handlers()[request.code](request, FakePeer())
+    def ask(replica: Replica) -> HARuntimeInfo:
+        response = replica.plane.ask(RequestCode.GET_BROKER_HA_STATUS)
         return decode_body(HARuntimeInfo, response.body)
 
-    master = ask(ReplicaRequests(group.part.runtime_info, group.timer))
+    master = ask(group.master)
     assert (master.master, master.master_commit_log_max_offset) == (True, end)
     (link,) = master.ha_connection_info
     assert (link.slave_ack_offset, link.diff, link.in_sync) == (end, 0, True)
-    info = ask(ReplicaRequests(slave.part.runtime_info, slave.timer))
+    info = ask(slave)
     assert not info.master and info.ha_client_runtime_info is not None
     assert info.ha_client_runtime_info.master_addr == HA
     assert info.ha_client_runtime_info.max_offset == end
@@ -883,53 +900,45 @@ def test_907_shows_both_ends() -> None:
 # Configuration
 
 
-def master_part(ha_port: int, listen_port: int) -> tuple[Any, MasterPart]:
-    """A master on a reactor where port 20001 is taken."""
+class TakenPort(MemoryReactorClock):
+    """A reactor where port 20001 is taken."""
 
-    class Reactor(MemoryReactorClock):
-        def listenTCP(self, port: int, *args: Any, **options: Any) -> Any:
-            if port == 20001:
-                raise CannotListenError("127.0.0.1", port, OSError(98, "Address already in use"))
-            return super().listenTCP(port, *args, **options)
-
-    reactor = Reactor()
-    plane = DataPlane(clock=reactor, ha_listen_port=ha_port)
-    part = MasterPart(
-        reactor,
-        plane.store_config,
-        NettyServerConfig(bind_address="127.0.0.1", listen_port=listen_port),
-        StoreLog(plane.store, plane.store_config, plane.commit),
-        plane.commit,
-        plane.flusher.on_round,
-    )
-    return reactor, part
+    def listenTCP(self, port: int, *args: Any, **options: Any) -> Any:
+        if port == 20001:
+            raise CannotListenError("127.0.0.1", port, OSError(98, "Address already in use"))
+        return super().listenTCP(port, *args, **options)
 
 
 def test_the_ha_port_is_the_one_above_unless_it_is_named() -> None:
     for ha_port, expected in ((0, 10912), (10999, 10999)):
-        reactor, part = master_part(ha_port, 10911)
-        part.listen(10911)
-        assert [server[0] for server in reactor.tcpServers] == [expected]
+        plane = BrokerInMemory(ha_listen_port=ha_port)
+        assert [server[0] for server in plane.clock.tcpServers] == [10911, 10909, expected]
 
 
 def test_an_ha_port_that_is_taken_is_named_unless_the_kernel_chose() -> None:
-    _, part = master_part(0, 20000)
     with pytest.raises(OSError, match=r"127.0.0.1:20001 .*already in use.*haListenPort"):
-        part.listen(20000)
-    reactor, part = master_part(0, 0)
-    part.listen(20000)
-    assert [server[0] for server in reactor.tcpServers] == [0]
+        BrokerInMemory(clock=TakenPort(), address="127.0.0.1:20000")
+    plane = BrokerInMemory(clock=TakenPort(), address="127.0.0.1:0", ha_listen_port=0)
+    assert plane.clock.tcpServers
 
 
 @pytest.mark.parametrize("role, broker_id", [("SLAVE", 0), ("SYNC_MASTER", 1), ("ASYNC_MASTER", 2)])
 def test_roles_and_ids_that_do_not_fit_are_refused(role: str, broker_id: int) -> None:
     with pytest.raises(ConfigError, match=f"brokerRole={role} with brokerId={broker_id}"):
-        check_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
+        configured_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
 
 
-@pytest.mark.parametrize("role, broker_id", [("SLAVE", 1), ("SYNC_MASTER", 0), ("ASYNC_MASTER", 0)])
-def test_roles_and_ids_that_fit(role: str, broker_id: int) -> None:
-    check_role(BrokerConfig(broker_id=broker_id), MessageStoreConfig(broker_role=role))
+@pytest.mark.parametrize(
+    "role, broker_id, expected",
+    [
+        ("SLAVE", 1, RoleState(Role.SLAVE, 1)),
+        ("SYNC_MASTER", 0, RoleState(Role.MASTER, 0, synchronous=True)),
+        ("ASYNC_MASTER", 0, RoleState(Role.MASTER, 0)),
+    ],
+)
+def test_roles_and_ids_that_fit(role: str, broker_id: int, expected: RoleState) -> None:
+    config = BrokerConfig(broker_id=broker_id)
+    assert configured_role(config, MessageStoreConfig(broker_role=role)) == expected
 
 
 def test_both_names_of_the_gap() -> None:

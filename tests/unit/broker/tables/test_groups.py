@@ -5,12 +5,13 @@ from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.roles import a_master
 from tests.support.state import MemoryStateFile
 
 
 def make_table(file: MemoryStateFile | None = None, *, auto: bool = True) -> GroupTable:
     config = BrokerConfig(auto_create_subscription_group=auto)
-    return GroupTable(config, file or MemoryStateFile(), lambda: 1_000)
+    return GroupTable(config, file or MemoryStateFile(), lambda: 1_000, a_master())
 
 
 def test_a_group_is_made_on_first_use() -> None:

@@ -5,7 +5,8 @@ from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.errors import RequestError
-from tests.support.data_plane import Threads
+from tests.support.broker import Threads
+from tests.support.roles import a_master
 from tests.support.state import MemoryStateFile
 
 PEER = "127.0.0.1:50000"
@@ -35,7 +36,7 @@ STOCK_FILE = b"""{
 
 def make_table(file: MemoryStateFile | None = None, **config: object) -> TopicTable:
     settings = BrokerConfig(broker_name="broker-a", **config)  # type: ignore[arg-type]
-    return TopicTable(settings, file or MemoryStateFile(), lambda: 1_000)
+    return TopicTable(settings, file or MemoryStateFile(), lambda: 1_000, a_master())
 
 
 def test_a_send_makes_a_topic_after_the_default_one() -> None:
@@ -112,7 +113,7 @@ def test_attributes_are_changed_by_sign() -> None:
         {"+message.type": "SOMETHING"},
         {"+no.such": "x"},
         {"-message.type": ""},
-        {"+queue.type": "BatchCQ"},
+        {"+queue.type": "SimpleCQ"},
     ],
 )
 def test_a_wrong_attribute_changes_nothing(attributes: dict[str, str]) -> None:
@@ -188,7 +189,7 @@ def test_a_topic_whose_removal_cannot_be_kept_stays() -> None:
 
 def test_changes_during_a_write_share_the_next_one() -> None:
     file, threads = MemoryStateFile(), Threads(eager=False)
-    table = TopicTable(BrokerConfig(), file, lambda: 1_000, threads)
+    table = TopicTable(BrokerConfig(), file, lambda: 1_000, a_master(), threads)
     kept = [table.update(TopicConfig(topic_name=f"T{number}")) for number in range(50)]
     assert table.get("T49") is not None
     assert threads.run() == 1
@@ -205,7 +206,7 @@ def test_changes_during_a_write_share_the_next_one() -> None:
 
 def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
     file, threads = MemoryStateFile(), Threads(eager=False)
-    table = TopicTable(BrokerConfig(), file, lambda: 1_000, threads)
+    table = TopicTable(BrokerConfig(), file, lambda: 1_000, a_master(), threads)
     table.update(TopicConfig(topic_name="Kept"))
     threads.run()
     file.full = True
@@ -224,3 +225,12 @@ def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
     table.update(TopicConfig(topic_name="New"))
     threads.run()
     assert table.get("New") is not None
+
+
+@pytest.mark.parametrize("attribute", [("queue.type", "BatchCQ"), ("cleanup.policy", "COMPACTION")])
+def test_queues_of_a_kind_that_is_not_here_are_refused(attribute: tuple[str, str]) -> None:
+    key, value = attribute
+    table = make_table()
+    with pytest.raises(RequestError, match=value):
+        table.update(TopicConfig(topic_name="T", attributes={f"+{key}": value}))
+    assert table.get("T") is None

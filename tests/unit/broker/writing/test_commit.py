@@ -8,18 +8,22 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from rocketmq_tw.broker.interfaces import Appended, IReplicator
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from tests.support.data_plane import DataPlane, Threads
-from tests.support.stores import make_message
+from tests.support.broker import BrokerInMemory, Threads
+from tests.support.roles import a_master
+from tests.support.stores import make_message, open_store, read_all
 
 SYNC = {"flush_disk_type": "SYNC_FLUSH"}
 
@@ -42,8 +46,22 @@ class Replicas:
         return answer
 
 
+class Alone:
+    """A `Commit` and its `Flusher` on a store, with no broker around: nothing else ticks."""
+
+    def __init__(
+        self, files: IFiles | None = None, threads: Threads | None = None, **given: Any
+    ) -> None:
+        store = {name: given.pop(name) for name in tuple(given) if name in SYNC}
+        self.clock = Clock()
+        self.store = open_store(files or MemoryFiles(), **store)
+        config = self.store.config
+        self.flusher = Flusher(self.store, config, self.clock, threads or Threads())
+        self.commit = Commit(self.store, config, self.clock, self.flusher, a_master(), **given)
+
+
 def test_one_turn_is_one_write_and_its_answers_come_together() -> None:
-    plane, answers = DataPlane(), Answers()
+    plane, answers = BrokerInMemory(), Answers()
     for name in "abc":
         plane.commit.append(make_message(name.encode()), answers.to(name))
     assert answers == []
@@ -54,11 +72,9 @@ def test_one_turn_is_one_write_and_its_answers_come_together() -> None:
 
 
 def test_the_turn_ends_where_the_reactor_says_so() -> None:
-    plane, answers = DataPlane(), Answers()
     ends: list[Callable[[], None]] = []
-    commit = Commit(
-        plane.store, plane.store_config, plane.clock, plane.flusher, at_turn_end=ends.append
-    )
+    alone, answers = Alone(at_turn_end=ends.append), Answers()
+    commit = alone.commit
     for name in "ab":
         commit.append(make_message(), answers.to(name))
     assert len(ends) == 1 and not answers
@@ -68,11 +84,11 @@ def test_the_turn_ends_where_the_reactor_says_so() -> None:
     for end in ends:
         end()
     assert [name for name, _ in answers] == ["a", "b", "c"]
-    assert not plane.clock.getDelayedCalls()
+    assert not alone.clock.getDelayedCalls()
 
 
 def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
-    plane, told = DataPlane(), []
+    plane, told = BrokerInMemory(), []
     plane.commit.on_dispatched(lambda: told.append(len(plane.consume())))
     for _ in range(3):
         plane.commit.append(make_message(), lambda code, appended: None)
@@ -81,7 +97,7 @@ def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
 
 
 def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
-    plane, order = DataPlane(), Answers()
+    plane, order = BrokerInMemory(), Answers()
     plane.commit.replicator = Replicas()
     plane.commit.on_written(lambda: order.to("written")(ResponseCode.SUCCESS, None))
     plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
@@ -93,7 +109,7 @@ def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
 
 
 def test_senders_are_answered_before_the_work_of_the_queues() -> None:
-    plane, order = DataPlane(), Answers()
+    plane, order = BrokerInMemory(), Answers()
     plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
     plane.commit.append(make_message(b"a"), order.to("a"))
     plane.commit.append(make_message(b"b"), order.to("b"))
@@ -102,7 +118,7 @@ def test_senders_are_answered_before_the_work_of_the_queues() -> None:
 
 
 def test_a_batch_is_one_append() -> None:
-    plane, done = DataPlane(), []
+    plane, done = BrokerInMemory(), []
     batch = Batch.of(BatchedMessage(0, b"%d" % n, b"") for n in range(3))
     plane.commit.append(make_message(), lambda code, a: done.append(a), batch=batch)
     plane.clock.advance(0)
@@ -112,7 +128,7 @@ def test_a_batch_is_one_append() -> None:
 
 
 def test_what_the_store_refuses_is_refused_at_once() -> None:
-    plane, answers = DataPlane(), Answers()
+    plane, answers = BrokerInMemory(), Answers()
     with pytest.raises(RequestError) as too_large:
         plane.commit.append(make_message(bytes(5000)), answers.to("a"))
     assert too_large.value.code == ResponseCode.MESSAGE_ILLEGAL
@@ -125,7 +141,7 @@ def test_what_the_store_refuses_is_refused_at_once() -> None:
 
 
 def test_an_answer_that_fails_does_not_take_the_others_along() -> None:
-    plane, answers = DataPlane(), Answers()
+    plane, answers = BrokerInMemory(), Answers()
 
     def broken(code: ResponseCode, appended: Appended) -> None:
         raise ZeroDivisionError
@@ -139,7 +155,7 @@ def test_an_answer_that_fails_does_not_take_the_others_along() -> None:
 class TestSyncFlush:
     def test_answers_wait_for_the_disk_and_so_do_readers(self) -> None:
         threads = Threads(eager=False)
-        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane, answers = BrokerInMemory(threads=threads, **SYNC), Answers()
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
         assert answers == [] and plane.consume() == []
@@ -150,7 +166,7 @@ class TestSyncFlush:
 
     def test_one_sync_serves_all_that_wait_and_the_next_whoever_came_meanwhile(self) -> None:
         threads = Threads(eager=False)
-        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane, answers = BrokerInMemory(threads=threads, **SYNC), Answers()
         plane.commit.append(make_message(), answers.to("first"))
         plane.clock.advance(0)
         for name in ("second", "third"):
@@ -168,7 +184,7 @@ class TestSyncFlush:
 
     def test_who_does_not_wait_is_answered_after_the_write(self) -> None:
         threads = Threads(eager=False)
-        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane, answers = BrokerInMemory(threads=threads, **SYNC), Answers()
         plane.commit.append(make_message(), answers.to("waits"))
         plane.commit.append(make_message(), answers.to("not"), wait=False)
         plane.clock.advance(0)
@@ -178,7 +194,7 @@ class TestSyncFlush:
 
     def test_a_slow_disk_times_out_once(self) -> None:
         threads = Threads(eager=False)
-        plane, answers = DataPlane(threads=threads, **SYNC), Answers()
+        plane, answers = BrokerInMemory(threads=threads, **SYNC), Answers()
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
         plane.clock.advance(4.9)
@@ -192,7 +208,7 @@ class TestSyncFlush:
     def test_a_failed_sync_is_told_to_all_that_wait_and_nothing_is_promised_after(self) -> None:
         files = FaultyFiles(MemoryFiles())
         threads = Threads(eager=False)
-        plane, answers = DataPlane(files, threads=threads, **SYNC), Answers()
+        plane, answers = BrokerInMemory(files, threads=threads, **SYNC), Answers()
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
         plane.commit.append(make_message(), answers.to("b"))
@@ -211,7 +227,7 @@ class TestSyncFlush:
 class TestWriteFails:
     def test_everyone_of_the_turn_is_told(self) -> None:
         files = FaultyFiles(MemoryFiles())
-        plane, answers = DataPlane(files), Answers()
+        plane, answers = BrokerInMemory(files), Answers()
         plane.commit.append(make_message(), answers.to("a"))
         plane.commit.append(make_message(), answers.to("b"))
         files.faults.append(Fault("pwrite", "commitlog", errno.ENOSPC, times=1))
@@ -228,24 +244,24 @@ class TestWriteFails:
 
     def test_a_queue_that_cannot_be_written_takes_no_more_and_holds_up_no_other(self) -> None:
         files = FaultyFiles(MemoryFiles())
-        plane, answers = DataPlane(files), Answers()
+        alone, answers = Alone(files), Answers()
         files.faults.append(Fault("create", "consumequeue", errno.ENOSPC))
-        plane.commit.append(make_message(), answers.to("a"))
-        plane.clock.advance(0)
+        alone.commit.append(make_message(), answers.to("a"))
+        alone.clock.advance(0)
         assert answers == [("a", ResponseCode.SUCCESS)], "it is in the log"
-        assert len(plane.consume()) == 1
+        assert len(read_all(alone.store)) == 1
         with pytest.raises(RequestError, match="No space left") as refused:
-            plane.commit.append(make_message(), answers.to("b"))
+            alone.commit.append(make_message(), answers.to("b"))
         assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
         files.faults.clear()
-        plane.commit.append(make_message(), answers.to("c"))
-        plane.clock.advance(0)
-        assert len(plane.consume()) == 2
+        alone.commit.append(make_message(), answers.to("c"))
+        alone.clock.advance(0)
+        assert len(read_all(alone.store)) == 2
 
     def test_queues_that_cannot_be_filled_are_filled_later(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        plane, answers = DataPlane(), Answers()
+        alone, answers = Alone(), Answers()
         tries: list[int] = []
 
         def full() -> int:
@@ -253,28 +269,29 @@ class TestWriteFails:
             raise NotWritableError("queues or index cannot be written")
 
         with monkeypatch.context() as patch:
-            patch.setattr(plane.store, "dispatch", full)
-            plane.commit.append(make_message(), answers.to("a"))
-            plane.clock.advance(0)
+            patch.setattr(alone.store, "dispatch", full)
+            alone.commit.append(make_message(), answers.to("a"))
+            alone.clock.advance(0)
             assert answers == [("a", ResponseCode.SUCCESS)], "it is in the log"
-            plane.clock.advance(1)
-            assert len(tries) == 2 and plane.consume() == []
-        plane.clock.advance(1)
-        assert len(plane.consume()) == 1
+            alone.clock.advance(1)
+            assert len(tries) == 2 and read_all(alone.store) == []
+        alone.clock.advance(1)
+        assert len(read_all(alone.store)) == 1
 
     def test_stop_does_not_leave_a_retry_behind(self) -> None:
-        plane, answers = DataPlane(), Answers()
-        plane.store.dispatch = None  # type: ignore[assignment]
-        plane.commit.append(make_message(), answers.to("a"))
-        plane.clock.advance(0)
-        plane.commit.stop()
-        assert not plane.clock.getDelayedCalls()
+        alone, answers = Alone(), Answers()
+        alone.store.dispatch = None  # type: ignore[assignment]
+        alone.commit.append(make_message(), answers.to("a"))
+        alone.clock.advance(0)
+        alone.commit.stop()
+        assert not alone.clock.getDelayedCalls()
 
 
 class TestReplicas:
-    def make(self, **store: Any) -> tuple[DataPlane, Replicas, Answers]:
-        replicas = Replicas()
-        return DataPlane(replicator=replicas, **store), replicas, Answers()
+    def make(self, **store: Any) -> tuple[BrokerInMemory, Replicas, Answers]:
+        broker, replicas = BrokerInMemory(**store), Replicas()
+        broker.commit.replicator = replicas
+        return broker, replicas, Answers()
 
     def test_one_wait_for_a_turn(self) -> None:
         plane, replicas, answers = self.make()
@@ -327,7 +344,7 @@ class TestReplicas:
 
 
 def test_flushed_writes_and_syncs_what_is_appended() -> None:
-    plane, answers = DataPlane(), Answers()
+    plane, answers = BrokerInMemory(), Answers()
     plane.commit.append(make_message(), answers.to("a"))
     durable: list[bool] = []
     plane.commit.flushed().addCallback(durable.append)
@@ -337,15 +354,15 @@ def test_flushed_writes_and_syncs_what_is_appended() -> None:
 
 def test_stop_answers_all_and_accepts_no_more() -> None:
     threads = Threads(eager=False)
-    plane, answers = DataPlane(threads=threads, **SYNC), Answers()
-    plane.flusher.start()
-    plane.commit.append(make_message(), answers.to("a"))
+    alone, answers = Alone(threads=threads, **SYNC), Answers()
+    alone.flusher.start()
+    alone.commit.append(make_message(), answers.to("a"))
     stopped: list[None] = []
-    plane.commit.stop().addCallback(stopped.append)
+    alone.commit.stop().addCallback(stopped.append)
     with pytest.raises(RequestError):
-        plane.commit.append(make_message(), answers.to("b"))
+        alone.commit.append(make_message(), answers.to("b"))
     assert not stopped
     threads.run()
     assert stopped and answers == [("a", ResponseCode.SUCCESS)]
-    plane.clock.advance(0)
-    assert not plane.clock.getDelayedCalls(), "nothing ticks any more"
+    alone.clock.advance(0)
+    assert not alone.clock.getDelayedCalls(), "nothing ticks any more"

@@ -9,18 +9,17 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
-from tests.support.data_plane import DataPlane, Threads
+from tests.support.broker import BrokerInMemory, Threads
 from tests.support.stores import make_message
 
 
-def append(plane: DataPlane) -> None:
+def append(plane: BrokerInMemory) -> None:
     plane.commit.append(make_message(), lambda code, appended: None)
     plane.clock.advance(0)
 
 
 def test_async_flush_syncs_in_the_background() -> None:
-    plane = DataPlane()
-    plane.flusher.start()
+    plane = BrokerInMemory()
     append(plane)
     assert plane.store.flushed_offset == 0
     plane.clock.advance(0.4)
@@ -31,24 +30,21 @@ def test_async_flush_syncs_in_the_background() -> None:
 
 def test_an_idle_log_is_not_synced() -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads)
-    plane.flusher.start()
+    plane = BrokerInMemory(threads=threads)
     plane.clock.pump([0.5] * 20)
     assert threads.waiting == []
 
 
 def test_a_slow_sync_is_not_overtaken_by_the_next() -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads)
-    plane.flusher.start()
+    plane = BrokerInMemory(threads=threads)
     append(plane)
     plane.clock.pump([0.5] * 5)
     assert len(threads.waiting) == 1
 
 
 def test_a_checkpoint_comes_with_its_interval() -> None:
-    plane = DataPlane()
-    plane.flusher.start()
+    plane = BrokerInMemory()
     append(plane)
     plane.clock.pump([0.5] * 100)
     assert read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset <= 0
@@ -62,8 +58,7 @@ def fail(**_: object) -> None:
 
 
 def test_a_checkpoint_that_fails_ends_no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    plane = DataPlane(flush_consume_queue_thorough_interval=1000)
-    plane.flusher.start()
+    plane = BrokerInMemory(flush_consume_queue_thorough_interval=1000)
     monkeypatch.setattr(plane.store, "prepare_checkpoint", fail)
     with capturedLogs() as logs:
         plane.clock.pump([0.5] * 4)
@@ -81,8 +76,7 @@ def test_a_checkpoint_that_fails_ends_no_flush(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_checkpoint_that_fails_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
-    plane.flusher.start()
+    plane = BrokerInMemory(threads=threads, flush_consume_queue_thorough_interval=1000)
     monkeypatch.setattr(plane.store, "prepare_checkpoint", lambda **_: fail)
     plane.clock.pump([0.5] * 4)
     assert len(threads.waiting) == 1
@@ -104,8 +98,7 @@ def test_a_log_that_grows_fast_gets_checkpoints_before_their_time(
 ) -> None:
     monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 2000)
     monkeypatch.setattr(flush, "FILE_BYTES", 0)
-    plane = DataPlane()
-    plane.flusher.start()
+    plane = BrokerInMemory()
 
     def safe_offset() -> int:
         return read_checkpoint(plane.files, plane.store.paths.checkpoint).safe_offset
@@ -129,8 +122,7 @@ def test_many_files_to_sync_put_off_a_checkpoint_before_its_time(
 ) -> None:
     monkeypatch.setattr(flush, "CHECKPOINT_BYTES", 0)
     monkeypatch.setattr(flush, "FILE_BYTES", 1000)
-    plane = DataPlane()
-    plane.flusher.start()
+    plane = BrokerInMemory()
     append(plane)
     assert plane.store.unsynced_files == 1
     plane.clock.pump([0.5] * 2)
@@ -146,8 +138,7 @@ def test_many_files_to_sync_put_off_a_checkpoint_before_its_time(
 def test_a_log_that_is_never_flushed_to_its_end_gets_its_checkpoints() -> None:
     """Under load there is always something that came while the last round ran."""
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
-    plane.flusher.start()
+    plane = BrokerInMemory(threads=threads, flush_consume_queue_thorough_interval=1000)
     append(plane)
     for _ in range(6):
         plane.clock.advance(0.5)
@@ -161,13 +152,12 @@ def test_a_log_that_is_never_flushed_to_its_end_gets_its_checkpoints() -> None:
 
 def test_a_checkpoint_waits_for_the_log_in_front_of_it() -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=1000)
+    plane = BrokerInMemory(threads=threads, flush_consume_queue_thorough_interval=1000)
     append(plane)
     write = plane.store.prepare_checkpoint()
     assert write is not None
     with pytest.raises(StoreError, match="not durable"):
         write()
-    plane.flusher.start()
     append(plane)
     plane.clock.advance(1)
     for _ in ("the log", "the checkpoint"):
@@ -179,8 +169,7 @@ def test_a_checkpoint_waits_for_the_log_in_front_of_it() -> None:
 
 def test_stop_waits_for_the_round_that_runs() -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads)
-    plane.flusher.start()
+    plane = BrokerInMemory(threads=threads)
     append(plane)
     plane.clock.advance(0.5)
     stopped: list[None] = []
@@ -194,8 +183,7 @@ def test_stop_waits_for_the_round_that_runs() -> None:
 
 def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
     threads = Threads(eager=False)
-    plane = DataPlane(threads=threads, flush_consume_queue_thorough_interval=500)
-    plane.flusher.start()
+    plane = BrokerInMemory(threads=threads, flush_consume_queue_thorough_interval=500)
     append(plane)
     plane.clock.advance(0.5)
     threads.run()
@@ -210,8 +198,7 @@ def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
 
 def test_a_log_that_cannot_be_synced_is_logged_once_and_then_counted() -> None:
     files = FaultyFiles(MemoryFiles())
-    plane = DataPlane(files)
-    plane.flusher.start()
+    plane = BrokerInMemory(files)
     append(plane)
     files.faults.append(Fault("fsync", "commitlog"))
     with capturedLogs() as events:

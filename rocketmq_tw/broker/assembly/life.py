@@ -1,0 +1,146 @@
+"""The life of a broker's parts: start, change of role, stop.
+
+The order is that of the assembly: forwards where something begins, backwards where it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from twisted.internet.defer import DeferredLock, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
+from rocketmq_tw.broker.assembly.periodic import PeriodicTasks
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
+
+Steps = Generator[Any, Any, None]
+
+log = Logger()
+
+
+class Life:
+    """Leads the parts of one assembly through it.
+
+    In the beginning the role is ISOLATED. `change` may be called again and again once `start` has
+    fired; each change is over before the next one begins.
+    """
+
+    def __init__(self, host: Host, parts: Assembly, holder: RoleHolder) -> None:
+        self._host = host
+        self._parts = parts
+        self._holder = holder
+        self._changing = DeferredLock()
+        self._started: list[Part] = []
+        self._loaded: list[KeptTable] = []
+        self._stopped = False
+        self._periodic = PeriodicTasks(host.reactor)
+
+    @inlineCallbacks
+    def start(self) -> Steps:
+        """Starts the parts and loads their tables; fails with the first that fails."""
+        for part in self._parts:
+            # Also one whose start fails half-way has something to release.
+            self._started.append(part)
+            yield part.start()
+            for table in part.tables():
+                table.load()
+                self._loaded.append(table)
+                if table.seconds is not None:
+                    self._periodic.add(f"writing {table.name}", table.seconds, table.save)
+        for part in self._parts:
+            for task in part.periodic():
+                self._periodic.add(
+                    task.name, task.seconds, self._in_roles(task), may_hang=task.may_hang
+                )
+        self._serve()
+
+    @inlineCallbacks
+    def change(self, state: RoleState) -> Steps:
+        """Leads all parts from the present role into the one of `state`; fires once requests are
+        answered as that role wants. Raises `ValueError` for a role that cannot follow."""
+        yield self._changing.acquire()
+        try:
+            if self._stopped:
+                return
+            isolated = state.role is Role.ISOLATED
+            if not isolated and state.role not in TRANSITIONS[Role.ISOLATED]:
+                raise ValueError(f"a broker that is isolated cannot be {state.role.value}")
+            if self._holder.role is not Role.ISOLATED:
+                yield from self._leave([])
+            if isolated:
+                return
+            self._holder.change(state)
+            for part in self._parts:
+                yield part.enter(state)
+            self._serve()
+            log.info(
+                "the broker is {role} now, its id is {id}",
+                role=state.role.value,
+                id=state.broker_id,
+            )
+            self._periodic.start()
+            for part in self._parts:
+                part.ready(state)
+        finally:
+            self._changing.release()
+
+    @inlineCallbacks
+    def stop(self) -> Steps:
+        """In the order that loses nothing: no new requests, the role left (with it the log made
+        durable and held requests answered), the tables saved, all released.
+
+        What fails is logged and keeps nothing else from its turn; then `stop` fails with the first.
+        """
+        periodic_stopped = self._periodic.stop()
+        served = self._host.listener.stop()
+        yield self._changing.acquire()
+        self._stopped = True
+        self._changing.release()
+        failures: list[Exception] = []
+        if self._holder.role is not Role.ISOLATED:
+            yield from self._leave(failures)
+        steps: list[tuple[str, Callable[[], Any]]] = [
+            ("closing connections", lambda: served),
+            ("ending periodic tasks", lambda: periodic_stopped),
+        ]
+        steps += [(f"writing {table.name}", table.save) for table in self._loaded]
+        steps += [(f"stopping {type(part).__name__}", part.stop) for part in self._started[::-1]]
+        for name, step in steps:
+            yield from self._attempt(name, step, failures)
+        if failures:
+            raise failures[0]
+
+    def _leave(self, failures: list[Exception]) -> Steps:
+        state = self._holder.state
+        self._holder.change(RoleState(Role.ISOLATED, state.broker_id))
+        self._serve()
+        for part in reversed(self._parts):
+            yield from self._attempt(
+                f"{type(part).__name__} as {state.role.value}",
+                lambda part=part: part.leave(state),  # type: ignore[misc]
+                failures,
+            )
+
+    def _attempt(self, name: str, step: Callable[[], Any], failures: list[Exception]) -> Steps:
+        try:
+            yield step()
+        except Exception as error:
+            log.failure("{name} failed while it ended", name=name)
+            failures.append(error)
+
+    def _serve(self) -> None:
+        """Requests are answered as the role wants from now on."""
+        role = self._holder.role
+        self._host.listener.serve(merge_handlers(part.handlers(role) for part in self._parts))
+
+    def _in_roles(self, task: Periodic) -> Callable[[], Any]:
+        def work() -> Any:
+            return task.work() if self._holder.role in task.roles else None
+
+        return work

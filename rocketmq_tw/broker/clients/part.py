@@ -1,0 +1,53 @@
+"""Connected clients and the queues that they hold, as a part of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.clients.client_requests import ClientRequests
+from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
+from rocketmq_tw.broker.clients.lock_requests import LockRequests
+from rocketmq_tw.broker.clients.locks import RebalanceLock
+from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequests
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.interfaces import Handler
+
+#: Seconds between scans for clients without heartbeats, as in stock.
+SCAN_SECONDS = 10.0
+
+
+class Clients(Part):
+    """Knows who is connected, lets them know of each other, and grants locks on queues."""
+
+    def __init__(self, host: Host, writing: Writing, tables: Tables) -> None:
+        self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms)
+        self.locks = RebalanceLock(host.elapsed_ms)
+        registry, topics, groups = self.registry, tables.topics, tables.groups
+        self._handlers = merge_handlers(
+            [
+                ClientRequests(
+                    host.config, registry, groups, topics, tables.announcements
+                ).handlers(),
+                ConnectionRequests(host.config, registry, topics, groups, writing.store).handlers(),
+                SubscriptionRequests(registry, tables.offsets).handlers(),
+                LockRequests(self.locks).handlers(),
+            ]
+        )
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return self._handlers
+
+    def periodic(self) -> Iterable[Periodic]:
+        yield Periodic("the scan for silent clients", SCAN_SECONDS, self.registry.expire)
+        yield Periodic("the scan for expired locks", SCAN_SECONDS, self.locks.forget_expired)
+
+    def metrics(self) -> Iterable[Metric]:
+        producers, consumers = self.registry.counts()
+        yield Metric("rocketmq_producer_connections", producers)
+        yield Metric("rocketmq_consumer_connections", consumers)

@@ -1,0 +1,41 @@
+"""Which groups consume a topic (300), and which topics a group consumes (343)."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.topics import GroupList, TopicList
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.topics import (
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+
+
+class SubscriptionRequests:
+    """Answers from what connected consumers subscribe to and what groups have committed."""
+
+    def __init__(self, clients: ClientRegistry, offsets: OffsetTable) -> None:
+        self._clients = clients
+        self._offsets = offsets
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.consumers,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.consumed_by,
+        }
+
+    def consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
+        groups = self._clients.groups_subscribed_to(topic) | self._offsets.groups_of(topic)
+        return request.response(body=encode_body(GroupList(group_list=sorted(groups))))
+
+    def consumed_by(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        group = request.header(QueryTopicsByConsumerRequestHeader).group
+        topics = sorted(self._offsets.topics_of(group))
+        return request.response(
+            body=encode_body(TopicList(topic_list=topics, broker_addr=peer.local_address))
+        )

@@ -1,0 +1,73 @@
+"""What administrators ask of the broker as a whole, as a part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.cluster.part import Cluster
+from rocketmq_tw.broker.control.admin import AdminRequests
+from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
+from rocketmq_tw.broker.control.live_config import LiveConfig
+from rocketmq_tw.broker.control.resets import ResetRequests
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.stats.part import Stats
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.interfaces import Handler
+
+
+class Control(Part):
+    """Shows what all parts show, changes the configuration, and looks after groups' progress."""
+
+    def __init__(
+        self,
+        host: Host,
+        parts: Assembly,
+        writing: Writing,
+        tables: Tables,
+        clients: Clients,
+        stats: Stats,
+        cluster: Cluster,
+    ) -> None:
+        self._parts = parts
+        self._topics = tables.topics
+        self._membership = cluster.membership
+        config, store, registry = host.config, writing.store, clients.registry
+        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        live_config = LiveConfig(config, host.store_config, host.net_config, *host.other_configs)
+        self._handlers = merge_handlers(
+            [
+                AdminRequests(
+                    config,
+                    live_config,
+                    store,
+                    topics,
+                    host.now_ms,
+                    stats.statistics.boot_timestamp,
+                    self._shown,
+                    self._permission_changed,
+                ).handlers(),
+                ConsumeStatsRequests(
+                    config, topics, groups, offsets, registry, store, stats.traffic, host.now_ms
+                ).handlers(),
+                ResetRequests(config, topics, groups, offsets, registry, store).handlers(),
+            ]
+        )
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return self._handlers
+
+    def _shown(self) -> Mapping[str, str]:
+        shown: dict[str, str] = {}
+        for part in self._parts:
+            shown |= part.runtime_info()
+        return shown
+
+    def _permission_changed(self) -> None:
+        self._topics.touch()
+        self._membership.register(force=True)

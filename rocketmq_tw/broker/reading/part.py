@@ -1,0 +1,71 @@
+"""What consumers read, as a part of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.reading.long_polling import LongPolling
+from rocketmq_tw.broker.reading.pull import PullRequests
+from rocketmq_tw.broker.reading.queue_requests import QueueRequests
+from rocketmq_tw.broker.reading.view import ViewRequests
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.stats.part import Stats
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.interfaces import Handler
+
+
+class Reading(Part):
+    """Answers reads of queues, and holds those for which nothing is there yet."""
+
+    def __init__(
+        self,
+        host: Host,
+        role: RoleHolder,
+        writing: Writing,
+        tables: Tables,
+        clients: Clients,
+        stats: Stats,
+        replicas: Replicas,
+    ) -> None:
+        store = writing.store
+        self.long_polling = LongPolling(store, host.config, host.elapsed_ms)
+        store.on_arrival(self.long_polling.arrived)
+        writing.commit.on_dispatched(self.long_polling.wake_ready)
+        self._handlers = merge_handlers(
+            [
+                PullRequests(
+                    host.config,
+                    host.store_config,
+                    role,
+                    store,
+                    tables,
+                    clients.registry,
+                    self.long_polling,
+                    stats.pulled,
+                    replicas.master_is_near,
+                ).handlers(),
+                ViewRequests(store, host.store_config, tables.topics, role).handlers(),
+                QueueRequests(clients.registry, store, tables.topics, role).handlers(),
+            ]
+        )
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return self._handlers
+
+    def periodic(self) -> Iterable[Periodic]:
+        polling = self.long_polling
+        yield Periodic("the look at held reads", polling.check_interval, polling.check)
+
+    def leave(self, state: RoleState) -> None:
+        # Who waits may find what it wants elsewhere, or in another way, once the role is another.
+        self.long_polling.resume_all()
+
+    def truncated(self, end: int) -> None:
+        self.long_polling.resume_all()

@@ -1,0 +1,23 @@
+"""The HA keys of the configuration as the links take them."""
+
+from __future__ import annotations
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.replication.service import HASettings
+
+
+def ha_settings(config: MessageStoreConfig) -> HASettings:
+    """The settings of both ends of a link."""
+    limit = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
+    return HASettings(
+        file_size=config.mapped_file_size_commit_log,
+        batch_size=config.ha_transfer_batch_size,
+        heartbeat_ms=config.ha_send_heartbeat_interval,
+        housekeeping_ms=config.ha_housekeeping_interval,
+        bytes_per_second=limit,
+        max_gap=config.max_gap,
+        slave_timeout_ms=config.slave_timeout,
+        in_sync_replicas=config.in_sync_replicas,
+        min_in_sync_replicas=config.min_in_sync_replicas,
+        automatic=config.enable_auto_in_sync_replicas,
+    )

@@ -1,0 +1,166 @@
+"""A slave's side of its group: it follows its master and copies the log and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
+from twisted.internet.endpoints import TCP4ClientEndpoint
+from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
+from rocketmq_tw.broker.replicas.kinship import check_kinship
+from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
+from rocketmq_tw.broker.replicas.replicated_log import StoreLog
+from rocketmq_tw.broker.replicas.settings import ha_settings
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.net.address import join_address, split_address
+from rocketmq_tw.replication.client import HAClient
+from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
+
+CONNECT_TIMEOUT = 5.0
+#: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
+NEW_TOPIC_SECONDS = 0.2
+
+#: How a host and port are reached.
+EndpointFor = Callable[[str, int], IStreamClientEndpoint]
+
+log = Logger()
+
+
+class SlaveLink:
+    """Follows the master that haMasterAddress names, or the name servers."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        store_config: MessageStoreConfig,
+        replicated: StoreLog,
+        commit: Commit,
+        store: IMessageStore,
+        topics: TopicTable,
+        calls: MasterCalls,
+        metadata: SlaveMetadata,
+        now_ms: Callable[[], int],
+        endpoint_for: EndpointFor | None = None,
+    ) -> None:
+        self._endpoint_for = endpoint_for or self._tcp
+        self._reactor = reactor
+        self._config = store_config
+        self._commit = commit
+        self._store = store
+        self._calls = calls
+        self._metadata = metadata
+        self._topics = topics
+        self._now_ms = now_ms
+        self._copying = DeferredLock()
+        self._soon: IDelayedCall | None = None
+        self._stopped = False
+        self._master = Master("", store_config.ha_master_address)
+        self.client = HAClient(replicated, ha_settings(store_config), reactor, self._agree)
+        self._unsubscribe = [
+            commit.on_dispatched(metadata.log_grew),
+            store.on_arrival(self.arrived),
+        ]
+
+    def start(self) -> None:
+        """Follows the master that haMasterAddress names, where it names one."""
+        if self._config.ha_master_address:
+            self._follow(self._config.ha_master_address)
+
+    def learned(self, master: Master) -> None:
+        """A name server says who the master is."""
+        if self._stopped:
+            return
+        if master.address and master.address != self._master.address:
+            log.info("the master is {address}", address=master.address)
+            self._metadata.forget()
+            self._master = self._master._replace(address=master.address)
+        if master.ha_address and not self._config.ha_master_address:
+            self._master = self._master._replace(ha_address=master.ha_address)
+            self._follow(master.ha_address)
+
+    def copy(self) -> Deferred[None]:
+        """Copies what only masters change, from time to time."""
+        if not self._master.address or not self.client.linked:
+            return succeed(None)
+        return self._copying.run(self._metadata.copy, self._master.address)
+
+    def arrived(self, runs: Sequence[Arrived]) -> None:
+        """The store's arrival callback: a topic that is new to this slave is copied soon."""
+        if self._soon is not None or self._stopped:
+            return
+        if any(
+            self._topics.get(run.topic) is None and not self._metadata.is_unserved(run.topic)
+            for run in runs
+        ):
+            self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
+
+    def _copy_soon(self) -> None:
+        self._soon = None
+        self.copy().addErrback(lambda failure: log.failure("copying a new topic", failure))
+
+    @property
+    def master_is_near(self) -> bool:
+        """Whether a client that this broker cannot serve will find the master."""
+        return self.client.linked
+
+    def runtime_info(self) -> HARuntimeInfo:
+        connection, now_ms = self.client.connection, self.client.now_ms()
+        info = HAClientInfo(
+            master_addr=self.client.master_address or None, max_offset=self._store.end_offset
+        )
+        if connection is not None and connection.link is not None:
+            link = connection.link
+            info.transferred_byte_in_second = link.flow.bytes_per_second(now_ms)
+            time_of_day = self._now_ms()
+            info.last_read_timestamp = time_of_day - (now_ms - link.last_read)
+            info.last_write_timestamp = time_of_day - (now_ms - link.last_write)
+        return HARuntimeInfo(ha_client_runtime_info=info)
+
+    def stop(self) -> Deferred[Any]:
+        """Follows nobody any more; fires once the link is closed."""
+        self._stopped = True
+        self._metadata.forget()
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        return self.client.stop()
+
+    def _follow(self, address: str) -> None:
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            log.error("the master's HA address: {error}", error=error)
+            return
+        self.client.follow(join_address(host, port), self._endpoint_for(host, port))
+
+    def _tcp(self, host: str, port: int) -> IStreamClientEndpoint:
+        return TCP4ClientEndpoint(self._reactor, host, port, timeout=CONNECT_TIMEOUT)
+
+    @inlineCallbacks
+    def _agree(self) -> Generator[Deferred[Any], Any, None]:
+        """Before each link: a record of which only a part came is cut off, since another master
+        may have other bytes for the rest; then the logs are compared."""
+        yield self._commit.end_at_whole_record()
+        if not self._master.address:
+            log.warn(
+                "no name server has told the master's address: whether its log is the same as"
+                " this one's is not checked, and topics, groups and offsets are not copied"
+            )
+            return
+        yield check_kinship(
+            self._calls,
+            self._master.address,
+            self._store,
+            self._config.mapped_file_size_commit_log,
+            self._reactor,
+        )

@@ -1,0 +1,71 @@
+"""The roles of a broker in its group of replicas, and which may follow which."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.config.store import MessageStoreConfig
+
+
+class Role(Enum):
+    """What a broker does for its group.
+
+    ISOLATED: it has no role yet, or is between two: it stores nothing that clients send and is not
+    registered. MASTER: it stores what clients send. SLAVE: it copies a master's log. ACTING_MASTER:
+    a slave that stands in for a master that is gone, without taking messages from producers.
+    """
+
+    ISOLATED = "isolated"
+    MASTER = "master"
+    SLAVE = "slave"
+    ACTING_MASTER = "acting master"
+
+
+EVERY_ROLE = frozenset(Role)
+#: The roles in which the log is a copy of another broker's.
+COPYING_ROLES = frozenset({Role.SLAVE, Role.ACTING_MASTER})
+
+#: Role -> the roles that may follow it. A change of who writes the log leads through ISOLATED, so
+#: that the parts of a broker can end what they did before they begin anew.
+TRANSITIONS: dict[Role, frozenset[Role]] = {
+    Role.ISOLATED: frozenset({Role.MASTER, Role.SLAVE}),
+    Role.MASTER: frozenset({Role.ISOLATED}),
+    Role.SLAVE: frozenset({Role.ISOLATED, Role.ACTING_MASTER}),
+    Role.ACTING_MASTER: frozenset({Role.ISOLATED, Role.SLAVE}),
+}
+
+
+@attrs.frozen
+class RoleState:
+    """A role and what belongs to it.
+
+    `broker_id` is 0 for masters. `synchronous`: a master that answers once enough slaves have a
+    message. `epoch` counts the masters of the group, and `confirmed_offset` is where the log ends
+    that no change of master takes back; both are None where no controller gives them.
+    """
+
+    role: Role
+    broker_id: int
+    synchronous: bool = False
+    epoch: int | None = None
+    confirmed_offset: int | None = None
+
+
+def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState:
+    """The role that brokerRole and brokerId give; raises `ConfigError` where they do not fit.
+    (Stock makes a master's id 0 whatever the file says.)"""
+    name, broker_id = store_config.broker_role, config.broker_id
+    if name == "SLAVE":
+        if broker_id <= 0:
+            raise ConfigError(f"brokerRole=SLAVE with brokerId={broker_id}: give a slave 1 or more")
+        return RoleState(Role.SLAVE, broker_id)
+    if broker_id != 0:
+        raise ConfigError(
+            f"brokerRole={name} with brokerId={broker_id}: a master has brokerId=0, or set"
+            " brokerRole=SLAVE"
+        )
+    return RoleState(Role.MASTER, broker_id, synchronous=name == "SYNC_MASTER")

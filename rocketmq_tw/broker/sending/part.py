@@ -1,0 +1,74 @@
+"""What producers send and consumers give back, as a part of the broker."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+
+from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
+from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.sending.retries import Retries
+from rocketmq_tw.broker.sending.send import SendRequests
+from rocketmq_tw.broker.sending.send_back import SendBackRequests
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.message.ids import UniqueIds, pack_ip
+from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+
+#: Requests that store a message; stock 5.3.3's slaves refuse them with SYSTEM_BUSY.
+STORING = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+)
+
+
+class Sending(Part):
+    """Takes messages as a master and refuses them in any other role."""
+
+    def __init__(
+        self,
+        host: Host,
+        addresses: Addresses,
+        writing: Writing,
+        tables: Tables,
+        clients: Clients,
+    ) -> None:
+        retries = Retries(tables.topics, tables.groups, clients.locks.holds_any)
+        writing.redirects.by_topic(RETRY_PREFIX, retries.redirect)
+        self._host = host
+        self._addresses = addresses
+        self._unique_ids: UniqueIds | None = None
+        self.send = SendRequests(
+            host.config,
+            host.store_config,
+            writing,
+            tables,
+            addresses,
+            self._next_unique_id,
+            host.now_ms,
+        )
+        send_back = SendBackRequests(host.config, writing, tables, retries, addresses)
+        self._handlers = merge_handlers([self.send.handlers(), send_back.handlers()])
+
+    def start(self) -> None:
+        self._unique_ids = UniqueIds(
+            pack_ip(self._addresses.ip), os.getpid(), random.getrandbits(32), self._host.now_ms
+        )
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        if role is Role.MASTER:
+            return self._handlers
+        remark = f"this broker is {role.value} and stores nothing: ask the master"
+        return refusing(STORING, ResponseCode.SYSTEM_BUSY, remark)
+
+    def _next_unique_id(self) -> str:
+        assert self._unique_ids is not None, "the part is not started"
+        return self._unique_ids.next()

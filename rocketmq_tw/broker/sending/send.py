@@ -1,0 +1,339 @@
+"""Requests 10, 310 and 320: a producer sends one message or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from operator import itemgetter
+from random import randrange
+
+from rocketmq_tw.broker.assembly.host import Addresses
+from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.tables.announcements import Reply
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
+from rocketmq_tw.broker.writing.asked_for import delay_level
+from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.batch import Batch, decode_batch
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
+from rocketmq_tw.message.sysflags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import (
+    SendMessageRequestHeader,
+    read_send_header,
+)
+
+_SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+#: Bytes of bodies that may wait for their answer; more are refused until some are answered.
+DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
+
+_REMARKS = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but not on stable storage within syncFlushTimeout",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored, but not on enough replicas within slaveTimeout",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but too few replicas keep up with the master",
+    ResponseCode.SYSTEM_ERROR: "the broker could not store the message; its log says why",
+}
+
+_last_byte = itemgetter(slice(-1, None))
+_born_host = lru_cache(maxsize=4096)(split_address)
+
+
+#: What the broker writes itself. Without any of these, and without what makes a message special,
+#: the properties are stored as they came, with the broker's own behind them.
+_OWN = frozenset({props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER})
+
+
+class SendRequests:
+    """Checks what is sent, in stock's order and with its codes, and hands it to the commit."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        writing: Writing,
+        tables: Tables,
+        addresses: Addresses,
+        next_unique_id: Callable[[], str],
+        now_ms: Callable[[], int],
+        *,
+        in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
+    ) -> None:
+        """`in_flight_limit`: bytes of bodies that may wait for their answer."""
+        self._config = config
+        self._store_config = store_config
+        self._topics = tables.topics
+        self._commit = writing.commit
+        self._redirects = writing.redirects
+        self._announcements = tables.announcements
+        self._addresses = addresses
+        self._next_unique_id = next_unique_id
+        self._now_ms = now_ms
+        self.in_flight_limit = in_flight_limit
+        self.in_flight = 0
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, request: RemotingCommand, peer: IPeer) -> None:
+        """Answers later through the peer; raises `RequestError` where the message is refused."""
+        header = read_send_header(request.code, request.ext_fields)
+        topic = self._check(header, request, peer)
+        queue_id = header.queue_id
+        if queue_id < 0:
+            if topic.write_queue_nums <= 0:
+                raise RequestError(
+                    ResponseCode.INVALID_PARAMETER, f"{header.topic} has no queue to write to"
+                )
+            queue_id = randrange(topic.write_queue_nums)
+        sys_flag = header.sys_flag
+        if topic.topic_filter_type == "MULTI_TAG":
+            sys_flag |= MULTI_TAGS
+        message = StoredMessage(
+            topic=header.topic,
+            queue_id=queue_id,
+            body=request.body,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=_born_host(peer.address),
+            store_host=self._addresses.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        text = header.properties or ""
+        properties = parse_properties(text)
+        if header.batch or request.code == _SEND_BATCH:
+            properties.pop(props.POP_CK, None)
+            unique_id = properties.get(props.UNIQ_KEY)
+            reply = self._announcements.replying(peer.reply, header.topic)
+            self._append_batch(request, reply, message, properties, unique_id)
+            return
+        redirects = self._redirects
+        if message.topic.startswith(redirects.prefixes):
+            redirects.route_by_topic(message, properties, header.max_reconsume_times)
+        reply = self._announcements.replying(peer.reply, message.topic)
+        unique_id = properties.get(props.UNIQ_KEY)
+        if (
+            unique_id is not None
+            and _OWN.isdisjoint(properties)
+            and redirects.properties.isdisjoint(properties)
+        ):
+            config = self._config
+            message.properties = rejoin_properties(text, properties) + _own_properties(
+                config.region_id, config.trace_on, config.broker_cluster_name
+            )
+            if text.isascii():
+                # Then what is parsed says the same as what is stored.
+                message.parsed = properties
+        else:
+            properties.pop(props.POP_CK, None)
+            if unique_id is None:
+                unique_id = properties[props.UNIQ_KEY] = self._next_unique_id()
+            self._add_own_properties(properties)
+            message.properties = join_properties(properties)
+            redirects.route_by_property(message, properties)
+        self._append(request, reply, message, queue_id, unique_id, properties)
+
+    # Checks
+
+    def _check(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
+    ) -> TopicConfig:
+        """The topic to send to, made where that is allowed."""
+        config = self._config
+        accepts_from = config.start_accept_send_request_time_stamp
+        if accepts_from > 0 and self._now_ms() < accepts_from:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet; send again later"
+            )
+        name = header.topic
+        topic = self._topics.get(name)
+        if topic is not None and topic.order and not is_writable(config.broker_permission):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker {config.broker_ip1} may not be written to"
+            )
+        if name in names.NOT_FOR_CLIENTS:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{name} is the broker's own: clients may not send to it",
+            )
+        if topic is None:
+            topic = self._create_topic(header, peer)
+        queue_id = header.queue_id
+        if queue_id >= topic.write_queue_nums and queue_id >= topic.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
+            )
+        size = len(request.body)
+        text = header.properties
+        if (
+            not 0 < size <= self._store_config.max_message_size
+            or (text is not None and len(text) > props.MAX_PROPERTIES_LENGTH)
+            or self.in_flight + size > self.in_flight_limit
+        ):
+            raise self._refused_size(size, text or "")
+        return topic
+
+    def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
+        name = header.topic
+        names.check_topic(name, ResponseCode.INVALID_PARAMETER)
+        is_retry = name.startswith(names.RETRY_PREFIX)
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT
+        topic = self._topics.create_on_send(
+            name, header.default_topic, peer.address, header.default_topic_queue_nums, sys_flag
+        )
+        if topic is None and is_retry:
+            topic = self._topics.create_on_send_back(name, 1, READ | WRITE, sys_flag)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"{name} is no topic of this broker: create it (rmqadmin updateTopic)",
+            )
+        return topic
+
+    def _refused_size(self, size: int, properties: str) -> RequestError:
+        most = self._store_config.max_message_size
+        if not 0 < size <= most:
+            return RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: send 1 to {most} of them"
+            )
+        if len(properties) > props.MAX_PROPERTIES_LENGTH:
+            return RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"properties of {len(properties)} characters:"
+                f" send at most {props.MAX_PROPERTIES_LENGTH}",
+            )
+        return RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"{self.in_flight} bytes wait to be stored: send again a little later",
+        )
+
+    # What becomes of the message
+
+    def _add_own_properties(self, properties: dict[str, str]) -> None:
+        config = self._config
+        properties[props.MSG_REGION] = config.region_id
+        properties[props.TRACE_ON] = "true" if config.trace_on else "false"
+        properties[props.CLUSTER] = config.broker_cluster_name
+
+    # Into the log
+
+    def _append(
+        self,
+        request: RemotingCommand,
+        reply: Reply,
+        message: StoredMessage,
+        queue_id: int,
+        unique_id: str | None,
+        properties: dict[str, str],
+        batch: Batch | None = None,
+    ) -> None:
+        self._commit.append(
+            message,
+            partial(self._answer, request, reply, queue_id, unique_id),
+            batch=batch,
+            wait=props.waits_for_store(properties),
+        )
+        self.in_flight += len(request.body)
+
+    def _append_batch(
+        self,
+        request: RemotingCommand,
+        reply: Reply,
+        message: StoredMessage,
+        properties: dict[str, str],
+        unique_id: str | None,
+    ) -> None:
+        if message.topic.startswith(names.RETRY_PREFIX):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch may not go to the retry topic {message.topic}",
+            )
+        if transaction_value(message.sys_flag) or delay_level(properties) > 0:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a batch may neither be part of a transaction nor be delayed: send single messages",
+            )
+        try:
+            batch = decode_batch(request.body)
+        except ValueError as error:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
+        # The batch's own id must not hide those that its messages have.
+        properties.pop(props.UNIQ_KEY, None)
+        self._add_own_properties(properties)
+        batch.properties = _separated(batch.properties)
+        batch.common = join_properties(properties)
+        self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        reply: Reply,
+        queue_id: int,
+        unique_id: str | None,
+        code: ResponseCode,
+        appended: Appended,
+    ) -> None:
+        """Tells the sender how its append ended; the commit calls it."""
+        self.in_flight -= len(request.body)
+        if request.flag & ONEWAY_FLAG:
+            reply(request.response(code))
+            return
+        config = self._config
+        fields: dict[str, str] = {}
+        if code in STORED:
+            # What `header_to_fields` makes of a SendMessageResponseHeader, without the way there.
+            fields["msgId"] = appended.message_ids
+            fields["queueId"] = str(queue_id)
+            fields["queueOffset"] = str(appended.queue_offset)
+            if unique_id is not None:
+                fields["transactionId"] = unique_id
+        fields[props.MSG_REGION] = config.region_id
+        fields[props.TRACE_ON] = "true" if config.trace_on else "false"
+        reply(
+            RemotingCommand(
+                code,
+                fields,
+                opaque=request.opaque,
+                flag=RESPONSE_FLAG,
+                remark=_REMARKS.get(code),
+                serialization=request.serialization,
+            )
+        )
+
+
+@lru_cache(maxsize=16)
+def _own_properties(region: str, trace_on: bool, cluster: str) -> bytes:
+    """The broker's own as they stand behind a message's."""
+    return join_properties(
+        {
+            props.MSG_REGION: region,
+            props.TRACE_ON: "true" if trace_on else "false",
+            props.CLUSTER: cluster,
+        }
+    )
+
+
+def _separated(own: Sequence[bytes]) -> Sequence[bytes]:
+    """The properties of batched messages with the last separator, which 4.9's leave out."""
+    ends = set(map(_last_byte, own))
+    if ends <= {b"", b"\x02"}:
+        return own
+    return [each if each[-1:] in (b"", b"\x02") else each + b"\x02" for each in own]

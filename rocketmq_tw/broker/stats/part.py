@@ -1,0 +1,77 @@
+"""What is counted, as a part of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, Statistics
+from rocketmq_tw.broker.stats.traffic import Traffic
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+
+
+class Stats(Part):
+    """Counts the messages that come and go, and tells how many through a topic or group (315)."""
+
+    def __init__(self, host: Host, writing: Writing) -> None:
+        self.statistics = Statistics(host.now_ms)
+        self.traffic = Traffic(host.now_ms)
+        writing.store.on_arrival(self.statistics.arrived)
+        writing.store.on_arrival(self.traffic.arrived)
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return {RequestCode.VIEW_BROKER_STATS_DATA: self.view}
+
+    def periodic(self) -> Iterable[Periodic]:
+        yield Periodic("counting", SAMPLE_SECONDS, self._sample)
+
+    def pulled(self, topic: str, group: str, messages: int) -> None:
+        """So many messages of `topic` left in one answer to a member of `group`."""
+        self.statistics.count_pulled(messages)
+        self.traffic.pulled(topic, group, messages)
+
+    def runtime_info(self) -> Mapping[str, str]:
+        statistics = self.statistics
+        return {
+            "bootTimestamp": str(statistics.boot_timestamp),
+            "runtime": statistics.uptime(),
+            "putTps": str(statistics.sent),
+            "getTransferredTps": str(statistics.pulled),
+            # 4.9's spelling; its clients fail without it.
+            "getTransferedTps": str(statistics.pulled),
+            "getFoundTps": str(statistics.pulled),
+            "getTotalTps": str(statistics.pulled),
+            "putMessageTimesTotal": str(statistics.sent.total),
+            "msgPutTotalYesterdayMorning": str(statistics.sent_by_day.yesterday),
+            "msgPutTotalTodayMorning": str(statistics.sent_by_day.today),
+            "msgPutTotalTodayNow": str(statistics.sent.total),
+            "msgGetTotalYesterdayMorning": str(statistics.pulled_by_day.yesterday),
+            "msgGetTotalTodayMorning": str(statistics.pulled_by_day.today),
+            "msgGetTotalTodayNow": str(statistics.pulled.total),
+        }
+
+    def metrics(self) -> Iterable[Metric]:
+        yield Metric("rocketmq_messages_in_total", self.statistics.sent.total)
+        yield Metric("rocketmq_messages_out_total", self.statistics.pulled.total)
+
+    def view(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = request.header(ViewBrokerStatsDataRequestHeader)
+        found = self.traffic.of(header.stats_name, header.stats_key)
+        if found is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"nothing is counted as {header.stats_name} of {header.stats_key}",
+            )
+        return request.response(body=encode_body(found))
+
+    def _sample(self) -> None:
+        self.statistics.sample()
+        self.traffic.look()

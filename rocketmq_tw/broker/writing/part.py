@@ -1,0 +1,115 @@
+"""The log and the one way into it, as a part of the broker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
+from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
+from rocketmq_tw.broker.writing.redirects import Redirects
+from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.broker.writing.units import human_size
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+
+log = Logger()
+
+
+class Writing(Part):
+    """Opens and closes the store, writes it, makes it durable, and removes what is too old."""
+
+    def __init__(self, host: Host, role: RoleHolder, parts: Assembly) -> None:
+        self._host = host
+        self._loaded = False
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        config, reactor = host.store_config, host.reactor
+        self.store = MessageStore(config, host.files, host.now_ms, memory_bytes=memory)
+        self.flusher = Flusher(self.store, config, reactor, host.in_thread)
+        self.commit = Commit(
+            self.store,
+            config,
+            reactor,
+            self.flusher,
+            role,
+            gather=host.listener.gather,
+            at_turn_end=getattr(reactor, "at_turn_end", None),
+        )
+        self.redirects = Redirects(refusals(host.config))
+
+        def truncated(end: int) -> None:
+            for part in parts:
+                part.truncated(end)
+
+        self.commit.on_truncated(truncated)
+
+    @inlineCallbacks
+    def start(self) -> Generator[Deferred[Any], Any, None]:
+        yield self._host.in_thread(self._check_kinds)
+        recovered = yield self._host.in_thread(self.store.load)
+        self._loaded = True
+        for note in recovered.notes:
+            log.warn("recovery: {note}", note=note)
+        self.flusher.start()
+
+    def _check_kinds(self) -> None:
+        """Before anything is changed: what is dispatched here would be in other queues."""
+        table = self._host.table_file("topics").read(
+            lambda data: decode_body(TopicConfigTable, data)
+        )
+        if table is not None:
+            check_topics(table.topic_config_table.values())
+        check_files(self._host.files, self.store.paths.root)
+
+    def enter(self, state: RoleState) -> Deferred[None] | None:
+        self.store.is_copy = state.role in COPYING_ROLES
+        return self.commit.end_at_whole_record() if state.role is Role.MASTER else None
+
+    def leave(self, state: RoleState) -> Deferred[bool]:
+        return self.commit.flushed()
+
+    @inlineCallbacks
+    def stop(self) -> Generator[Deferred[Any], Any, None]:
+        if self._loaded:
+            yield self.commit.stop()
+        yield self._host.in_thread(self.store.close)
+
+    def periodic(self) -> Iterable[Periodic]:
+        seconds = self._host.store_config.clean_resource_interval / 1000
+        yield Periodic("the retention", seconds, lambda: self.store.clean(self._host.now_ms()))
+
+    def runtime_info(self) -> Mapping[str, str]:
+        store = self.store
+        disk = self._host.files.usage(store.paths.root)
+        ratio = f"{disk.used / disk.total:.4f}" if disk.total else "-1"
+        first = store.message_at(store.min_physical_offset)
+        return {
+            "commitLogDiskRatio": ratio,
+            "consumeQueueDiskRatio": ratio,
+            "commitLogDirCapacity": (
+                f"Total : {human_size(disk.total)}, Free : {human_size(disk.total - disk.used)}."
+            ),
+            "commitLogMinOffset": str(store.min_physical_offset),
+            "commitLogMaxOffset": str(store.end_offset),
+            "remainHowManyDataToFlush": human_size(store.end_offset - store.flushed_offset),
+            "dispatchBehindBytes": str(store.written_offset - store.dispatched_offset),
+            "earliestMessageTimeStamp": str(-1 if first is None else first.store_timestamp),
+        }
+
+    def metrics(self) -> Iterable[Metric]:
+        store = self.store
+        yield Metric("rocketmq_storage_size", store.end_offset - store.min_physical_offset)
+        yield Metric("rocketmq_storage_flush_behind_bytes", store.end_offset - store.flushed_offset)
+        behind = store.written_offset - store.dispatched_offset
+        yield Metric("rocketmq_storage_dispatch_behind_bytes", behind)

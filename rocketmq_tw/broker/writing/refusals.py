@@ -1,0 +1,42 @@
+"""Refuses messages that ask for what this broker does not have, instead of storing them plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rocketmq_tw.broker.writing.asked_for import wants_timer, wants_transaction
+from rocketmq_tw.broker.writing.redirects import PropertyRedirect, Stage
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+def refusals(config: BrokerConfig) -> dict[Stage, tuple[Collection[str], PropertyRedirect]]:
+    """What stands in for transactions and timers, and what rejectTransactionMessage asks for."""
+
+    def refuse_transaction(message: StoredMessage, properties: dict[str, str]) -> bool:
+        if not wants_transaction(message, properties):
+            return False
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            f"the broker {config.broker_ip1} takes no transactional messages",
+        )
+
+    def reject_transaction(message: StoredMessage, properties: dict[str, str]) -> bool:
+        return config.reject_transaction_message and refuse_transaction(message, properties)
+
+    def refuse_timer(message: StoredMessage, properties: dict[str, str]) -> bool:
+        if not wants_timer(properties):
+            return False
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            "messages for a time of their own are not supported: use one of the delay levels",
+        )
+
+    return {
+        Stage.REJECTION: ((props.TRAN_MSG,), reject_transaction),
+        Stage.TRANSACTION: ((props.TRAN_MSG,), refuse_transaction),
+        Stage.TIMER: (props.TIMER_PROPERTIES, refuse_timer),
+    }

@@ -1,0 +1,30 @@
+"""A broker itself: figures, configuration, replication."""
+
+import javaproperties
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.client.admin.requests import ServerRequests
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.codes import RequestCode
+
+
+class BrokerAdmin(ServerRequests):
+    """Looks at a broker and changes its configuration."""
+
+    def runtime_info(self, broker: str) -> Deferred[KVTable]:
+        """Names and values as stock's brokerStatus shows them."""
+        return self._body(broker, RequestCode.GET_BROKER_RUNTIME_INFO, KVTable)
+
+    def broker_config(self, broker: str) -> Deferred[dict[str, str]]:
+        """Keys and values of the configuration, as .properties files have them."""
+        return self._properties(broker, RequestCode.GET_BROKER_CONFIG)
+
+    def update_broker_config(self, broker: str, changes: dict[str, str]) -> Deferred[None]:
+        """Gives keys new values, all or none."""
+        body = javaproperties.dumps(changes, timestamp=None).encode()
+        return self._tell(broker, RequestCode.UPDATE_BROKER_CONFIG, None, body)
+
+    def ha_status(self, broker: str) -> Deferred[HARuntimeInfo]:
+        """How far replication is: of a master each slave, of a slave itself."""
+        return self._body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)

@@ -1,0 +1,83 @@
+"""What name servers are asked, and told."""
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.client.admin.requests import ServerRequests
+from rocketmq_tw.client.commands import read_route, route_command
+from rocketmq_tw.client.errors import check_success
+from rocketmq_tw.wire.bodies.cluster import ClusterInfo
+from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.topics import TopicList
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.namesrv import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+
+
+class NameServerAdmin(ServerRequests):
+    """Routes, clusters, values and write permissions. One name server is asked; all are told what
+    is to change, but for write permissions, where the name server is given."""
+
+    def topic_route(self, topic: str) -> Deferred[TopicRouteData | None]:
+        """The route of a topic; None where it has none."""
+        return self._ask_names(lambda: route_command(topic), read_route)
+
+    def cluster_info(self) -> Deferred[ClusterInfo]:
+        """Clusters, broker names and addresses."""
+        return self._names_body(RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfo)
+
+    def topic_list(self) -> Deferred[TopicList]:
+        """All topics that name servers know."""
+        return self._names_body(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList)
+
+    def topics_of_cluster(self, cluster: str) -> Deferred[TopicList]:
+        """The topics that the brokers of a cluster have."""
+        header = GetTopicsByClusterRequestHeader(cluster=cluster)
+        return self._names_body(RequestCode.GET_TOPICS_BY_CLUSTER, TopicList, header)
+
+    def kv_config(self, namespace: str, key: str) -> Deferred[str | None]:
+        """One value; fails with QUERY_NOT_FOUND where there is none."""
+        header = GetKVConfigRequestHeader(namespace=namespace, key=key)
+        return self._ask_names(
+            lambda: RemotingCommand.request(RequestCode.GET_KV_CONFIG, header),
+            lambda address, response: (
+                check_success(address, response).header(GetKVConfigResponseHeader).value
+            ),
+        )
+
+    def put_kv_config(self, namespace: str, key: str, value: str) -> Deferred[None]:
+        """Sets one value."""
+        header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+        return self._tell_names(RequestCode.PUT_KV_CONFIG, header)
+
+    def delete_topic_in_names(self, topic: str, cluster: str | None = None) -> Deferred[None]:
+        """Takes the topic out of the routes, of one cluster or of all."""
+        header = DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+        return self._tell_names(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    def wipe_write_permission(self, name_server: str, broker_name: str) -> Deferred[int]:
+        """Takes the broker's topics out of what producers see; the number of topics changed."""
+        return self._header(
+            name_server,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+            WipeWritePermOfBrokerRequestHeader(broker_name=broker_name),
+            WipeWritePermOfBrokerResponseHeader,
+        ).addCallback(lambda header: header.wipe_topic_count)
+
+    def add_write_permission(self, name_server: str, broker_name: str) -> Deferred[int]:
+        """Undoes `wipe_write_permission`."""
+        return self._header(
+            name_server,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER,
+            AddWritePermOfBrokerRequestHeader(broker_name=broker_name),
+            AddWritePermOfBrokerResponseHeader,
+        ).addCallback(lambda header: header.add_topic_count)

@@ -1,0 +1,289 @@
+"""A connection of a server, with limits, so that no peer costs more than it may.
+
+What one peer does never grows our memory: a frame is bounded, what all connections hold together
+is bounded (`Budget`), and a peer that does not take its replies is not read from either.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from sys import getsizeof
+from typing import Any, Protocol
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.net.interfaces import Handler, RequestCheck, ServedRequest
+from rocketmq_tw.net.outbox import Outbox
+from rocketmq_tw.net.protocol import RemotingProtocol
+from rocketmq_tw.net.shared import Shared
+from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand, decode_command
+from rocketmq_tw.wire.frame import Frame
+
+#: Answers of a connection that may wait to be taken, in bytes; then no request is carried out.
+ENOUGH_UNREAD = 1024 * 1024
+#: What a request that waits for its answer costs beside its body, roughly.
+REQUEST_OVERHEAD = 2048
+#: A header of so many bytes at most is part of that; the fields of a longer one are counted, with
+#: their place in a dictionary.
+SMALL_HEADER = 512
+FIELD_OVERHEAD = 32
+#: Bytes of a frame beside its header and body.
+FRAME_OVERHEAD = 8
+#: Numbers of requests whose opaque is used twice start here, beyond all opaques.
+_FIRST_NUMBER = 1 << 64
+
+#: Told of each request that is over.
+Observer = Callable[[ServedRequest], None]
+
+
+class ConnectionGroup(Protocol):
+    """Whom a connection tells that it is there and that it is gone."""
+
+    def add(self, connection: Any) -> None:
+        """`connection` is open."""
+
+    def discard(self, connection: Any) -> None:
+        """`connection` is lost."""
+
+
+@implementer(IPushProducer)
+class ServerConnection(RemotingProtocol):
+    """A connection of a server.
+
+    It registers itself as the producer of what it writes: while the transport says that the
+    other end does not keep up, nothing is read from it, so it gets no further replies.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        group: ConnectionGroup,
+        handlers: Mapping[int, Handler],
+        before_request: Sequence[RequestCheck],
+        observers: Sequence[Observer],
+    ) -> None:
+        super().__init__(
+            shared.clock,
+            handlers,
+            before_request=before_request,
+            frame_limit=shared.config.frame_max_length,
+        )
+        self._config = shared.config
+        self._group = group
+        self._budget = shared.budget
+        self._stalls = shared.stalls
+        self._outboxes = shared.outboxes
+        self._outbox = Outbox(shared.outboxes, None)
+        self._held = 0
+        self._unread = 0
+        #: Requests that are not over: number to the bytes that are charged for it. The number is
+        #: the request's opaque, or one of ours where a peer uses an opaque again too early.
+        self._open: dict[int, int] = {}
+        #: Number of ours -> opaque.
+        self._opaques: dict[int, int] = {}
+        self._next_number = _FIRST_NUMBER
+        self._header_length = 0
+        self._observers = observers
+        #: Number -> code, bytes of the frame and time of arrival, of requests that are observed.
+        self._observed: dict[int, tuple[int, int, float]] = {}
+        self._stuck_since: float | None = None
+        self._draining = False
+        #: When the frame that is not complete yet began.
+        self._frame_since: float | None = None
+
+    # Twisted's side
+
+    def connectionMade(self) -> None:
+        self._outbox = Outbox(self._outboxes, self.transport)
+        super().connectionMade()
+        self.transport.registerProducer(self, True)  # type: ignore[union-attr]
+        self._group.add(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._outboxes.gather(super().dataReceived, data)
+        grown = self.buffered - self._held
+        if not self._decoder.buffered:
+            self._frame_since = None
+        elif self._frame_since is None or grown < len(data):
+            self._frame_since = self.last_received
+        if grown:
+            self._held += grown
+            self._budget.used += grown
+            if grown > 0 and self._budget.exhausted:
+                self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._budget.used -= self._held + self._unread + sum(self._open.values())
+        self._held = self._unread = 0
+        self._open.clear()
+        self._opaques.clear()
+        self._stuck_since = None
+        self._outbox.close()
+        for number in list(self._observed):
+            self._tell(number, None, 0)
+        super().connectionLost(reason)
+        self._group.discard(self)
+
+    def lose_connection(self) -> None:
+        if self.connected and not self._closing:
+            self._outbox.flush()
+            # A transport waits for its producer before it closes.
+            self.transport.unregisterProducer()  # type: ignore[union-attr]
+        super().lose_connection()
+
+    def abort(self) -> None:
+        self._outbox.close()
+        super().abort()
+
+    # IPushProducer: the transport's buffer is full, empty again, gone
+
+    def pauseProducing(self) -> None:
+        self._stuck_since = self._clock.seconds()
+        self.transport.pauseProducing()  # type: ignore[union-attr]
+
+    def resumeProducing(self) -> None:
+        self._budget.used -= self._unread
+        self._unread = 0
+        self._stuck_since = None
+        if self._frame_since is not None:
+            # It was us who did not read on.
+            self._frame_since = self._clock.seconds()
+        self._go_on()
+        if not self._closing and not self._draining and self._stuck_since is None:
+            self.transport.resumeProducing()  # type: ignore[union-attr]
+
+    def stopProducing(self) -> None:
+        """The connection is lost; `connectionLost` does the rest."""
+
+    # Limits
+
+    def drain(self) -> None:
+        """Reads nothing any more; replies still leave."""
+        self._draining = True
+        self._later.clear()
+        self.transport.pauseProducing()  # type: ignore[union-attr]
+
+    def check(self, now: float) -> None:
+        """Closes a connection that is idle, that does not get on with a frame, or that leaves too
+        much unread for too long."""
+        config = self._config
+        idle = config.server_channel_max_idle_time_seconds
+        if self._stuck_since is not None and (
+            self._unread > config.max_unread_bytes
+            and now - self._stuck_since >= config.max_unread_seconds
+        ):
+            self.close(f"it leaves {self._unread} bytes unread")
+            self.abort()
+        elif now - self.last_received >= idle:
+            self.lose_connection()
+        elif (
+            self._stuck_since is None
+            and self._frame_since is not None
+            and now - self._frame_since >= idle
+        ):
+            self.close(f"it has not sent the rest of a frame within {idle} s")
+
+    def _write(self, data: bytes) -> None:
+        self._outbox.write(data)
+        if self._stuck_since is not None:
+            self._unread += len(data)
+            self._full = self._unread >= ENOUGH_UNREAD
+            self._budget.used += len(data)
+            if self._budget.exhausted:
+                self.close(f"it leaves {self._unread} bytes unread, which are too many for us")
+                self.abort()
+
+    # Requests
+
+    def reply(self, response: RemotingCommand) -> None:
+        number = response.opaque
+        charged = self._open.pop(number, 0)
+        if charged:
+            self._budget.used -= charged
+        if self._opaques and number in self._opaques:
+            response.opaque = self._opaques.pop(number)
+        length = self._answer(response)
+        if self._observed:
+            self._tell(number, response.code if length else None, length)
+
+    def _carry_out(self, frames: list[Frame], since: float) -> None:
+        super()._carry_out(frames, since)
+        took = self._clock.seconds() - since
+        if took >= STALL_SECONDS:
+            served = frames[: len(frames) - len(self._later)]
+            codes = count_codes(decode_command(frame).code for frame in served)
+            self._stalls.report(took, f"requests of {self.address} with code {codes}")
+
+    def _received(self, command: RemotingCommand, frame: Frame) -> None:
+        number = command.opaque
+        if number in self._open:
+            number = self._renumber(command)
+        if self._observers:
+            size = FRAME_OVERHEAD + len(frame.header) + len(frame.body)
+            self._observed[number] = (command.code, size, self._clock.seconds())
+        self._open[number] = 0
+        self._header_length = len(frame.header)
+        if self._budget.used > self._budget.limit:
+            self._refuse_busy(command)
+        else:
+            self._serve(command)
+
+    def _renumber(self, command: RemotingCommand) -> int:
+        """Gives a request whose opaque another open one has a number of its own."""
+        number = self._next_number
+        while number in self._open:
+            number += 1
+        self._next_number = number + 1
+        self._opaques[number] = command.opaque
+        command.opaque = number
+        return number
+
+    def _refuse_busy(self, command: RemotingCommand) -> None:
+        if not command.is_oneway:
+            self.unanswered += 1
+        remark = f"{self._budget.used} bytes are in flight; send again later"
+        self.reply(command.response(ResponseCode.SYSTEM_BUSY, remark))
+
+    def _replies_later(self, command: RemotingCommand) -> None:
+        if command.opaque in self._open:
+            self._open[command.opaque] = charged = self._memory_of(command)
+            self._budget.used += charged
+
+    def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
+        # Until it fires, even where the connection is lost before: it holds the request.
+        charged = self._memory_of(command)
+        self._budget.used += charged
+        result.addBoth(self._give_back, charged)
+        super()._wait(command, result)
+
+    def _give_back(self, result: Any, charged: int) -> Any:
+        self._budget.used -= charged
+        return result
+
+    def _memory_of(self, command: RemotingCommand) -> int:
+        """The bytes that an open request keeps, roughly."""
+        size = REQUEST_OVERHEAD + len(command.body)
+        if self._header_length <= SMALL_HEADER:
+            return size
+        # Short fields take many times what they have on the wire.
+        fields = command.ext_fields.items()
+        return size + sum(
+            [getsizeof(name) + getsizeof(text) + FIELD_OVERHEAD for name, text in fields]
+        )
+
+    def _tell(self, number: int, code: int | None, length: int) -> None:
+        observed = self._observed.pop(number, None)
+        if observed is None:
+            return
+        request_code, size, since = observed
+        seconds = self._clock.seconds() - since
+        served = ServedRequest(request_code, code, size, length, seconds, self)
+        for observer in list(self._observers):
+            try:
+                observer(served)
+            except Exception:
+                self.log.failure("observing request {code}", code=request_code)

@@ -1,0 +1,131 @@
+"""TLS only: stock's clients on our servers, ours on stock's, brokers of both on name servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import OURS
+from tests.support.jars import STOCK_VERSIONS
+from tests.support.java_client import JavaClients
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.rmqadmin import answer, rmqadmin
+from tests.support.servers import OurBroker, OurNameServer
+from tests.support.stock import StockBroker, StockNameServer
+
+#: Stock reads its keys of TLS from system properties.
+ENFORCING = {"JAVA_TOOL_OPTIONS": "-Dtls.server.mode=enforcing"}
+
+
+class OurTlsNameServer(OurNameServer):
+    def ready(self) -> bool:
+        return rmqadmin(self.address, "clusterList --tls").returncode == 0
+
+    def command(self) -> list[str]:
+        return [*super().command(), "-o", "tls.server.mode=enforcing"]
+
+
+class StockTlsNameServer(StockNameServer):
+    def ready(self) -> bool:
+        return rmqadmin(self.address, "clusterList --tls").returncode == 0
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | ENFORCING
+
+
+def _is_registered(broker: BrokerProcess) -> bool:
+    (names,) = broker.name_servers
+    rows = answer(names.address, "clusterList --tls")["brokers"]
+    return [row["active"] for row in rows if row["address"] == broker.address] == [True]
+
+
+class OurTlsBroker(OurBroker):
+    def ready(self) -> bool:
+        return _is_registered(self)
+
+    def command(self) -> list[str]:
+        return [*super().command(), "-o", "tls.server.mode=enforcing"]
+
+
+class StockTlsBroker(StockBroker):
+    def ready(self) -> bool:
+        return _is_registered(self)
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | ENFORCING
+
+
+@pytest.fixture(scope="module", params=[OURS, "5.3.3"])
+def tls_names(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a name server that takes TLS only, of ours or stock's; a broker of the other
+    kind is registered there, and of that kind too."""
+    home = tmp_path_factory.mktemp("tls")
+    names: NameServerProcess
+    if request.param == OURS:
+        names = OurTlsNameServer(home / "names")
+    else:
+        names = StockTlsNameServer(request.param, home / "names")
+    brokers = [
+        OurTlsBroker("broker-ours", home / "ours", [names]),
+        StockTlsBroker("5.3.3", "broker-stock", home / "stock", [names]),
+    ]
+    try:
+        names.start()
+        for broker in brokers:
+            broker.start()
+        yield names.address
+    finally:
+        for server in (*brokers, names):
+            server.close()
+
+
+@pytest.fixture(scope="module", params=STOCK_VERSIONS)
+def tls_java(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaClients]:
+    """Stock's clients of each version, with TLS."""
+    before = os.environ.get("JAVA_TOOL_OPTIONS")
+    os.environ["JAVA_TOOL_OPTIONS"] = "-Dtls.enable=true"
+    try:
+        java = JavaClients(request.param, Path(tmp_path_factory.mktemp("java")))
+    finally:
+        if before is None:
+            del os.environ["JAVA_TOOL_OPTIONS"]
+        else:
+            os.environ["JAVA_TOOL_OPTIONS"] = before
+    yield java
+    java.close()
+
+
+def test_stock_clients_and_ours_share_messages(
+    tls_names: str, tls_java: JavaClients, names
+) -> None:
+    topic = names.topic
+    answer(tls_names, f"updateTopic --tls -t {topic} -c TestCluster -r 1 -w 1")
+    brokers = ("broker-ours", "broker-stock")
+    for broker in brokers:
+        sent = answer(tls_names, f"sendMessage --tls -t {topic} -p from-us -b {broker} -i 0")
+        assert sent["sendStatus"] == "SEND_OK"
+    with (
+        tls_java.producer(tls_names) as producer,
+        tls_java.consumer(tls_names, names.group, {topic: "*"}) as consumer,
+    ):
+        for _ in brokers:
+            producer.send({"topic": topic, "body": "from-stock"})
+        assert sorted(message["body"] for message in consumer.received(4)) == [
+            *["from-stock"] * 2,
+            *["from-us"] * 2,
+        ]
+    read = answer(tls_names, f"consumeMessage --tls -t {topic}")["messages"]
+    assert sorted(message["body"] for message in read) == ["from-stock"] * 2 + ["from-us"] * 2
+
+
+def test_a_plain_client_is_told_what_is_missing(tls_names: str) -> None:
+    plain = rmqadmin(tls_names, "clusterList")
+    assert plain.returncode == 1
+    assert "a server that takes TLS only" in plain.stderr

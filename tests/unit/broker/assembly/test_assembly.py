@@ -1,0 +1,90 @@
+"""How parts are put together: what each one uses is made before it."""
+
+import random
+
+import pytest
+
+from rocketmq_tw.broker.assembly.assembly import Assembly, AssemblyError
+from rocketmq_tw.broker.assembly.broker import PARTS
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.stats.part import Stats
+from rocketmq_tw.broker.writing.part import Writing
+from tests.support.broker import BrokerInMemory
+
+
+class Ground(Part):
+    def __init__(self, role: RoleHolder) -> None:
+        self.role = role
+
+
+class Wall(Part):
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+
+
+class Roof(Part):
+    def __init__(self, role: RoleHolder, wall: Wall, ground: Ground, parts: Assembly) -> None:
+        self.wall, self.parts = wall, parts
+
+
+class Bell(Part):
+    pass
+
+
+class Hen(Part):
+    def __init__(self, egg: "Egg") -> None:
+        """Comes from it."""
+
+
+class Egg(Part):
+    def __init__(self, hen: Hen) -> None:
+        """And that from this."""
+
+
+def test_a_part_stands_behind_what_it_uses_whatever_the_order_of_the_classes() -> None:
+    kinds = [Roof, Bell, Wall, Ground]
+    for seed in range(20):
+        random.Random(seed).shuffle(kinds)
+        role = RoleHolder()
+        parts = Assembly(kinds, [role])
+        order = [type(part) for part in parts]
+        assert order.index(Ground) < order.index(Wall) < order.index(Roof), seed
+        assert [type(part) for part in reversed(parts)] == order[::-1]
+        assert parts[Roof].wall is parts[Wall] and parts[Wall].ground is parts[Ground]
+        assert parts[Roof].parts is parts and parts[Ground].role is role
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(AssemblyError, match="Wall wants Ground as 'ground'"):
+        Assembly([Wall], [RoleHolder()])
+    with pytest.raises(AssemblyError, match="Ground wants RoleHolder as 'role'"):
+        Assembly([Ground], [])
+
+
+def test_a_circle_is_named() -> None:
+    with pytest.raises(AssemblyError, match="Hen uses Egg uses Hen"):
+        Assembly([Hen, Egg], [])
+
+
+def test_a_broker_may_lack_a_part_that_nobody_uses() -> None:
+    parts = Assembly([Bell], [])
+    assert Bell in parts and Wall not in parts
+    with pytest.raises(KeyError):
+        parts[Wall]
+
+
+def test_the_parts_of_a_broker_do_not_depend_on_their_order() -> None:
+    assert list(PARTS) == sorted(PARTS, key=lambda kind: kind.__name__)
+    order = [type(part) for part in BrokerInMemory().broker.parts]
+    assert set(order) == set(PARTS)
+    assert order.index(Writing) < order.index(Stats)
+
+
+def test_metrics_and_runtime_info_come_from_the_parts() -> None:
+    broker = BrokerInMemory()
+    broker.send(b"one")
+    figures = {metric.name: metric.value for metric in broker.broker.metrics()}
+    assert figures["rocketmq_messages_in_total"] == 1
+    assert figures["rocketmq_storage_size"] == broker.store.end_offset
+    assert figures["rocketmq_producer_connections"] == 0

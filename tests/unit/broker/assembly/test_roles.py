@@ -1,0 +1,215 @@
+"""Brokers of one process whose roles change while clients send and read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import BrokerInMemory
+from tests.support.network import FakePeer, MemoryNetwork
+
+NAMES, FIRST, SECOND = "10.0.0.1:9876", "10.0.0.2:10911", "10.0.0.3:10911"
+MASTER, SYNC_MASTER = RoleState(Role.MASTER, 0), RoleState(Role.MASTER, 0, synchronous=True)
+SLAVE = RoleState(Role.SLAVE, 1)
+
+
+class Pair:
+    """Two brokers of one name in one process: one server, one client, one pool for both."""
+
+    def __init__(self, **store: Any) -> None:
+        self.clock = MemoryReactorClock()
+        self.network = MemoryNetwork(self.clock)
+        config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
+        self.names = NameServer(self.clock, MemoryFiles(), config)
+        self.network.serve(NAMES, self.names.handlers)
+        self.server = RemotingServer(self.clock, NettyServerConfig(bind_address="127.0.0.1"))
+        self.client = self.network.client("10.0.0.9")
+        self.first = self.broker(FIRST, broker_role="ASYNC_MASTER", **store)
+        self.first.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+        self.second = self.broker(SECOND, broker_role="SLAVE", **store)
+        self.sent = 0
+        self.acknowledged: set[bytes] = set()
+        self.refused = 0
+        self.settle(6)
+
+    def broker(self, address: str, **store: Any) -> BrokerInMemory:
+        return BrokerInMemory(
+            clock=self.clock,
+            network=self.network,
+            address=address,
+            server=self.server,
+            client=self.client,
+            broker={"namesrv_addr": NAMES, "slave_read_enable": True},
+            **store,
+        )
+
+    def settle(self, seconds: float = 1.0) -> None:
+        for _ in range(round(seconds / 0.05)):
+            self.clock.advance(0.05)
+
+    def send(self, broker: BrokerInMemory, count: int = 1) -> None:
+        """Sends over the wire, and notes what is acknowledged, whenever that is."""
+        for _ in range(count):
+            self.sent += 1
+            body = b"%d" % self.sent
+
+            def answered(response: Any, body: bytes = body) -> None:
+                if isinstance(response, RemotingCommand) and response.code == ResponseCode.SUCCESS:
+                    self.acknowledged.add(body)
+                else:
+                    self.refused += 1
+
+            request = broker.send_request(body, queue_id=self.sent % 4)
+            self.client.request(broker.address, request, 5).addBoth(answered)
+
+    def load(self, *brokers: BrokerInMemory, seconds: float = 1.0) -> None:
+        """Sends to each broker while time goes on."""
+        for _ in range(round(seconds / 0.05)):
+            for broker in brokers:
+                self.send(broker, 3)
+            self.clock.advance(0.05)
+
+    def change(self, broker: BrokerInMemory, state: RoleState) -> None:
+        """Changes the role in the middle of sends to both."""
+        self.send(self.first, 5)
+        self.send(self.second, 5)
+        broker.become(state)
+        self.load(self.first, self.second, seconds=0.5)
+
+    def bodies(self, broker: BrokerInMemory) -> list[bytes]:
+        return [
+            message.body for queue_id in range(4) for message in broker.consume("Topic", queue_id)
+        ]
+
+    def swap(self, master: BrokerInMemory, slave: BrokerInMemory, state: RoleState) -> None:
+        """The slave becomes the master and the other way round."""
+        self.change(master, SLAVE)
+        # What the former master still had to give.
+        self.settle(2)
+        self.change(slave, state)
+        self.settle(8)
+
+
+def log_of(broker: BrokerInMemory) -> bytes:
+    store, pieces, at = broker.store, [], 0
+    while at < store.written_offset:
+        pieces.append(store.read_log(at, 1 << 20))
+        at += len(pieces[-1])
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("state", [MASTER, SYNC_MASTER])
+def test_master_slave_master_under_load(flush: str, state: RoleState) -> None:
+    pair = Pair(flush_disk_type=flush)
+    first, second = pair.first, pair.second
+    pair.load(first)
+    pair.swap(first, second, state)
+    assert (first.broker.role.role, second.broker.role.role) == (Role.SLAVE, Role.MASTER)
+    assert second.broker[Replicas].master is not None and first.broker[Replicas].slave is not None
+    half = len(pair.acknowledged)
+    pair.load(first, second)
+    pair.settle(4)
+    assert len(pair.acknowledged) > half, "the new master takes messages"
+    assert first.broker[Replicas].slave.client.linked
+    pair.swap(second, first, state)
+    pair.load(first, second)
+    pair.settle(4)
+    assert log_of(first) == log_of(second)
+    stored = pair.bodies(first)
+    assert sorted(stored) == sorted(pair.bodies(second))
+    assert len(stored) == len(set(stored)), "nothing twice"
+    assert pair.acknowledged <= set(stored), "nothing acknowledged is lost"
+    assert pair.refused, "who was no master refused"
+
+
+def test_what_is_delayed_goes_on_with_the_new_master() -> None:
+    pair = Pair()
+    pair.first.send(b"late", properties={"DELAY": "2"})
+    pair.settle(2)
+    pair.swap(pair.first, pair.second, MASTER)
+    pair.settle(8)
+    assert pair.bodies(pair.second).count(b"late") == 1 == pair.bodies(pair.first).count(b"late")
+
+
+def test_a_held_read_is_answered_when_the_role_changes() -> None:
+    pair = Pair()
+    peer = FakePeer()
+    assert pair.first.request(pair.first.pull_request(0, suspend_ms=20_000), peer) is None
+    pair.first.become(SLAVE)
+    assert len(peer.replies) == 1
+
+
+def test_a_slave_with_part_of_a_record_becomes_a_master() -> None:
+    pair = Pair()
+    pair.load(pair.first)
+    pair.settle()
+    pair.first.stop()
+    record = log_of(pair.second)[:200]
+    end = pair.second.store.end_offset
+    pair.second.commit.append_raw(end, record[:99])
+    pair.second.offsets.commit("G", "Topic", 0, 10_000)
+    pair.second.become(MASTER)
+    assert pair.second.store.end_offset == end, "the rest of it never comes"
+    assert pair.second.offsets.query("G", "Topic", 0) < 10_000
+    before = len(pair.bodies(pair.second))
+    pair.load(pair.second)
+    pair.settle()
+    assert len(pair.bodies(pair.second)) > before
+    assert pair.acknowledged <= set(pair.bodies(pair.second))
+
+
+def test_one_of_two_stops_and_the_other_goes_on() -> None:
+    pair = Pair()
+    pair.load(pair.first)
+    pair.second.stop()
+    pair.load(pair.first)
+    pair.settle()
+    pair.first.stop()
+    assert pair.refused == 0
+    # Neither has closed what both were given.
+    again = pair.broker(FIRST, broker_role="ASYNC_MASTER")
+    pair.load(again)
+    assert pair.refused == 0
+
+
+def test_brokers_of_one_process_share_nothing_else() -> None:
+    pair = Pair()
+    other = pair.broker("10.0.0.4:10911", broker_role="ASYNC_MASTER")
+    other.add_topic("Own")
+    assert pair.first.topics.get("Own") is None
+    code = RequestCode.GET_ALL_TOPIC_CONFIG
+    assert pair.first.handlers[code] != other.handlers[code]
+    pair.load(other)
+    assert pair.bodies(pair.first) == []
+
+
+def test_a_role_that_may_not_follow_changes_nothing() -> None:
+    pair = Pair()
+    with pytest.raises(ValueError, match="isolated cannot be acting master"):
+        pair.first.become(RoleState(Role.ACTING_MASTER, 1))
+    assert pair.first.broker.role.state == MASTER
+    pair.load(pair.first)
+    assert not pair.refused
+
+
+def test_an_isolated_broker_stores_nothing_and_is_not_registered() -> None:
+    pair = Pair()
+    pair.first.become(RoleState(Role.ISOLATED, 0))
+    pair.send(pair.first)
+    pair.settle()
+    assert pair.refused == 1
+    pair.first.become(MASTER)
+    pair.load(pair.first)
+    assert pair.refused == 1

@@ -1,0 +1,72 @@
+import pytest
+from twisted.logger import capturedLogs
+
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
+
+
+def state(role: Role, **fields: object) -> RoleState:
+    return RoleState(role, 0, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("before", Role)
+@pytest.mark.parametrize("after", Role)
+def test_only_what_the_table_allows(before: Role, after: Role) -> None:
+    holder = RoleHolder(state(before))
+    if after in TRANSITIONS[before]:
+        holder.change(state(after))
+        assert holder.role is after
+    else:
+        with pytest.raises(ValueError, match=f"{before.value} cannot be {after.value}"):
+            holder.change(state(after))
+        assert holder.role is before
+
+
+def test_the_attributes_of_each_role() -> None:
+    assert [
+        (holder.is_master, holder.is_copy) for holder in (RoleHolder(state(role)) for role in Role)
+    ] == [(False, False), (True, False), (False, True), (False, True)]
+
+
+def test_subscribers_are_told_in_order_until_they_unsubscribe() -> None:
+    holder, told = RoleHolder(), []
+    first = holder.subscribe(lambda before, after: told.append(("first", after.role)))
+    holder.subscribe(lambda before, after: told.append(("second", after.role)))
+    holder.change(state(Role.MASTER))
+    first()
+    first()
+    holder.change(state(Role.ISOLATED))
+    assert told == [
+        ("first", Role.MASTER),
+        ("second", Role.MASTER),
+        ("second", Role.ISOLATED),
+    ]
+
+
+def test_a_subscriber_that_fails_keeps_it_from_nobody() -> None:
+    holder, told = RoleHolder(), []
+
+    def fail(before: RoleState, after: RoleState) -> None:
+        raise OSError("no disk")
+
+    holder.subscribe(fail)
+    holder.subscribe(lambda before, after: told.append(after.role))
+    with capturedLogs() as logs:
+        holder.change(state(Role.SLAVE))
+    assert told == [Role.SLAVE] and len(logs) == 1
+
+
+def test_a_confirmed_offset_only_grows() -> None:
+    holder = RoleHolder(state(Role.MASTER, epoch=3, confirmed_offset=10))
+    seen = []
+    holder.subscribe(lambda before, after: seen.append(after.confirmed_offset))
+    holder.confirm(12)
+    holder.confirm(12)
+    with pytest.raises(ValueError, match="12 cannot go back to 11"):
+        holder.confirm(11)
+    assert seen == [12] and holder.state.epoch == 3
+
+
+def test_no_confirmed_offset_where_nobody_gives_one() -> None:
+    with pytest.raises(ValueError, match="has no confirmed offset"):
+        RoleHolder(state(Role.MASTER)).confirm(1)

@@ -1,0 +1,217 @@
+"""Which redirect takes a special message, and what is refused where none may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rocketmq_tw.broker.writing.redirects import PropertyRedirect, Redirects, Stage, TopicRedirect
+from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.change import change
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import BrokerInMemory, ok
+from tests.support.stores import make_message
+
+
+class Features:
+    """A table whose redirects note that they were asked."""
+
+    def __init__(self) -> None:
+        self.redirects = Redirects()
+        self.asked: list[str] = []
+
+    def property(self, stage: Stage, *properties: str, takes: bool = False) -> Callable[[], None]:
+        def redirect(message: StoredMessage, given: dict[str, str]) -> bool:
+            self.asked.append(stage.name)
+            return takes
+
+        return self.redirects.by_property(stage, properties, redirect)
+
+    def topic(self, prefix: str) -> Callable[[], None]:
+        def redirect(message: StoredMessage, given: dict[str, str], limit: int | None) -> None:
+            self.asked.append(f"{prefix} {message.topic} {limit}")
+
+        return self.redirects.by_topic(prefix, redirect)
+
+    def route(self, topic: str = "Topic") -> list[str]:
+        """Who was asked about one message, in order."""
+        self.asked.clear()
+        message = make_message(topic=topic)
+        properties = dict.fromkeys(self.redirects.properties, "1")
+        self.redirects.route_by_topic(message, properties, 7)
+        self.redirects.route_by_property(message, properties)
+        return list(self.asked)
+
+
+def test_stages_are_asked_in_their_order_whoever_came_first() -> None:
+    features = Features()
+    for stage in reversed(Stage):
+        features.property(stage, stage.name)
+    assert features.route() == [
+        "REJECTION",
+        "POP_CHECK_POINT",
+        "TRANSACTION",
+        "DELAY_LEVEL",
+        "TIMER",
+        "ESCAPE",
+    ]
+
+
+def test_behind_the_one_that_takes_the_message_nobody_is_asked() -> None:
+    features = Features()
+    features.property(Stage.TIMER, "t")
+    features.property(Stage.DELAY_LEVEL, "d", takes=True)
+    features.property(Stage.POP_CHECK_POINT, "p")
+    assert features.route() == ["POP_CHECK_POINT", "DELAY_LEVEL"]
+
+
+def test_one_prefix_is_asked_and_only_about_its_topics() -> None:
+    features = Features()
+    features.topic("%RETRY%")
+    features.topic("lmq_")
+    assert features.redirects.prefixes == ("%RETRY%", "lmq_")
+    assert features.route("%RETRY%G") == ["%RETRY% %RETRY%G 7"]
+    assert features.route("lmq_%RETRY%") == ["lmq_ lmq_%RETRY% 7"]
+    assert features.route("Topic") == features.route("RETRY%") == []
+
+
+def test_only_who_named_one_of_its_properties_is_asked() -> None:
+    features = Features()
+    features.property(Stage.DELAY_LEVEL, "a", "b")
+    features.property(Stage.TIMER, "b", "c")
+    for given, asked in (
+        ({"a"}, ["DELAY_LEVEL"]),
+        ({"b", "x"}, ["DELAY_LEVEL", "TIMER"]),
+        ({"c"}, ["TIMER"]),
+        ({"x"}, []),
+    ):
+        features.asked.clear()
+        features.redirects.route_by_property(make_message(), dict.fromkeys(given, "1"))
+        assert features.asked == asked
+
+
+def test_what_is_special_follows_what_is_registered() -> None:
+    features = Features()
+    assert features.redirects.properties == frozenset()
+    first = features.property(Stage.TIMER, "a", "b")
+    features.property(Stage.DELAY_LEVEL, "b", "c")
+    topic = features.topic("%RETRY%")
+    assert features.redirects.properties == {"a", "b", "c"}
+    first()
+    topic()
+    assert features.redirects.properties == {"b", "c"}
+    assert features.redirects.prefixes == ()
+    assert features.route("%RETRY%G") == ["DELAY_LEVEL"]
+
+
+def test_there_is_one_redirect_for_each_stage_and_prefix() -> None:
+    features = Features()
+    end_stage, end_prefix = features.property(Stage.TIMER, "a"), features.topic("%RETRY%")
+    with pytest.raises(ValueError, match="TIMER already"):
+        features.property(Stage.TIMER, "b")
+    with pytest.raises(ValueError, match="%RETRY% already"):
+        features.topic("%RETRY%")
+    assert features.redirects.properties == {"a"}
+    end_stage()
+    end_prefix()
+    features.property(Stage.TIMER, "b")
+    features.topic("%RETRY%")
+    assert features.route("%RETRY%G") == ["%RETRY% %RETRY%G 7", "TIMER"]
+
+
+def test_an_end_called_twice_spares_who_came_after() -> None:
+    features = Features()
+    end_stage, end_prefix = features.property(Stage.TIMER, "a"), features.topic("%RETRY%")
+    end_stage()
+    end_prefix()
+    features.property(Stage.TIMER, "b")
+    features.topic("%RETRY%")
+    end_stage()
+    end_prefix()
+    assert features.route("%RETRY%G") == ["%RETRY% %RETRY%G 7", "TIMER"]
+
+
+def take(message: StoredMessage, properties: dict[str, str]) -> bool:
+    return True
+
+
+def code_of(redirects: Redirects, message: StoredMessage, **properties: str) -> int:
+    """What a message with these properties is refused with; 0 where it is not."""
+    assert not redirects.properties.isdisjoint(properties)
+    try:
+        redirects.route_by_property(message, properties)
+    except RequestError as error:
+        return error.code
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "value", "code"),
+    [
+        (Stage.TRANSACTION, "TRAN_MSG", "true", ResponseCode.NO_PERMISSION),
+        (Stage.TIMER, "TIMER_DELAY_SEC", "1", ResponseCode.SYSTEM_ERROR),
+        (Stage.TIMER, "TIMER_DELAY_MS", "1", ResponseCode.SYSTEM_ERROR),
+        (Stage.TIMER, "TIMER_DELIVER_MS", "1", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_refusal_stands_in_for_a_feature_that_is_not_there(
+    stage: Stage, name: str, value: str, code: ResponseCode
+) -> None:
+    redirects = Redirects(refusals(BrokerConfig()))
+    assert code_of(redirects, make_message(), **{name: value}) == code
+    end = redirects.by_property(stage, (name,), take)
+    assert code_of(redirects, make_message(), **{name: value}) == 0
+    end()
+    assert code_of(redirects, make_message(), **{name: value}) == code
+
+
+def test_what_waits_for_its_next_try_is_no_half_message() -> None:
+    redirects = Redirects(refusals(BrokerConfig(reject_transaction_message=True)))
+    message = make_message()
+    assert code_of(redirects, message, TRAN_MSG="true", DELAY="3") == ResponseCode.NO_PERMISSION
+    message.reconsume_times = 1
+    assert code_of(redirects, message, TRAN_MSG="true", DELAY="3") == 0
+    assert code_of(redirects, message, TRAN_MSG="true") == ResponseCode.NO_PERMISSION
+
+
+def test_the_configuration_may_reject_what_a_feature_would_take() -> None:
+    config = BrokerConfig()
+    redirects = Redirects(refusals(config))
+    redirects.by_property(Stage.TRANSACTION, ("TRAN_MSG",), take)
+    for value, code in (("true", ResponseCode.NO_PERMISSION), ("false", 0)):
+        change(config, {"rejectTransactionMessage": value})
+        assert code_of(redirects, make_message(), TRAN_MSG="true") == code
+
+
+def test_a_feature_of_its_own_changes_where_sends_go() -> None:
+    def wait(message: StoredMessage, properties: dict[str, str]) -> bool:
+        properties["WHERE"] = message.topic
+        message.topic, message.queue_id = "Waiting", 5
+        return True
+
+    def escape(message: StoredMessage, properties: dict[str, str], limit: int | None) -> None:
+        message.topic = "Away"
+
+    by_property: PropertyRedirect = wait
+    by_topic: TopicRedirect = escape
+    broker = BrokerInMemory()
+    broker.add_topic("lmq_1", read_queue_nums=1, write_queue_nums=1)
+    ends = [
+        broker.redirects.by_property(Stage.ESCAPE, ("WAITS",), by_property),
+        broker.redirects.by_topic("lmq_", by_topic),
+    ]
+    assert ok(broker.send(b"a", queue_id=2, properties={"WAITS": "yes"}))["queueId"] == "2"
+    ok(broker.send(b"b", topic="lmq_1"))
+    ok(broker.send(b"c", queue_id=2))
+    for end in ends:
+        end()
+    ok(broker.send(b"d", queue_id=2, properties={"WAITS": "yes"}))
+    ok(broker.send(b"e", topic="lmq_1"))
+    assert [message.body for message in broker.consume("Waiting", 5)] == [b"a"]
+    assert [message.body for message in broker.consume("Away")] == [b"b"]
+    assert [message.body for message in broker.consume("Topic", 2)] == [b"c", b"d"]
+    assert [message.body for message in broker.consume("lmq_1")] == [b"e"]

@@ -1,0 +1,170 @@
+"""Connections leave the store its descriptors, and a port without any waits."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.main import CONNECTION_DONE
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs, formatEvent
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.net import port as ports
+from rocketmq_tw.net.reactor import ServerReactor
+from rocketmq_tw.net.server import RemotingServer
+from tests.support.memory_server import MemoryServer, RawClient
+
+RAISE = """
+import resource
+from rocketmq_tw.net.descriptors import raise_descriptor_limit
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+raise_descriptor_limit()
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+"""
+
+
+def test_the_soft_limit_becomes_the_hard_one() -> None:
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", RAISE], check=True, env=environ)
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    def limit(files: int) -> None:
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"), [(6, 3), (1024, 512), (4096, 3584), (resource.RLIM_INFINITY, 16384)]
+)
+def test_connections_leave_room_for_files(
+    limited: Callable[[int], None], files: int, connections: int
+) -> None:
+    limited(files)
+    server = MemoryServer()
+    table = server.server._shared.connections
+    assert table.limit == connections
+    if connections == 3:
+        made = [server.connect() for _ in range(5)]
+        assert [isinstance(one, RawClient) for one in made] == [True] * 3 + [False] * 2
+
+
+def test_what_is_in_force_is_logged_once(limited: Callable[[int], None]) -> None:
+    limited(1024)
+    server = RemotingServer(MemoryReactorClock(), NettyServerConfig(max_connections=800))
+    with capturedLogs() as logs:
+        for listener in (server.listener(), server.listener()):
+            listener.listen(0)
+    (line,) = map(formatEvent, logs)
+    assert line == (
+        "at most 512 connections are taken (maxConnections 800, and the limit of open files"
+        " leaves room for 512)"
+    )
+
+
+class Listening:
+    """A port of our reactor, and clients that connect to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reactor = ServerReactor()
+        self.accepted: list[Protocol] = []
+        #: What the next calls of `accept` fail with; None: they do not.
+        self.error: int | None = None
+        self.calls = 0
+        accept = socket.socket.accept
+
+        def failing(listening: socket.socket) -> Any:
+            self.calls += 1
+            if self.error is not None:
+                raise OSError(self.error, os.strerror(self.error))
+            return accept(listening)
+
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        monkeypatch.setattr(ports, "ACCEPT_PAUSE", 0.05)
+
+        def build() -> Protocol:
+            self.accepted.append(Protocol())
+            return self.accepted[-1]
+
+        self.port = self.reactor.listenTCP(0, Factory.forProtocol(build), interface="127.0.0.1")
+        self.clients: list[socket.socket] = []
+
+    def connect(self) -> None:
+        address = ("127.0.0.1", self.port.getHost().port)
+        self.clients.append(socket.create_connection(address))
+
+    def run_until(self, condition: Callable[[], object]) -> None:
+        for _ in range(2000):
+            if condition():
+                return
+            self.reactor.iterate(0.01)
+        raise AssertionError("it did not come true")
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        self.port.connectionLost(Failure(CONNECTION_DONE))
+        for one in self.reactor.removeAll():
+            if hasattr(one, "socket"):
+                one.socket.close()
+        self.reactor.waker.connectionLost(Failure(CONNECTION_DONE))
+        self.reactor._poller.close()
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listening]:
+    made = Listening(monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_a_port_without_descriptors_waits_and_goes_on(listening: Listening, error: int) -> None:
+    listening.error = error
+    with capturedLogs() as logs:
+        listening.connect()
+        listening.run_until(lambda: listening.calls == 3)
+        for _ in range(20):
+            listening.reactor.iterate(0)
+        assert listening.calls == 3, "it does not ask in each turn"
+        listening.error = None
+        listening.connect()
+        listening.run_until(lambda: len(listening.accepted) == 2)
+    lines = [str(formatEvent(event)) for event in logs if event["log_namespace"].endswith("Port")]
+    assert len(lines) == 2
+    assert os.strerror(error) in lines[0] and "again" in lines[1]
+    listening.connect()
+    listening.run_until(lambda: len(listening.accepted) == 3)
+
+
+def test_it_can_be_closed_while_it_waits(listening: Listening) -> None:
+    listening.error = errno.EMFILE
+    listening.connect()
+    with capturedLogs():
+        listening.run_until(lambda: listening.calls == 1)
+    closed: list[object] = []
+    listening.port.stopListening().addCallback(closed.append)
+    listening.run_until(lambda: closed)
+    assert listening.reactor.getDelayedCalls() == []
+    listening.port.connectionLost = lambda reason: None
+
+
+def test_an_error_of_one_connection_holds_up_no_other(listening: Listening) -> None:
+    listening.error = errno.ECONNABORTED
+    listening.connect()
+    listening.run_until(lambda: listening.calls == 1)
+    listening.error = None
+    listening.run_until(lambda: len(listening.accepted) == 1)
