@@ -34,8 +34,8 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import remove_oldest, remove_topics, truncate
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove, last_writes
+from rocketmq_tw.store.removing import remove_topics, truncate
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 
 
 @implementer(IMessageStore)

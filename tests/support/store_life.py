@@ -343,7 +343,7 @@ class StoreLife:
                         continue
                     return f"{name}/{queue_id} lacks {offset}, at {one.start} of the log"
             for message in list(found.values())[-2:]:
-                if b"\0" in message.properties:
+                if b"\0" in message.properties or message.physical_offset < oldest:
                     continue
                 key = "k" + message.body.split()[0].decode()
                 if message.physical_offset not in store.query_by_key(name, key, 64, 0, 1 << 62)[0]:
