@@ -75,11 +75,11 @@ class PullRequests:
         tables: Tables,
         clients: ClientRegistry,
         long_polling: LongPolling,
-        pulled: Callable[[str, str, int], None],
+        pulled: Callable[[str, str, int, int], None],
         master_is_near: Callable[[], bool],
     ) -> None:
-        """`pulled(topic, group, messages)` is told what each answer takes along; `master_is_near`
-        tells a slave whether clients will find its master."""
+        """`pulled(topic, group, messages, bytes)` is told what each answer takes along;
+        `master_is_near` tells a slave whether clients will find its master."""
         self._config = config
         self._store_config = store_config
         self._role = role
@@ -158,8 +158,7 @@ class PullRequests:
             )
             if held:
                 return None
-        if read.messages:
-            self._pulled(header.topic, header.consumer_group, read.messages)
+        self._pulled(header.topic, header.consumer_group, read.messages, len(read.data))
         return request.response(
             code,
             read.status.name if reset is None else "OFFSET_RESET",

@@ -526,7 +526,7 @@ def test_rates_are_told_with_the_offsets(plane: BrokerInMemory) -> None:
     plane.topics.update(TopicConfig(topic_name="T"))
     plane.put("T", *[b"x"] * 60)
     commit(plane, 1)
-    plane.traffic.pulled("T", "G", 30)
+    plane.traffic.pulled("T", "G", 30, 300)
     plane.clock.advance(2)
     asked = plane.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="T"))
     put_tps = decode_body(TopicStatsTable, asked.body).topic_put_tps
@@ -754,7 +754,7 @@ def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: BrokerInMemory
 
 
 def test_the_traffic_of_a_topic_is_shown(plane: BrokerInMemory) -> None:
-    plane.traffic.pulled("T", "G", 4)
+    plane.traffic.pulled("T", "G", 4, 40)
     header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@G")
     answer = plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
     found = decode_body(BrokerStatsData, answer.body)
