@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, Refused, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
@@ -86,7 +86,7 @@ class RaftNode:
         self._tick_call: IDelayedCall | None = None
         self._checkpoint_call: IDelayedCall | None = None
         #: Called with (role, term) after each change.
-        self.role_listeners: list[Callable[[Role, int], None]] = []
+        self.role_listeners: list[Callable[[RaftRole, int], None]] = []
         #: Fires with the failure that made this node stop by itself: its disk's, or its state
         #: machine's.
         self.when_failed: Deferred[None] = Deferred()
@@ -141,7 +141,7 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        return self.core.role is Role.LEADER
+        return self.core.role is RaftRole.LEADER
 
     @property
     def leader_id(self) -> str | None:
@@ -311,7 +311,7 @@ class RaftNode:
             for read in served:
                 read.callback(None)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         core = self.core
         self.log.info(
             "{group}/{member}: {role} in term {term}, leader {leader}",
@@ -321,7 +321,7 @@ class RaftNode:
             term=core.term,
             leader=core.leader_id,
         )
-        if role is not Role.LEADER:
+        if role is not RaftRole.LEADER:
             self._pending.fail_all()
         for listener in self.role_listeners:
             listener(role, core.term)

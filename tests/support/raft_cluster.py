@@ -11,7 +11,7 @@ import msgspec
 
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.raft.core.codes import Refused, Role
+from rocketmq_tw.raft.core.codes import RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.messages import RaftMessage
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
@@ -173,7 +173,7 @@ class SimMember:
         core.advance()
         cluster.invariants.check_step(self.id, core)
         self._serve_reads()
-        if any(role is not Role.LEADER for role in ready.roles):
+        if any(role is not RaftRole.LEADER for role in ready.roles):
             self._fail_all()
         self._maybe_snapshot()
 
@@ -332,7 +332,7 @@ class SimCluster:
         """One operation at a member that may or may not lead."""
         random = self.random
         up = [member for member in self.members.values() if member.up]
-        leaders = [member for member in up if member.core.role is Role.LEADER]
+        leaders = [member for member in up if member.core.role is RaftRole.LEADER]
         if not up:
             return
         member = random.choice(leaders) if leaders and random.random() < 0.9 else random.choice(up)
@@ -378,7 +378,7 @@ class SimCluster:
                 member.write_checkpoint()
         if random.random() < faults.transfers:
             member = random.choice(members)
-            if member.up and member.core.role is Role.LEADER:
+            if member.up and member.core.role is RaftRole.LEADER:
                 target = random.choice(members).id
                 member.run(lambda: member.core.request_transfer(target, member.now()))
 
@@ -403,7 +403,7 @@ class SimCluster:
         if self.last_write_done:
             return
         for member in self.members.values():
-            if member.up and member.core.role is Role.LEADER and not member.core.transferring:
+            if member.up and member.core.role is RaftRole.LEADER and not member.core.transferring:
                 self.last_write = Operation("last", self.time, f"v{self.time}")
                 self._write(member, self.last_write)
                 self.operations.append(self.last_write)
@@ -422,7 +422,7 @@ class SimCluster:
         ends = {core.log.end_index for core in cores}
         return (
             len(cores) == len(self.members)
-            and sum(core.role is Role.LEADER for core in cores) == 1
+            and sum(core.role is RaftRole.LEADER for core in cores) == 1
             and len(ends) == 1
             and {core.applied_index for core in cores} == ends
             and {core.commit_index for core in cores} == ends

@@ -1,6 +1,6 @@
 """What must hold in a group after every step, checked against all that was ever seen of it."""
 
-from rocketmq_tw.raft.core.codes import Role
+from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.entry import Entry, crc_of_body
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 
@@ -27,7 +27,7 @@ class Invariants:
         if core.term < self._terms.get(member, 0):
             raise Violation(f"{member} fell back to term {core.term}")
         self._terms[member] = core.term
-        if core.role is Role.LEADER:
+        if core.role is RaftRole.LEADER:
             self._check_leader(member, core)
         commit = core.commit_index
         seen = self._commit_seen.get(member, -1)

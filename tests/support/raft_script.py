@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import ParseResult, Refused, Role
+from rocketmq_tw.raft.core.codes import ParseResult, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
@@ -95,7 +95,7 @@ class ScriptedGroup:
 
     def _do_campaign(self, number: str) -> None:
         core = self._cores[f"n{number}"]
-        if core.role is not Role.CANDIDATE:
+        if core.role is not RaftRole.CANDIDATE:
             core._state.become_candidate(core.term)
         core.election.last_parse_result = ParseResult.WAIT_TO_VOTE_NEXT
         core.election.next_vote_at = 0

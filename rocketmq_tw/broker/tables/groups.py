@@ -31,7 +31,7 @@ BUILT_IN_GROUPS = (
     "CID_RMQ_SYS_TRANS",
 )
 #: No group is created by a mere mention once there are so many.
-MAX_AUTO_CREATED = 100_000
+MAX_AUTO_CREATED_GROUPS = 100_000
 
 log = Logger()
 
@@ -156,7 +156,7 @@ class GroupTable:
             allowed
             and len(group) <= names.MAX_GROUP_LENGTH
             and names.is_legal(group)
-            and len(self._groups) < MAX_AUTO_CREATED
+            and len(self._groups) < MAX_AUTO_CREATED_GROUPS
         )
 
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Deferred[None]:

@@ -30,7 +30,7 @@ TopicsChanged = Callable[[Sequence[TopicConfig], "Deferred[None]"], None]
 
 SCHEDULE_QUEUES = 18
 #: No topic is created by a mere send once there are so many: names cost memory and disk.
-MAX_AUTO_CREATED = 100_000
+MAX_AUTO_CREATED_TOPICS = 100_000
 
 log = Logger()
 
@@ -121,7 +121,7 @@ class TopicTable:
                 default=default_topic,
             )
             return None
-        if len(self._topics) >= MAX_AUTO_CREATED:
+        if len(self._topics) >= MAX_AUTO_CREATED_TOPICS:
             log.warn("{topic!r} not made: there are {n} topics", topic=topic, n=len(self._topics))
             return None
         queues = max(0, min(default_queue_nums, template.write_queue_nums))

@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import ParseResult, Role, VoteResult
+from rocketmq_tw.raft.core.codes import ParseResult, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import VoteRequest, VoteResponse
@@ -128,10 +128,10 @@ class Election:
         self._round_ends = 0
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self._tally = None
         self._asked.clear()
-        if role is Role.FOLLOWER:
+        if role is RaftRole.FOLLOWER:
             self.last_parse_result = ParseResult.WAIT_TO_REVOTE
 
     @property

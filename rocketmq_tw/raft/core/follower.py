@@ -1,6 +1,6 @@
 """The follower's side of the log: what a leader may append, compare, cut and replace."""
 
-from rocketmq_tw.raft.core.codes import Code, PushKind, Role
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogBase
@@ -33,7 +33,7 @@ class Follower:
             return Code.EXPIRED_TERM
         if request.term > state.term:
             return Code.TERM_NOT_READY
-        if state.role is not Role.FOLLOWER:
+        if state.role is not RaftRole.FOLLOWER:
             return Code.NOT_FOLLOWER
         if request.source != state.leader_id:
             return Code.INCONSISTENT_LEADER

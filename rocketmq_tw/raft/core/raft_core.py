@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, Refused, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.entry import Entry, largest_body
@@ -64,7 +64,7 @@ class Ready(msgspec.Struct):
     committed: list[Entry]
     reads: list[ReadState]
     failed_reads: list[int]
-    roles: list[Role]
+    roles: list[RaftRole]
 
     @property
     def must_store(self) -> bool:
@@ -95,7 +95,7 @@ class RaftCore:
         #: The commit index that what is on stable storage vouches for: of the last `Ready` done.
         self.stored_commit_index = state.commit_index
         self._commit_in_flight = state.commit_index
-        self._roles: list[Role] = []
+        self._roles: list[RaftRole] = []
         state.role_listeners.append(self._roles.append)
         self.election = Election(state)
         self.heartbeats = Heartbeats(state, self.election)
@@ -121,7 +121,7 @@ class RaftCore:
     # What others may look at.
 
     @property
-    def role(self) -> Role:
+    def role(self) -> RaftRole:
         return self._state.role
 
     @property
@@ -158,9 +158,9 @@ class RaftCore:
         """Does what is due by `now`."""
         state = self._state
         state.now = max(state.now, now)
-        if state.role is Role.LEADER:
+        if state.role is RaftRole.LEADER:
             self.heartbeats.maintain_leader()
-        elif state.role is Role.FOLLOWER:
+        elif state.role is RaftRole.FOLLOWER:
             self.heartbeats.maintain_follower()
         else:
             self.election.maintain()
@@ -169,9 +169,9 @@ class RaftCore:
     def next_deadline(self) -> int:
         """When `tick` is needed next, were nothing else to happen."""
         state = self._state
-        if state.role is Role.CANDIDATE:
+        if state.role is RaftRole.CANDIDATE:
             times = [max(self.election.deadline, state.now + state.config.maintain_interval_ms)]
-        elif state.role is Role.FOLLOWER:
+        elif state.role is RaftRole.FOLLOWER:
             times = [self.heartbeats.follower_deadline]
         else:
             times = [self.heartbeats.leader_deadline]
@@ -203,7 +203,7 @@ class RaftCore:
     def propose(self, bodies: Sequence[bytes]) -> list[Entry]:
         """Appends entries as the leader, in order. Raises `Refused`; then none is appended."""
         state, config = self._state, self._state.config
-        if state.role is not Role.LEADER:
+        if state.role is not RaftRole.LEADER:
             raise Refused(Code.NOT_LEADER, f"{state.leader_id or 'no member'} leads the group")
         if state.transferee is not None:
             raise Refused(Code.LEADER_TRANSFERRING, f"handing over to {state.transferee}")
@@ -261,10 +261,10 @@ class RaftCore:
         if self._in_flight is not None:
             raise RuntimeError("advance() has to follow the last ready()")
         state = self._state
-        if state.role is Role.LEADER:
+        if state.role is RaftRole.LEADER:
             # Followers take pushes only after the first heartbeat, so that one goes first.
             self.heartbeats.maintain_leader()
-        if state.role is Role.LEADER:
+        if state.role is RaftRole.LEADER:
             self._reads.flush()
             self.replication.advance_commit()
             self.replication.maintain()
@@ -311,7 +311,7 @@ class RaftCore:
             ready.messages = [one for one in messages if not isinstance(one, _UNBOUND)]
 
     def advance(self) -> None:
-        """The last `Ready` is done."""
+        """Tells the core that all of the last `Ready` was carried out."""
         ready = self._in_flight
         if ready is None:
             raise RuntimeError("advance() without a ready()")

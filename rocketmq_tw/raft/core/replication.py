@@ -1,6 +1,6 @@
 """The leader's side of the log: it brings every follower's log to its own, and commits."""
 
-from rocketmq_tw.raft.core.codes import Code, PushKind, Role
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, SnapshotResponse
@@ -20,9 +20,9 @@ class Replication:
         self.barrier_index = -1
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self.progress.clear()
-        if role is not Role.LEADER:
+        if role is not RaftRole.LEADER:
             return
         log = self._state.log
         if log.end_index > self._state.commit_index:
@@ -241,7 +241,7 @@ class Replication:
     def advance_commit(self) -> None:
         """Commits what a quorum has stored, where it is of our own term."""
         state = self._state
-        if state.role is not Role.LEADER:
+        if state.role is not RaftRole.LEADER:
             return
         indexes = [progress.match_index for progress in self.progress.values()]
         indexes.append(state.log.stable_index)

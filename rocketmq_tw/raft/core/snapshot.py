@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import Code, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import SnapshotRequest, SnapshotResponse
@@ -87,7 +87,7 @@ class SnapshotReceiver:
         self._arrived: Snapshot | None = None
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self._forget()
 
     def _forget(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication, vote
-from rocketmq_tw.raft.core.codes import Code, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.store.ledger import Ledger
 from rocketmq_tw.store.segments import Segments
@@ -47,7 +47,7 @@ def entries_that_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 def commits_of_what_was_not_compared(patch: pytest.MonkeyPatch) -> None:
     def become_follower(state: MemberState, leader_id: str) -> None:
         state.matched_index = state.log.end_index
-        state._become(Role.FOLLOWER, leader_id)
+        state._become(RaftRole.FOLLOWER, leader_id)
 
     patch.setattr(MemberState, "become_follower", become_follower)
 
@@ -105,7 +105,7 @@ def read_from_an_old_leader() -> Operation:
 
     def leaders() -> list[SimMember]:
         members = cluster.members.values()
-        return [one for one in members if one.up and one.core.role is Role.LEADER]
+        return [one for one in members if one.up and one.core.role is RaftRole.LEADER]
 
     def write(member: SimMember, value: str) -> Operation:
         operation = Operation("k", cluster.time, value)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.raft.bodies import MAX_VALUES, DLedgerRequestCode
+from rocketmq_tw.raft.bodies import MAX_BODY_VALUES, DLedgerRequestCode
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, Role, VoteResult
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, Refused, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import RaftCore
@@ -103,7 +103,7 @@ def test_a_leader_does_not_give_way_to_an_answer_from_beyond() -> None:
                     now,
                 )
         core._state.outbox.clear()
-    assert core.role is Role.LEADER and core.term == TERM
+    assert core.role is RaftRole.LEADER and core.term == TERM
 
 
 def test_a_group_goes_on_electing(group: Any) -> None:
@@ -135,5 +135,5 @@ def test_a_batch_of_more_entries_than_may_wait_is_refused(group: Any) -> None:
 
 def test_a_push_of_very_many_entries_of_nothing_is_not_read(group: Any) -> None:
     leader = group.elect()
-    body = b'{"batchEntry":[%b{}]}' % (b"{}," * (MAX_VALUES * 2))
+    body = b'{"batchEntry":[%b{}]}' % (b"{}," * (MAX_BODY_VALUES * 2))
     assert group.ask(leader, DLedgerRequestCode.PUSH, body)["code"] == Code.UNEXPECTED_ARGUMENT

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from rocketmq_tw.raft.core.codes import Code, Role, VoteResult
+from rocketmq_tw.raft.core.codes import Code, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
@@ -39,7 +39,7 @@ class Lone:
 
     def lead(self) -> None:
         """Time passes until it asks for votes, and both are given."""
-        while self.core.role is not Role.LEADER:
+        while self.core.role is not RaftRole.LEADER:
             self.now += 10
             self.core.tick(self.now)
             for asked in self.said():
