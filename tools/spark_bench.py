@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_tw.client.blocking import BlockingClient
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.spark.cluster import Cluster as SourceCluster
+from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.columns import SCHEMA, arrow_schema
 from rocketmq_tw.spark.filters import QueueFilter
 from rocketmq_tw.spark.options import source_options

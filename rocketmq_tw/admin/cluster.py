@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import rich_click as click
@@ -12,6 +11,7 @@ from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
 from rocketmq_tw.admin.tool import Servers, Tool, warn
 from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.route import BrokerData
 from rocketmq_tw.wire.errors import WireError
@@ -112,7 +112,7 @@ def _base(table: dict[str, str]) -> Row:
     earliest = _number(table, "earliestMessageTimeStamp")
     hours = None if earliest is None else 0.0
     if earliest is not None and earliest > 0:
-        hours = (time.time() * 1000 - earliest) / _HOUR_MS
+        hours = (wall_clock_ms() - earliest) / _HOUR_MS
     # 4.9 spells the second one with a letter less.
     pulled = table.get("getTransferredTps") or table.get("getTransferedTps")
     return {

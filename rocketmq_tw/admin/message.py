@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import random
 import re
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -21,6 +20,7 @@ from rocketmq_tw.client.message import Message, PullStatus, ReceivedMessage
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import join_address
+from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 
@@ -106,7 +106,7 @@ _SENT = (
 async def _send(
     servers: Servers, message: Message, broker: str | None, queue_id: int | None
 ) -> Report:
-    producer = servers.producer(f"rmqadmin-{time.time_ns() // 1_000_000}")
+    producer = servers.producer(f"rmqadmin-{wall_clock_ms()}")
     queue = None
     if broker is not None:
         queues = await producer.queues(message.topic)
@@ -146,7 +146,7 @@ class Moment(click.ParamType):
                 timestamp = int(text)
         except (ValueError, OverflowError):
             self.fail(f"{text!r}: give milliseconds since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
-        if not 0 <= timestamp <= time.time() * 1000:
+        if not 0 <= timestamp <= wall_clock_ms():
             self.fail(f"{text!r} is not between 1970 and now")
         return timestamp
 

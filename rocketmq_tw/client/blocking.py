@@ -38,6 +38,7 @@ from rocketmq_tw.client.routes import (
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.net.address import name_server_addresses, split_address
+from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.hints import WANTS_TLS
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
@@ -323,7 +324,7 @@ class BlockingClient:
             tries -= 1
             target = queue or self._next_queue(prepared.topic, avoid)
             address = self._address(target)
-            command = send_command(prepared, self.group, target, time.time_ns() // 1_000_000)
+            command = send_command(prepared, self.group, target, wall_clock_ms())
             try:
                 response = self._request(address, command, self._timeout, again=False)
                 return commands.read_send(address, response, prepared, target)

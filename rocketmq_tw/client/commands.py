@@ -59,7 +59,7 @@ _PULL_STATUS: dict[int, PullStatus] = {
 
 
 def route_command(topic: str) -> RemotingCommand:
-    """105: the route of a topic."""
+    """Request 105, which asks for the route of a topic."""
     header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
     return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
 
@@ -72,7 +72,7 @@ def read_route(address: str, response: RemotingCommand) -> TopicRouteData | None
 
 
 def topics_command() -> RemotingCommand:
-    """206: the names of all topics."""
+    """Request 206, which asks for the names of all topics."""
     return RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
 
 

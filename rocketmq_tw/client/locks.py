@@ -8,8 +8,9 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import ClientError, check_success
+from rocketmq_tw.client.names import REQUEST_TIMEOUT
 from rocketmq_tw.client.queue_worker import OrderlyWorker
-from rocketmq_tw.client.session import REQUEST_TIMEOUT, Session, logged
+from rocketmq_tw.client.session import Session, logged
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.locks import (

@@ -37,11 +37,11 @@ class GroupMember:
     group: str
 
     def describe(self) -> ConsumerData:
-        """What the heartbeat says."""
+        """What the heartbeat tells brokers of this consumer."""
         raise NotImplementedError
 
     def members_changed(self) -> None:
-        """Others joined or left the group."""
+        """Called when other consumers joined or left the group."""
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """The offset of each queue of a topic that is ours; of all topics for an empty one."""

@@ -1,7 +1,6 @@
 """From messages to the requests that send them: properties, unique ids, compression, batches."""
 
 import os
-import time
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from rocketmq_tw.message.properties import (
     join_properties,
 )
 from rocketmq_tw.net.address import host_address
+from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -138,9 +138,7 @@ def send_command(
 
 def process_unique_ids(series: int) -> UniqueIds:
     """Unique ids of this process; `series` tells its clients apart."""
-    return UniqueIds(
-        ip_address(host_address()).packed, os.getpid(), series, lambda: time.time_ns() // 1_000_000
-    )
+    return UniqueIds(ip_address(host_address()).packed, os.getpid(), series, wall_clock_ms)
 
 
 def _check_type(body: object) -> None:

@@ -31,7 +31,7 @@ class ProcessQueue:
 
     @property
     def commit_offset(self) -> int:
-        """All before it is done."""
+        """The offset to commit: every message before it is done."""
         for offset in self._open:
             return offset
         return self.next_offset
@@ -48,7 +48,7 @@ class ProcessQueue:
         return self._last - self.commit_offset if self._open else 0
 
     def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
-        """What a pull brought, in the order of the queue."""
+        """Takes what a pull brought, in the order of the queue; pulls go on at `next_offset`."""
         for message in messages:
             self._open[message.queue_offset] = message
             self._bytes += message.store_size

@@ -22,7 +22,7 @@ from rocketmq_tw.client.offsets import BrokerOffsets, FileOffsets, OffsetStore
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.queue_worker import (
     ConcurrentWorker,
-    Listener,
+    MessageListener,
     OrderlyWorker,
     QueueWorker,
 )
@@ -83,7 +83,7 @@ class PushConsumer(GroupMember):
         reactor: Any,
         name_servers: str | Sequence[str],
         group: str,
-        listener: Listener,
+        listener: MessageListener,
         *,
         session: Session | None = None,
         tls: TlsConfig | None = None,

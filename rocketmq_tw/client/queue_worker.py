@@ -22,9 +22,9 @@ from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
-Listener = Callable[[ReceivedMessage], Any]
+MessageListener = Callable[[ReceivedMessage], Any]
 #: Gives a message back to the broker for a later try; raises where that failed.
-SendBack = Callable[[ReceivedMessage], Awaitable[None]]
+RetryLater = Callable[[ReceivedMessage], Awaitable[None]]
 #: Puts a message with a damaged body aside: says what became of it; raises where that failed.
 PutAside = Callable[[ReceivedMessage], Awaitable[str]]
 
@@ -49,8 +49,8 @@ class QueueWorker:
         queue: MessageQueue,
         subscription: SubscriptionData,
         offset: int,
-        listener: Listener,
-        send_back: SendBack,
+        listener: MessageListener,
+        retry_later: RetryLater,
         put_aside: PutAside,
         *,
         batch_size: int = 32,
@@ -63,7 +63,7 @@ class QueueWorker:
         self._reactor = reader.session.reactor
         self._subscription = subscription
         self._listener = listener
-        self._send_back = send_back
+        self._retry_later = retry_later
         self._put_aside = put_aside
         #: What is wrong with the bodies of open messages, by queue offset; and how often the
         #: broker refused them.
@@ -199,7 +199,7 @@ class QueueWorker:
             # Whoever has the queue now gets it from there.
             return False
         try:
-            await self._send_back(message)
+            await self._retry_later(message)
         except (RemotingError, ClientError) as error:
             self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
             return False

@@ -12,11 +12,12 @@ from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.members import BrokerRequests, GroupMember
-from rocketmq_tw.client.names import NameServers, Routes
+from rocketmq_tw.client.names import REQUEST_TIMEOUT, NameServers, Routes
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -27,15 +28,9 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import HeartbeatRequestHeader, UnregisterClientRequestHeader
 
 HEARTBEAT_INTERVAL = 30.0
-REQUEST_TIMEOUT = 3.0
 
 T = TypeVar("T")
 _series = count(1).__next__
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def logged(log: Logger, what: str, work: Coroutine[Deferred[Any], Any, Any]) -> Deferred[None]:
@@ -91,7 +86,7 @@ class Session:
     # Life
 
     def start(self) -> None:
-        """One more user."""
+        """Counts one more user; the first one starts heartbeats and the refreshing of routes."""
         self._users += 1
         self.routes.start()
         if not self._heartbeat.running:

@@ -1,6 +1,7 @@
 """Typed configuration from stock's .properties keys.
 
-Public: the classes in `broker`, `store`, `net`, `namesrv` and `standalone`; `load.load`, which
-makes them from settings; `change.change` and `change.on_change`, for keys that change while a
-server runs; `properties`, which reads and writes files; `schema.keys_of`, which lists keys.
+Public: the classes in `broker`, `store`, `net`, `namesrv` and `standalone`, which derive from
+`base.Config`; `load.load`, which makes them from settings; `change.change` and `change.on_change`,
+for keys that change while a server runs; `properties`, which reads and writes files; `schema`,
+which lists keys.
 """

@@ -10,7 +10,7 @@ from msgspec import field
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import (
-    Addresses,
+    AddressList,
     Live,
     NonNegativeLong,
     OptionalHost,
@@ -32,7 +32,7 @@ class BrokerConfig(Config, frozen=True):
     broker_id: NonNegativeLong = 0
 
     # addresses
-    namesrv_addr: Addresses = ""
+    namesrv_addr: AddressList = ""
     broker_ip1: OptionalHost = field(default="", name="brokerIP1")
     broker_ip2: OptionalHost = field(default="", name="brokerIP2")
 

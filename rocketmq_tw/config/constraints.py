@@ -13,8 +13,7 @@ from typing import Annotated, TypeVar
 
 import attrs
 
-from rocketmq_tw.config.values import INT, LONG, Parse, addresses, or_nothing
-from rocketmq_tw.config.values import host as host_name
+from rocketmq_tw.config.values import INT, LONG, Parse, addresses, host, or_nothing
 
 T = TypeVar("T")
 
@@ -58,6 +57,6 @@ Port = Annotated[int, Range(0, 65535)]
 Percent = Annotated[int, Range(0, 100)]
 
 #: `host:port`, several with `;` between them, or nothing.
-Addresses = Annotated[str, Format(addresses)]
-Host = Annotated[str, Format(host_name)]
-OptionalHost = Annotated[str, Format(or_nothing(host_name))]
+AddressList = Annotated[str, Format(addresses)]
+HostName = Annotated[str, Format(host)]
+OptionalHost = Annotated[str, Format(or_nothing(host))]

@@ -10,7 +10,7 @@ from msgspec import field
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import (
     Format,
-    Host,
+    HostName,
     LocalPath,
     NonNegative,
     Port,
@@ -25,7 +25,7 @@ from rocketmq_tw.config.values import INT, LONG, choice
 class NettyServerConfig(Config, frozen=True):
     """A listening port and its limits. Sizes are bytes."""
 
-    bind_address: Host = "0.0.0.0"
+    bind_address: HostName = "0.0.0.0"
     #: 0: a port of the kernel's choice. Each server replaces it with its own default.
     listen_port: Port = 0
     server_channel_max_idle_time_seconds: Positive = 120
@@ -45,7 +45,7 @@ class NettyServerConfig(Config, frozen=True):
 
 
 class NettyClientConfig(Config, frozen=True):
-    """Connections that we make."""
+    """Connections that this process opens to other servers."""
 
     connect_timeout_millis: Positive = 3000
     client_channel_max_idle_time_seconds: Positive = 120

@@ -6,7 +6,7 @@ from msgspec import field
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import (
-    Addresses,
+    AddressList,
     Format,
     Live,
     LocalPath,
@@ -89,7 +89,7 @@ class MessageStoreConfig(Config, frozen=True):
     # replication; milliseconds, bytes. Empty haMasterAddress: what the name servers say.
     #: 0: the one above the broker's, as stock's start makes it.
     ha_listen_port: Port = 0
-    ha_master_address: Addresses = ""
+    ha_master_address: AddressList = ""
     ha_transfer_batch_size: Annotated[int, Range(1, _MAX_HA_BATCH)] = 32_768
     ha_send_heartbeat_interval: Positive = 5_000
     ha_housekeeping_interval: Positive = 20_000

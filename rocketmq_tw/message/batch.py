@@ -35,7 +35,7 @@ class Batch(msgspec.Struct, gc=False):
 
     @classmethod
     def of(cls, messages: Iterable[BatchedMessage]) -> Batch:
-        """Those messages."""
+        """A batch of `messages`; `common` is left empty."""
         every = list(messages)
         return cls(
             [each.flag for each in every],

@@ -1,8 +1,6 @@
-"""The messages that the rooms above hand around."""
+"""A message as a store keeps it."""
 
 import msgspec
-
-from rocketmq_tw.message import properties
 
 
 class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
@@ -33,44 +31,3 @@ class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
     store_size: int = 0
     body_crc: int = 0
     parsed: dict[str, str] | None = None
-
-
-class Message(msgspec.Struct, kw_only=True):
-    """A message as its producer sends it and its consumer gets it: body as the application's."""
-
-    topic: str
-    body: bytes
-    flag: int = 0
-    properties: dict[str, str] = msgspec.field(default_factory=dict)
-
-    @property
-    def tags(self) -> str | None:
-        """The tag that subscriptions choose by."""
-        return self.properties.get(properties.TAGS)
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys that the message can be found by."""
-        return self.properties.get(properties.KEYS, "").split()
-
-
-class ReceivedMessage(Message, kw_only=True):
-    """A message as a consumer gets it.
-
-    `message_id` is the producer's unique id, or `offset_message_id` where it gave none.
-    `sys_flag` no longer says that the body is compressed, since it is not.
-    """
-
-    message_id: str
-    offset_message_id: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    store_size: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: tuple[str, int]
-    store_timestamp: int
-    store_host: tuple[str, int]
-    reconsume_times: int
-    prepared_transaction_offset: int

@@ -34,10 +34,10 @@ from rocketmq_tw.message.layout import (
     fixed_part,
 )
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
 from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
 
 MAX_V1_TOPIC_LENGTH = 127
-MAX_PROPERTIES_LENGTH = 32767
 #: `__CRC32#` 0x01, ten digits, 0x02.
 CRC_PROPERTY_LENGTH = 20
 

@@ -32,7 +32,8 @@ LAST_BACKOFF = 2.0
 
 
 def host_endpoints(reactor: Any, connect_timeout: float) -> EndpointFor:
-    """`host:port` over TCP."""
+    """Endpoints for `host:port` over TCP; `connect_timeout` is in seconds. An endpoint is made with
+    `ValueError` where the text is no address."""
 
     def endpoint_for(address: str) -> IStreamClientEndpoint:
         host, port = split_address(address)

@@ -44,10 +44,10 @@ class ConnectionGroup(Protocol):
     """Whom a connection tells that it is there and that it is gone."""
 
     def add(self, connection: Any) -> None:
-        """`connection` is open."""
+        """Takes in `connection`, which is open."""
 
     def discard(self, connection: Any) -> None:
-        """`connection` is lost."""
+        """Forgets `connection`, which is lost."""
 
 
 @implementer(IPushProducer)

@@ -20,7 +20,7 @@ RequestCheck = Callable[[RemotingCommand, "IPeer"], None]
 
 
 class IPeer(Interface):
-    """The other end of one connection."""
+    """What a handler sees of the other end of one connection."""
 
     address: str = Attribute("`host:port` of the other end.")
     local_address: str = Attribute("`host:port` of this end.")

@@ -36,12 +36,12 @@ class Group:
         return len(self._open)
 
     def add(self, connection: ServerConnection | FirstByte) -> None:
-        """`connection` is open."""
+        """Takes in `connection`, which is open."""
         self._open.add(connection)
         self._table.add(connection)
 
     def discard(self, connection: ServerConnection | FirstByte) -> None:
-        """`connection` is lost, or another one takes its place."""
+        """Forgets `connection`: it is lost, or another one takes its place."""
         self._open.discard(connection)
         self._table.discard(connection)
         if not self._open:

@@ -42,7 +42,7 @@ def send_now(transport: Any, data: bytes) -> None:
 
 
 class Outboxes:
-    """Those of a server; `is_open` while something gathers."""
+    """The outboxes of a server's connections; `is_open` while they gather what is written."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -64,7 +64,8 @@ class Outboxes:
 
 
 class Outbox:
-    """In front of one transport."""
+    """Collects what is written to one transport while its `Outboxes` is open, and passes it on at
+    once otherwise."""
 
     __slots__ = ("_is_closed", "_owner", "_parts", "_size", "_transport")
 

@@ -12,6 +12,7 @@ from rocketmq_tw.raft.core.codes import Code
 from rocketmq_tw.raft.core.entry import MAGIC
 from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.fastjson import check_values
+from rocketmq_tw.wire.headers.base import Int, Long
 
 
 class DLedgerRequestCode(IntEnum):
@@ -28,9 +29,7 @@ class DLedgerRequestCode(IntEnum):
     INSTALL_SNAPSHOT = 51006
 
 
-#: Java's int and long: what the files have room for.
-Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+#: A term, or -1 for none.
 Term = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
 
 
@@ -183,7 +182,7 @@ RESPONSE_BODIES: dict[DLedgerRequestCode, type[DLedgerBody]] = {
 #: A body longer than `SMALL_BODY` bytes is looked at before it is read: `{}` is an entry of a push
 #: that takes a hundred bytes in memory. Honest pushes have some thousand values.
 SMALL_BODY = 1024 * 1024
-MAX_VALUES = 200_000
+MAX_BODY_VALUES = 200_000
 
 B = TypeVar("B", bound=DLedgerBody)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
@@ -205,7 +204,7 @@ def decode_dledger_body(body_type: type[B], data: bytes) -> B:
     """The typed body. Raises `DLedgerBodyError`."""
     try:
         if len(data) > SMALL_BODY:
-            check_values(data, MAX_VALUES)
+            check_values(data, MAX_BODY_VALUES)
         body: B = _decoders[body_type].decode(data)
     except (WireError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DLedgerBodyError(

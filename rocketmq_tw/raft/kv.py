@@ -21,13 +21,13 @@ class Delete(msgspec.Struct, tag="delete", frozen=True):
     key: str
 
 
-Command = Put | Delete
+KeyValueCommand = Put | Delete
 
-_decode = msgspec.json.Decoder(Command).decode
+_decode = msgspec.json.Decoder(KeyValueCommand).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_kv_command(command: Command) -> bytes:
+def encode_kv_command(command: KeyValueCommand) -> bytes:
     """The body of the entry that carries `command`."""
     return _encode(command)
 

@@ -55,7 +55,8 @@ class PendingProposals:
             waiting.deferred.errback(_term_changed())
 
     def fail_all(self, reason: Callable[[], Refused] | None = None) -> None:
-        """Another member may lead now: whether the entries stay is not known."""
+        """Fails all proposals that wait: another member may lead now; whether their entries stay
+        is not known."""
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.deferred.errback((reason or _term_changed)())

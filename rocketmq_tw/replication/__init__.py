@@ -1,6 +1,6 @@
-"""Master and slave: sans-IO frames and link states, and the Twisted links around them.
+"""Master and slave of classic HA: frames and link states without I/O, and the Twisted links.
 
-`frames` and `flow` are shared by every kind of HA; `master_link` and `slave_link` are the classic
-protocol's two ends; `group_transfer` answers sends that wait for slaves; `service` is the master's
-listening side and `client` the slave's connecting one.
+Public: `service.HAService` with its `HASettings`, the master's listening side; `client.HAClient`,
+the slave's connecting one; what they ask of a log and are asked themselves (`interfaces`);
+`frames.LinkError`. The rest is theirs alone.
 """

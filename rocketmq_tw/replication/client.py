@@ -18,7 +18,7 @@ from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.service import HASettings
 from rocketmq_tw.replication.slave_link import SlaveLink
 
-TICK_SECONDS = 1.0
+SLAVE_TICK_SECONDS = 1.0
 #: Stock's slave waits 5 s between two tries; a master that restarts is worth more haste.
 FIRST_RETRY = 0.2
 LAST_RETRY = 1.0
@@ -175,7 +175,7 @@ class HAClient(Factory):
         self._delay = FIRST_RETRY
         self._log.info("following the master's HA address {address}", address=address)
         if not self._ticker.running:
-            self._ticker.start(TICK_SECONDS, now=False)
+            self._ticker.start(SLAVE_TICK_SECONDS, now=False)
         if self.connection is None:
             self._connect()
 

@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 class GroupTransfer(Generic[T]):
-    """Who waits for what. `T` is whatever the caller wants back, a Deferred for one."""
+    """The sends that wait for replicas. `T` is whatever the caller wants back, such as a
+    Deferred."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, deque[tuple[int, int, T]]] = defaultdict(deque)

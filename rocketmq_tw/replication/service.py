@@ -25,7 +25,7 @@ from rocketmq_tw.replication.master_link import MasterLink
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 
-TICK_SECONDS = 0.1
+MASTER_TICK_SECONDS = 0.1
 #: How long a stop waits for slaves that are behind.
 STOP_MS = 3000
 #: Links of one master; more are closed at once.
@@ -160,7 +160,7 @@ class HAService(Factory):
     def doStart(self) -> None:
         super().doStart()
         if not self._ticker.running:
-            self._ticker.start(TICK_SECONDS, now=False)
+            self._ticker.start(MASTER_TICK_SECONDS, now=False)
 
     def stop(self) -> "Deferred[None]":
         """Waits a moment until every slave has the whole log, so that each may take over; then

@@ -28,8 +28,8 @@ class Bounds(NamedTuple):
     latest: int
 
 
-class Cluster:
-    """One client and the questions of a source; for the driver."""
+class SourceCluster:
+    """What the driver asks brokers and name servers for a read: queues, their bounds, offsets."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -38,7 +38,7 @@ class Cluster:
             options.group, options.pull_timeout
         )
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "SourceCluster":
         return self
 
     def __exit__(

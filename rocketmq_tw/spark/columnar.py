@@ -294,7 +294,8 @@ def _last_ones(names: pa.DictionaryArray, offsets: np.ndarray) -> np.ndarray | N
 
 
 def from_messages(messages: list[ReceivedMessage], problems: Problems | None) -> Columns:
-    """The same columns from messages one by one."""
+    """The columns of `messages`, a row for each. `problems` says by row what is wrong with a body;
+    None where nothing is."""
     heads = np.zeros(len(messages), _HEAD)
     names: list[str] = []
     values: list[str] = []

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rocketmq_tw.spark.cluster import Cluster
+from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
 _QUEUE_COLUMNS: dict[str, Callable[[MessageQueue], Any]] = {
@@ -60,7 +60,7 @@ class QueueFilter:
         """Whether messages of the queue can pass."""
         return all(compare(column(queue), want) for column, compare, want in self._queues)
 
-    def start(self, cluster: Cluster, queue: MessageQueue, offset: int) -> int:
+    def start(self, cluster: SourceCluster, queue: MessageQueue, offset: int) -> int:
         """Where to start in place of `offset`."""
         if self._least is not None:
             offset = max(offset, self._least)
@@ -68,7 +68,7 @@ class QueueFilter:
             offset = max(offset, cluster.first_at(queue, self._least_time))
         return offset
 
-    def end(self, cluster: Cluster, queue: MessageQueue, offset: int) -> int:
+    def end(self, cluster: SourceCluster, queue: MessageQueue, offset: int) -> int:
         """Where to end in place of `offset`."""
         if self._below is not None:
             offset = min(offset, self._below)

@@ -78,7 +78,7 @@ class Damaged(StrEnum):
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionOptions:
     """How to reach the cluster. Travels to the workers, so it holds texts and numbers only."""
 
     name_servers: tuple[str, ...]
@@ -137,7 +137,7 @@ class Subscription:
 class SourceOptions:
     """What a read was asked for; times in seconds, timestamps in ms since 1970."""
 
-    connection: Connection
+    connection: ConnectionOptions
     subscription: Subscription
     group: str = DEFAULT_GROUP
     starting_offsets: str = "earliest"
@@ -159,7 +159,7 @@ class SourceOptions:
 class SinkOptions:
     """What a write was asked for."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str | None = None
     group: str = DEFAULT_PRODUCER_GROUP
     timeout: float = 10.0
@@ -338,7 +338,7 @@ def _damaged(read: _Reader) -> Damaged:
     return Damaged(value)
 
 
-def _connection(read: _Reader) -> Connection:
+def _connection(read: _Reader) -> ConnectionOptions:
     text = read.text("nameServers")
     if not text:
         raise OptionError("no name server is given: give nameServers as host:port;host:port")
@@ -354,7 +354,7 @@ def _connection(read: _Reader) -> Connection:
     credentials = None
     if access is not None and secret is not None:
         credentials = Credentials(access, secret, read.text("securityToken"))
-    return Connection(
+    return ConnectionOptions(
         name_servers=addresses,
         connect_timeout=read.seconds("connectTimeoutMs", 3.0),
         credentials=credentials,

@@ -5,7 +5,7 @@ What is wrong is raised here, on the driver, with what to change.
 
 from collections.abc import Callable
 
-from rocketmq_tw.spark.cluster import Bounds, Cluster
+from rocketmq_tw.spark.cluster import Bounds, SourceCluster
 from rocketmq_tw.spark.errors import OffsetError
 from rocketmq_tw.spark.filters import QueueFilter
 from rocketmq_tw.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, queue_text
@@ -16,7 +16,9 @@ from rocketmq_tw.wire.bodies.offsets import MessageQueue
 AllBounds = dict[MessageQueue, Bounds]
 
 
-def plan_batch(options: SourceOptions, cluster: Cluster, narrow: QueueFilter) -> list[OffsetRange]:
+def plan_batch(
+    options: SourceOptions, cluster: SourceCluster, narrow: QueueFilter
+) -> list[OffsetRange]:
     """The ranges that a batch read takes, at least `minPartitions` of them where there are
     messages enough."""
     known = cluster.queues()
@@ -38,7 +40,7 @@ def plan_batch(options: SourceOptions, cluster: Cluster, narrow: QueueFilter) ->
 
 
 def starting_offsets(
-    options: SourceOptions, cluster: Cluster, bounds: AllBounds, known: list[MessageQueue]
+    options: SourceOptions, cluster: SourceCluster, bounds: AllBounds, known: list[MessageQueue]
 ) -> Offsets:
     """Where a read starts in each queue of `bounds`; queues that the JSON leaves out start at
     their earliest offset."""
@@ -50,7 +52,7 @@ def starting_offsets(
 
 
 def _ending_offsets(
-    options: SourceOptions, cluster: Cluster, bounds: AllBounds, known: list[MessageQueue]
+    options: SourceOptions, cluster: SourceCluster, bounds: AllBounds, known: list[MessageQueue]
 ) -> Offsets:
     if options.ending_timestamp is not None:
         timestamp = options.ending_timestamp

@@ -57,8 +57,8 @@ def prorate(start: Mapping[MessageQueue, int], latest: Offsets, limit: int) -> O
 
 
 def split(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[OffsetRange]:
-    """The same messages in at least `min_partitions` ranges where there are enough of them;
-    large ranges are cut into equal parts, small ones stay whole."""
+    """Cuts large ranges into equal parts until there are at least `min_partitions` ranges, as far
+    as there are messages; small ranges stay whole. None cuts nothing."""
     whole = sum(part.count for part in ranges)
     if min_partitions is None or len(ranges) >= min_partitions or not whole:
         return list(ranges)

@@ -12,7 +12,7 @@ from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expressi
 from rocketmq_tw.spark.batches import BatchBuilder
 from rocketmq_tw.spark.errors import DataLossError
 from rocketmq_tw.spark.offsets import queue_text
-from rocketmq_tw.spark.options import Connection, SourceOptions
+from rocketmq_tw.spark.options import ConnectionOptions, SourceOptions
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.spark.waiting import Patience
 from rocketmq_tw.wire.codes import ResponseCode
@@ -29,10 +29,10 @@ _PASSING = frozenset(
     }
 )
 
-_clients: dict[tuple[Connection, str, float], BlockingClient] = {}
+_clients: dict[tuple[ConnectionOptions, str, float], BlockingClient] = {}
 
 
-def worker_client(connection: Connection, group: str, timeout: float) -> BlockingClient:
+def worker_client(connection: ConnectionOptions, group: str, timeout: float) -> BlockingClient:
     """The client of this worker process, kept from task to task."""
     key = (connection, group, timeout)
     client = _clients.get(key)

@@ -87,7 +87,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 
 
 def written_columns(names: Sequence[str]) -> list[str]:
-    """Those of `names` that become part of a message."""
+    """The columns among `names` that become part of a message; the rest is passed over."""
     return [name for name in names if name in _WRITTEN]
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from rocketmq_tw.spark.cluster import Cluster
+from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.columns import arrow_schema, check_schema, table_schema
 from rocketmq_tw.spark.filters import QueueFilter
 from rocketmq_tw.spark.options import SourceOptions, sink_options, source_options
@@ -30,7 +30,7 @@ _PUSH_DOWN_PLANNER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class RangePartition(InputPartition):
-    """One task's part of a read."""
+    """The range of offsets that one task reads."""
 
     def __init__(self, part: OffsetRange) -> None:
         super().__init__(part)
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
         self._filter = QueueFilter()
 
     def partitions(self) -> list[InputPartition]:
-        with Cluster(self._options) as cluster:
+        with SourceCluster(self._options) as cluster:
             parts = plan_batch(self._options, cluster, self._filter)
         # Spark makes a partition of None out of an empty list.
         return [RangePartition(part) for part in parts] or [RangePartition(_NOTHING)]
@@ -55,7 +55,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """The same with filters, where Spark hands them down."""
+    """Reads a topic once, without the queues and offsets that Spark's filters rule out."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._filter.push(filters)
@@ -85,7 +85,7 @@ class RocketMQDataSource(DataSource):
     def schema(self) -> StructType:
         # `load` asks for the schema first, so what is wrong is said there and not by a task.
         options = source_options(self.options)
-        with Cluster(options) as cluster:
+        with SourceCluster(options) as cluster:
             cluster.queues()
         return table_schema(options.damaged)
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rocketmq_tw.client.errors import BrokerError, ClientError
-from rocketmq_tw.spark.cluster import UNREACHABLE, Cluster
+from rocketmq_tw.spark.cluster import UNREACHABLE, SourceCluster
 from rocketmq_tw.spark.errors import DataLossError, OptionError
 from rocketmq_tw.spark.offsets import Offsets, OffsetsJson, from_json, queue_text, to_json
 from rocketmq_tw.spark.options import SourceOptions
@@ -34,7 +34,7 @@ class StreamReader(SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster: Cluster | None = None
+        self._cluster: SourceCluster | None = None
         self._newest: Offsets | None = None
         self._target: Offsets | None = None
         self._overdue = Overdue(options.broker_down_timeout)
@@ -102,9 +102,9 @@ class StreamReader(SupportsTriggerAvailableNow):
 
     # What it asks the cluster
 
-    def _connected(self) -> Cluster:
+    def _connected(self) -> SourceCluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._options)
+            self._cluster = SourceCluster(self._options)
         return self._cluster
 
     def _first(self, queue: MessageQueue) -> int:
@@ -137,7 +137,7 @@ class StreamReader(SupportsTriggerAvailableNow):
                 newest[queue] = latest
         return newest
 
-    def _known_queues(self, cluster: Cluster) -> Iterator[MessageQueue]:
+    def _known_queues(self, cluster: SourceCluster) -> Iterator[MessageQueue]:
         """The queues that name servers know now: those of a broker that fell are away for a
         while, and a topic with its only broker."""
         try:

@@ -74,7 +74,7 @@ class BatchEntry(msgspec.Struct, gc=False):
             )
 
 
-Entry = DispatchEntry | BatchEntry
+AnyDispatchEntry = DispatchEntry | BatchEntry
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from itertools import islice
 from operator import attrgetter
 
 from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
-from rocketmq_tw.store.dispatch_entries import DispatchEntry, Entry, EntryMaker
+from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Arrival, ILog
@@ -44,7 +44,7 @@ class Dispatching:
         self._arrivals: list[Arrival] = []
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[AnyDispatchEntry] = deque()
 
     def begin(self, reached: int, last_timestamp: int) -> None:
         """Where recovery left off; all behind it comes from the log."""
@@ -57,11 +57,11 @@ class Dispatching:
         self._arrivals.append(callback)
         return lambda: self._arrivals.remove(callback)
 
-    def wait(self, entry: Entry) -> None:
+    def wait(self, entry: AnyDispatchEntry) -> None:
         """A record was appended behind all that wait."""
         self._waiting.append(entry)
 
-    def wait_all(self, entries: Iterable[Entry]) -> None:
+    def wait_all(self, entries: Iterable[AnyDispatchEntry]) -> None:
         """Records were appended behind all that wait, in this order."""
         self._waiting += entries
 
@@ -125,14 +125,14 @@ class Dispatching:
                 callback(arrived)
         return sum(map(_count_of, entries))
 
-    def _waiting_entries(self, limit: int) -> tuple[list[Entry], int]:
+    def _waiting_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
         """What waits in memory up to `limit`, and the offset behind it."""
         waiting = self._waiting
         if waiting and waiting[-1].physical_offset + waiting[-1].size <= limit:
             # All of it, as nearly always.
             self._waiting = deque()
             return list(waiting), waiting[-1].physical_offset + waiting[-1].size
-        entries: list[Entry] = []
+        entries: list[AnyDispatchEntry] = []
         reached = self.reached
         while waiting:
             end = waiting[0].physical_offset + waiting[0].size
@@ -142,10 +142,10 @@ class Dispatching:
             entries.append(waiting.popleft())
         return entries, reached
 
-    def _read_entries(self, limit: int) -> tuple[list[Entry], int]:
+    def _read_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
         """What the log has next up to `limit`, and the offset behind it."""
         scan = self._log.scan(self.reached, limit, check_body=False)
-        entries: list[Entry] = list(map(self.maker.of_head, islice(scan, _READ_AT_ONCE)))
+        entries: list[AnyDispatchEntry] = list(map(self.maker.of_head, islice(scan, _READ_AT_ONCE)))
         if scan.damaged and not entries:
             raise DamagedStoreError(f"the log has no sound record at {scan.position}")
         if self._deleted:
@@ -157,8 +157,8 @@ class Dispatching:
         return self._until_one_begins_anew(entries, scan.position)
 
     def _until_one_begins_anew(
-        self, entries: list[Entry], position: int
-    ) -> tuple[list[Entry], int]:
+        self, entries: list[AnyDispatchEntry], position: int
+    ) -> tuple[list[AnyDispatchEntry], int]:
         """The entries in front of the first message of a topic that was deleted and made again, and
         where the log goes on behind them; where that message comes first, its topic's queues begin
         anew.
@@ -185,7 +185,7 @@ class Dispatching:
         return entries, position
 
 
-def _passed_over(entry: Entry) -> DispatchEntry:
+def _passed_over(entry: AnyDispatchEntry) -> DispatchEntry:
     """Takes the entry's place and goes nowhere."""
     return DispatchEntry(
         entry.topic,

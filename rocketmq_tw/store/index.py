@@ -14,8 +14,8 @@ from operator import add, itemgetter, mul
 from sys import byteorder
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.store.dispatch_entries import BatchEntry, Entry
-from rocketmq_tw.store.index_file import IndexFile, Key, file_size
+from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
+from rocketmq_tw.store.index_file import IndexFile, IndexKey, index_file_size
 from rocketmq_tw.store.unsynced import Unsynced
 
 _NAME_DIGITS = 17
@@ -150,7 +150,7 @@ class MessageIndex:
         self._capacity = capacity
         self._clock = clock
         self._list: list[IndexFile] = []
-        self._pending: list[Key] = []
+        self._pending: list[IndexKey] = []
         self._hash = NeighbourHashes().hash
         #: What `load` must know after a power loss: the first log offset of the file that was the
         #: last one when slots were written back, and its count then. In front of that, entries
@@ -161,7 +161,7 @@ class MessageIndex:
     @property
     def file_size(self) -> int:
         """What each file has."""
-        return file_size(self._slots, self._capacity)
+        return index_file_size(self._slots, self._capacity)
 
     @property
     def end_offset(self) -> int:
@@ -207,7 +207,7 @@ class MessageIndex:
         if clean and self._list:
             self.mark = (self._list[-1].begin_offset, self._list[-1].count)
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, entries: Iterable[AnyDispatchEntry]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed
         over, that one itself is not, since a crash may have come between its keys."""
         last = self._list[-1].end_offset if self._list else -1

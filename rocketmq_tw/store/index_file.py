@@ -14,22 +14,22 @@ from operator import mod
 from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.index_slots import SLOT_SIZE, SlotTable
 
-HEADER = struct.Struct(">qqqqii")
-ENTRY = struct.Struct(">iqii")
-HEADER_SIZE = 40
+INDEX_HEADER = struct.Struct(">qqqqii")
+INDEX_ENTRY = struct.Struct(">iqii")
+INDEX_HEADER_SIZE = 40
 ENTRY_SIZE = 20
 _MAX_INT = 0x7FFFFFFF
 #: Entries that one read of a search takes, and those between two steps of it.
 _BLOCK, _STEP = 256, 500
 
 
-def file_size(slots: int, capacity: int) -> int:
+def index_file_size(slots: int, capacity: int) -> int:
     """What a file with so many slots and entries has."""
-    return HEADER_SIZE + slots * SLOT_SIZE + capacity * ENTRY_SIZE
+    return INDEX_HEADER_SIZE + slots * SLOT_SIZE + capacity * ENTRY_SIZE
 
 
 #: A key on its way into a file: its hash, its message's log offset and store time.
-Key = tuple[int, int, int]
+IndexKey = tuple[int, int, int]
 
 
 class IndexFile:
@@ -44,10 +44,10 @@ class IndexFile:
         self.used_slots: int
         self.count: int
         self._file = file
-        self._slots = SlotTable(file, HEADER_SIZE, slots)
+        self._slots = SlotTable(file, INDEX_HEADER_SIZE, slots)
         self._capacity = capacity
-        self._entries_at = HEADER_SIZE + slots * SLOT_SIZE
-        header = file.pread(HEADER_SIZE, 0).ljust(HEADER_SIZE, b"\0")
+        self._entries_at = INDEX_HEADER_SIZE + slots * SLOT_SIZE
+        header = file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
         (
             self.begin_timestamp,
             self.end_timestamp,
@@ -55,7 +55,7 @@ class IndexFile:
             self.end_offset,
             self.used_slots,
             self.count,
-        ) = HEADER.unpack(header)
+        ) = INDEX_HEADER.unpack(header)
         self.count = max(int(self.count), 1)
 
     @property
@@ -63,7 +63,7 @@ class IndexFile:
         """Whether no entry fits; stock counts number 0 as one."""
         return self.count >= self._capacity
 
-    def put(self, keys: list[Key]) -> int:
+    def put(self, keys: list[IndexKey]) -> int:
         """Adds as many as fit; returns their number. Their slots reach the file with
         `write_slots`."""
         taken = keys[: self._capacity - self.count]
@@ -77,7 +77,9 @@ class IndexFile:
         slots = list(map(mod, hashes, repeat(table.count)))
         previous = table.exchange(slots, first)
         seconds = {moment: self._seconds(moment) for moment in set(timestamps)}
-        entries = map(ENTRY.pack, hashes, offsets, map(seconds.__getitem__, timestamps), previous)
+        entries = map(
+            INDEX_ENTRY.pack, hashes, offsets, map(seconds.__getitem__, timestamps), previous
+        )
         try:
             self._file.pwrite(b"".join(entries), self._entries_at + first * ENTRY_SIZE)
         except OSError:
@@ -125,7 +127,7 @@ class IndexFile:
                 block = self._file.pread(size, self._entries_at + first * ENTRY_SIZE)
                 block = block.ljust(size, b"\0")
             place = (number - first) * ENTRY_SIZE
-            hashed, offset, seconds, previous = ENTRY.unpack_from(block, place)
+            hashed, offset, seconds, previous = INDEX_ENTRY.unpack_from(block, place)
             moment = self.begin_timestamp + seconds * 1000
             if seconds < 0 or moment + 999 < begin:
                 return
@@ -193,11 +195,11 @@ class IndexFile:
         for number in range(first, self.count, 65536):
             size = min(self.count - number, 65536) * ENTRY_SIZE
             data = self._file.pread(size, self._entries_at + number * ENTRY_SIZE)
-            yield from ENTRY.iter_unpack(data.ljust(size, b"\0"))
+            yield from INDEX_ENTRY.iter_unpack(data.ljust(size, b"\0"))
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         data = self._file.pread(ENTRY_SIZE, self._entries_at + number * ENTRY_SIZE)
-        hashed, offset, seconds, previous = ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
+        hashed, offset, seconds, previous = INDEX_ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
         return hashed, offset, seconds, previous
 
     def _replace_slots(self, table: array[int]) -> None:
@@ -213,7 +215,7 @@ class IndexFile:
         self._file.close()
 
     def _write_header(self) -> None:
-        header = HEADER.pack(
+        header = INDEX_HEADER.pack(
             self.begin_timestamp,
             self.end_timestamp,
             self.begin_offset,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
-from rocketmq_tw.store.dispatch_entries import BatchEntry, Entry
+from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.unsynced import Unsynced
@@ -71,11 +71,11 @@ class QueueTable:
             queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
         return queue
 
-    def put(self, entries: Iterable[Entry]) -> list[Entry]:
+    def put(self, entries: Iterable[AnyDispatchEntry]) -> list[AnyDispatchEntry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
         did not have yet and could take (see `ConsumeQueue.put`)."""
         queues = self._queues
-        arrived: list[Entry] = []
+        arrived: list[AnyDispatchEntry] = []
         for entry in entries:
             if not entry.in_queue:
                 continue

@@ -163,7 +163,7 @@ class _JsonHeader(msgspec.Struct, gc=False):
 
 
 class _WrittenHeader(msgspec.Struct, gc=False):
-    """The same for writing: what is UNSET does not appear."""
+    """The JSON form to write, fields in stock's order; what is UNSET does not appear."""
 
     code: int
     extFields: dict[str, str] | msgspec.UnsetType
@@ -313,7 +313,7 @@ def _encode_binary(command: RemotingCommand) -> bytes:
 
 @lru_cache(1024)
 def _encode_name(name: str) -> bytes:
-    """The same few names come with every command."""
+    """A field name behind its two-byte length. Cached: every command has the same few names."""
     data = name.encode()
     if len(data) > 0x7FFF:
         raise WireError(f"a field name of {len(data)} bytes does not fit its two-byte length")

@@ -34,12 +34,13 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Redirects
+from rocketmq_tw.client.decoding import decode_messages
+from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.decode import decode_messages
-from rocketmq_tw.message.model import ReceivedMessage, StoredMessage
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
@@ -53,6 +54,7 @@ from rocketmq_tw.wire.bodies.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -150,9 +152,7 @@ class BrokerInMemory:
             in_thread=self.threads,
             other_configs=[NettyClientConfig()],
         )
-        self.broker[Replicas].endpoint_for = lambda host, port: self.network.endpoint(
-            f"{host}:{port}"
-        )
+        self.broker[Replicas].endpoint_for = self.network.endpoint
         self.config = self.broker.config
         self.send_requests = self.broker[Sending].send
         if in_flight_limit is not None:
@@ -445,9 +445,15 @@ class BrokerInMemory:
         while offset < self.store.max_queue_offset(topic, queue_id):
             read = self.store.read_queue(topic, queue_id, offset, 32, 1 << 20)
             assert read.next_offset > offset, read
-            messages += decode_messages(read.data)
+            messages += messages_of(read.data, topic, queue_id)
             offset = read.next_offset
         return messages
+
+
+def messages_of(data: bytes, topic: str = "Topic", queue_id: int = 0) -> list[ReceivedMessage]:
+    """What a consumer makes of the records of a queue."""
+    queue = MessageQueue(topic=topic, broker_name="broker-a", queue_id=queue_id)
+    return decode_messages(data, queue)
 
 
 def ok(response: RemotingCommand | None) -> dict[str, str]:

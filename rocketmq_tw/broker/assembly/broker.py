@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -36,6 +35,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.interfaces import IRemotingClient, IRemotingServer, RequestCheck
 
 P = TypeVar("P", bound=Part)
@@ -58,10 +58,6 @@ PARTS: tuple[type[Part], ...] = (
 VIP_DISTANCE = 2
 
 log = Logger()
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:

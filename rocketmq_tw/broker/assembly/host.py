@@ -72,12 +72,12 @@ class Addresses:
 
     @property
     def broker(self) -> str:
-        """What clients are told."""
+        """`host:port` for clients."""
         return join_address(self._config.broker_ip1, self.port)
 
     @property
     def ha(self) -> str:
-        """What slaves are told."""
+        """`host:port` for slaves."""
         return join_address(self._config.broker_ip2, self.ha_port)
 
     @property

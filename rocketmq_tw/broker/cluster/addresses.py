@@ -35,5 +35,5 @@ def resolve(host: str) -> str:
 
 
 def host_name() -> str:
-    """The default `brokerName`."""
+    """The name of this machine, or DEFAULT_BROKER: what brokerName is by default."""
     return socket.gethostname() or "DEFAULT_BROKER"

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 import javaproperties
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_checkpoint
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -64,7 +64,7 @@ class MasterCalls:
         def read(response: RemotingCommand) -> TimerCheckpoint | None:
             if response.code != ResponseCode.SUCCESS:
                 return None
-            return decode_checkpoint(response.body)
+            return decode_timer_checkpoint(response.body)
 
         command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
         return self._client.request(address, command, TIMEOUT).addCallback(read)

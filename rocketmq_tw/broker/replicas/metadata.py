@@ -78,7 +78,7 @@ class SlaveMetadata:
         self._masters = 0
 
     def forget(self) -> None:
-        """There is another master now: what the former one said is no measure."""
+        """Forgets what the former master said: there is another one now."""
         self._masters += 1
         self._waiting = None
         self._former = _NOTHING

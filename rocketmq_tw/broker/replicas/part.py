@@ -16,12 +16,13 @@ from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replica_requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
-from rocketmq_tw.broker.replicas.slave import EndpointFor, SlaveLink
+from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.command import RemotingCommand
@@ -65,7 +66,7 @@ class Replicas(Part):
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
-        self.slave: SlaveLink | None = None
+        self.slave: MasterFollower | None = None
         self._membership.on_master(self._learned)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
@@ -93,7 +94,7 @@ class Replicas(Part):
             self._addresses.ha_port = self.master.listen(self._addresses.port)
             return
         self._addresses.ha_port = host.store_config.ha_listen_port or self._addresses.port + 1
-        self.slave = SlaveLink(
+        self.slave = MasterFollower(
             host.reactor,
             host.store_config,
             replicated,
@@ -113,7 +114,7 @@ class Replicas(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         if self._catch_up in self._host.before_request:
             self._host.before_request.remove(self._catch_up)
-        links: MasterLinks | SlaveLink | None = self.master or self.slave
+        links: MasterLinks | MasterFollower | None = self.master or self.slave
         self.master = self.slave = None
         return succeed(None) if links is None else links.stop()
 
@@ -136,5 +137,5 @@ class Replicas(Part):
         self._writing.commit.dispatch_now()
 
     def _runtime_info(self) -> HARuntimeInfo:
-        links: MasterLinks | SlaveLink | None = self.master or self.slave
+        links: MasterLinks | MasterFollower | None = self.master or self.slave
         return HARuntimeInfo() if links is None else links.runtime_info()

@@ -6,8 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
-from twisted.internet.endpoints import TCP4ClientEndpoint
-from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.cluster.membership import Master
@@ -22,6 +21,7 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
+from rocketmq_tw.net.client import EndpointFor, host_endpoints
 from rocketmq_tw.replication.client import HAClient
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
@@ -29,13 +29,10 @@ CONNECT_TIMEOUT = 5.0
 #: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
 NEW_TOPIC_SECONDS = 0.2
 
-#: How a host and port are reached.
-EndpointFor = Callable[[str, int], IStreamClientEndpoint]
-
 log = Logger()
 
 
-class SlaveLink:
+class MasterFollower:
     """Follows the master that haMasterAddress names, or the name servers."""
 
     def __init__(
@@ -52,7 +49,7 @@ class SlaveLink:
         now_ms: Callable[[], int],
         endpoint_for: EndpointFor | None = None,
     ) -> None:
-        self._endpoint_for = endpoint_for or self._tcp
+        self._endpoint_for = endpoint_for or host_endpoints(reactor, CONNECT_TIMEOUT)
         self._reactor = reactor
         self._config = store_config
         self._truncation = truncation
@@ -143,10 +140,8 @@ class SlaveLink:
         except ValueError as error:
             log.error("the master's HA address: {error}", error=error)
             return
-        self.client.follow(join_address(host, port), self._endpoint_for(host, port))
-
-    def _tcp(self, host: str, port: int) -> IStreamClientEndpoint:
-        return TCP4ClientEndpoint(self._reactor, host, port, timeout=CONNECT_TIMEOUT)
+        address = join_address(host, port)
+        self.client.follow(address, self._endpoint_for(address))
 
     @inlineCallbacks
     def _agree(self) -> Generator[Deferred[Any], Any, None]:

@@ -1,4 +1,5 @@
 """Which role the broker has now, and how it may change.
 
-Public: `Role`, `RoleState` and `RoleHolder`, `configured_role`.
+Public: `RoleHolder` (`holder.py`); `Role`, `RoleState`, `TRANSITIONS` and `configured_role`
+(`state.py`).
 """

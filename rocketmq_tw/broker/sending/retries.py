@@ -47,7 +47,8 @@ class Retries:
     def redirect(
         self, message: StoredMessage, properties: dict[str, str], retry_limit: int | None
     ) -> None:
-        """Of messages that consumers send to their retry topic by themselves; see `Redirects`."""
+        """A redirect (`Redirects`) for messages that consumers send to their retry topic by
+        themselves: one that was tried too often goes to the dead-letter queue."""
         name = message.topic.removeprefix(names.RETRY_PREFIX)
         group = self.group(name)
         most = group.retry_max_times if retry_limit is None else retry_limit

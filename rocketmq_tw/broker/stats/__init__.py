@@ -1,4 +1,4 @@
 """What is counted.
 
-Public: `Stats` (`part.py`) and its `statistics` and `traffic`.
+Public: `Stats` (`part.py`) and its `statistics` and `traffic`, with the names of what is counted.
 """

@@ -35,7 +35,7 @@ BUILT_IN_GROUPS = (
     "CID_RMQ_SYS_TRANS",
 )
 #: No group is created by a mere mention once there are so many.
-MAX_AUTO_CREATED = 100_000
+MAX_AUTO_CREATED_GROUPS = 100_000
 
 log = Logger()
 
@@ -95,7 +95,7 @@ class GroupTable:
         if config is not None:
             return config
         remark = f"{group} is no consumer group of this broker: create it (rmqadmin updateSubGroup)"
-        if len(self._groups) >= MAX_AUTO_CREATED:
+        if len(self._groups) >= MAX_AUTO_CREATED_GROUPS:
             remark += (
                 f"; with {len(self._groups)} groups none is made by its first use any more: delete"
                 " those that nobody needs (rmqadmin deleteSubGroup)"
@@ -180,7 +180,7 @@ class GroupTable:
         )
         if not allowed or len(group) > names.MAX_GROUP_LENGTH or not names.is_legal(group):
             return False
-        return len(self._groups) < MAX_AUTO_CREATED
+        return len(self._groups) < MAX_AUTO_CREATED_GROUPS
 
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Deferred[None]:
         for config in configs:

@@ -34,7 +34,7 @@ TopicsChanged = Callable[[Sequence[TopicConfig], "Deferred[None]"], None]
 
 SCHEDULE_QUEUES = 18
 #: No topic is created by a mere send once there are so many: names cost memory and disk.
-MAX_AUTO_CREATED = 100_000
+MAX_AUTO_CREATED_TOPICS = 100_000
 
 log = Logger()
 
@@ -227,7 +227,7 @@ class TopicTable:
         return is_inherited(template.perm)
 
     def _check_room(self, topic: str) -> None:
-        if len(self._topics) >= MAX_AUTO_CREATED:
+        if len(self._topics) >= MAX_AUTO_CREATED_TOPICS:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the topic {topic} is not made: with {len(self._topics)} topics none is made by"

@@ -1,4 +1,4 @@
-"""Messages for a time of their own.
+"""Messages for a time of their own: how far the timer of a master is.
 
-Public: `Timer` (`part.py`) and its `progress`.
+Public: `Timer` (`part.py`) and its `progress`; `TimerCheckpoint`.
 """

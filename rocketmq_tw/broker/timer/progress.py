@@ -41,7 +41,7 @@ class TimerCheckpoint(NamedTuple):
         return _CHECKPOINT.pack(*self)
 
 
-def decode_checkpoint(data: bytes) -> TimerCheckpoint:
+def decode_timer_checkpoint(data: bytes) -> TimerCheckpoint:
     """Reads the answer to 60, or the file; raises `ValueError` where it is too short."""
     if len(data) < _CHECKPOINT.size:
         raise ValueError(f"a timer checkpoint has {_CHECKPOINT.size} bytes, not {len(data)}")
@@ -61,7 +61,7 @@ class TimerProgress:
     def load(self) -> None:
         """Takes what the file has. Where it is damaged a slave has the same again soon."""
         try:
-            self.checkpoint = decode_checkpoint(self._files.read(self._path))
+            self.checkpoint = decode_timer_checkpoint(self._files.read(self._path))
         except FileNotFoundError:
             return
         except ValueError as error:

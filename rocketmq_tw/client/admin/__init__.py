@@ -1,4 +1,4 @@
-"""The admin client: one method for each request that asks or changes a server.
+"""The admin client: a method for each request that asks a server or changes it.
 
 Public: `AdminClient`. Brokers are named by address (`host:port`); name servers are asked in turn,
 but what changes them goes to all of them. Every method returns a Deferred, which fails with

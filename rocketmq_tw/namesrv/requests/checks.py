@@ -5,15 +5,15 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 #: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
-MAX_NAME_LENGTH = 255
+MAX_REGISTERED_NAME = 255
 
 
 def check_name(field: str, name: str) -> None:
     """Raises `RequestError` unless `name` has a length that some broker could use."""
-    if not 0 < len(name) <= MAX_NAME_LENGTH:
+    if not 0 < len(name) <= MAX_REGISTERED_NAME:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
-            f"{field} has {len(name)} characters: give it 1 to {MAX_NAME_LENGTH}",
+            f"{field} has {len(name)} characters: give it 1 to {MAX_REGISTERED_NAME}",
         )
 
 

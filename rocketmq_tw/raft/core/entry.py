@@ -12,9 +12,9 @@ import msgspec
 MAGIC = 1
 #: Bytes of an entry before its body: magic, size, index, term, pos, channel, chain CRC, body CRC,
 #: length of the body.
-HEADER_SIZE = 48
+ENTRY_HEADER_SIZE = 48
 #: A data file always keeps this many bytes for the BLANK record that closes it.
-BLANK_SIZE = 8
+ENTRY_BLANK_SIZE = 8
 
 _CHAIN = Struct(">IqqqI")
 
@@ -36,11 +36,11 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return HEADER_SIZE + len(self.body)
+        return ENTRY_HEADER_SIZE + len(self.body)
 
     @property
     def end_pos(self) -> int:
-        return self.pos + HEADER_SIZE + len(self.body)
+        return self.pos + ENTRY_HEADER_SIZE + len(self.body)
 
 
 def crc_of_body(body: bytes) -> int:
@@ -72,7 +72,7 @@ def crc_fits(entry: Entry) -> bool:
 
 def largest_body(file_size: int) -> int:
     """What a data file of `file_size` has room for."""
-    return file_size - HEADER_SIZE - BLANK_SIZE
+    return file_size - ENTRY_HEADER_SIZE - ENTRY_BLANK_SIZE
 
 
 def place(end_pos: int, size: int, file_size: int) -> int:
@@ -81,6 +81,6 @@ def place(end_pos: int, size: int, file_size: int) -> int:
     An entry never crosses a file: what does not fit with a BLANK behind it starts the next one.
     """
     left = file_size - end_pos % file_size
-    if size + BLANK_SIZE > left:
+    if size + ENTRY_BLANK_SIZE > left:
         return end_pos + left
     return end_pos

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from rocketmq_tw.raft.core.entry import (
-    HEADER_SIZE,
+    ENTRY_HEADER_SIZE,
     Entry,
     chain_crc,
     crc_of_body,
@@ -187,7 +187,7 @@ class Log:
     def make(self, term: int, body: bytes) -> Entry:
         """Appends a new entry of the leader's."""
         index = self.end_index + 1
-        pos = place(self.end_pos, HEADER_SIZE + len(body), self._file_size)
+        pos = place(self.end_pos, ENTRY_HEADER_SIZE + len(body), self._file_size)
         crc = crc_of_body(body)
         # Behind a snapshot the last chain CRC is unknown: the chain starts anew with a 0.
         chain = 0 if self.end_chain is None else chain_crc(self.end_chain, index, term, pos, crc)

@@ -11,7 +11,7 @@ from rocketmq_tw.raft.core.log import Log
 from rocketmq_tw.raft.core.messages import RaftMessage
 from rocketmq_tw.raft.core.quorum import is_quorum
 
-RoleListener = Callable[[RaftRole], None]
+RaftRoleListener = Callable[[RaftRole], None]
 
 
 class HardState(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class MemberState:
         self.term_to_take = -1
         self.hard_dirty = False
         self.outbox: list[RaftMessage] = []
-        self.role_listeners: list[RoleListener] = []
+        self.role_listeners: list[RaftRoleListener] = []
         # Answers to an earlier life of this member must not be taken for answers to this one.
         self._last_rpc = random.getrandbits(40)
 

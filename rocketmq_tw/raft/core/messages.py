@@ -29,7 +29,7 @@ class VoteResponse(RaftMessage, frozen=True):
 
 
 class HeartbeatRequest(RaftMessage, frozen=True):
-    """`source` leads in `term`."""
+    """Says that `source` leads in `term`; keeps followers from calling an election."""
 
 
 class HeartbeatResponse(RaftMessage, frozen=True):
@@ -71,7 +71,7 @@ class SnapshotRequest(RaftMessage, frozen=True):
 
 
 class SnapshotResponse(RaftMessage, frozen=True):
-    """`received` bytes are there."""
+    """The answer to a chunk: how many bytes of the snapshot of all up to `last_index` are there."""
 
     code: Code
     last_index: int

@@ -311,7 +311,7 @@ class RaftCore:
             ready.messages = [one for one in messages if not isinstance(one, _UNBOUND)]
 
     def advance(self) -> None:
-        """The last `Ready` is done."""
+        """Tells the core that all of the last `Ready` was carried out."""
         ready = self._in_flight
         if ready is None:
             raise RuntimeError("advance() without a ready()")

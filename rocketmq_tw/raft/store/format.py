@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from rocketmq_tw.raft.core.entry import HEADER_SIZE, Entry
+from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, Entry
 from rocketmq_tw.store.errors import StoreError
 
 #: magic, size, index, term, pos, channel, chain CRC, body CRC, length of the body.
@@ -12,9 +12,9 @@ INDEX_UNIT = Struct(">iqiqq")
 INDEX_UNIT_SIZE = 32
 #: What closes a data file whose rest is too short for the next entry: magic, bytes left.
 BLANK = Struct(">ii")
-BLANK_MAGIC = -1
+ENTRY_BLANK_MAGIC = -1
 
-assert ENTRY_HEADER.size == HEADER_SIZE
+assert ENTRY_HEADER.size == ENTRY_HEADER_SIZE
 assert INDEX_UNIT.size == INDEX_UNIT_SIZE
 
 
@@ -44,9 +44,9 @@ def encode_index(entry: Entry) -> bytes:
 
 def decode_entry(data: bytes) -> Entry:
     """The entry in `data`. Raises `StoreError` where the sizes contradict each other."""
-    if len(data) < HEADER_SIZE:
+    if len(data) < ENTRY_HEADER_SIZE:
         raise StoreError(f"{len(data)} bytes are no entry")
     magic, size, index, term, pos, channel, chain, crc, length = ENTRY_HEADER.unpack_from(data)
-    if size != len(data) or length != size - HEADER_SIZE:
+    if size != len(data) or length != size - ENTRY_HEADER_SIZE:
         raise StoreError(f"entry {index} at {pos}: size {size}, body {length}, read {len(data)}")
-    return Entry(index, term, pos, data[HEADER_SIZE:], chain, crc, channel, magic)
+    return Entry(index, term, pos, data[ENTRY_HEADER_SIZE:], chain, crc, channel, magic)

@@ -7,8 +7,8 @@ from rocketmq_tw.raft.core.entry import Entry, crc_fits
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.store.format import (
     BLANK,
-    BLANK_MAGIC,
     COPY_AGAIN,
+    ENTRY_BLANK_MAGIC,
     INDEX_UNIT,
     INDEX_UNIT_SIZE,
     decode_entry,
@@ -108,7 +108,7 @@ class Ledger:
         for entry in entries:
             if entry.pos != pos:
                 run.append(
-                    BLANK.pack(BLANK_MAGIC, self._data.file_size - pos % self._data.file_size)
+                    BLANK.pack(ENTRY_BLANK_MAGIC, self._data.file_size - pos % self._data.file_size)
                 )
                 self._roll(run_pos, run)
                 run, run_pos = [], entry.pos

@@ -8,10 +8,10 @@ from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.store.format import COPY_AGAIN
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger
 from rocketmq_tw.raft.store.properties import (
-    Checkpoint,
-    read_checkpoint,
+    LedgerCheckpoint,
+    read_ledger_checkpoint,
     read_term,
-    write_checkpoint,
+    write_ledger_checkpoint,
     write_term,
 )
 from rocketmq_tw.raft.store.snapshots import SnapshotFile
@@ -46,7 +46,7 @@ class MemberStore:
     def _open(self, data_file_size: int, index_file_size: int) -> None:
         files, directory = self._files, self._directory
         hard_state = read_term(files, f"{directory}/currterm")
-        checkpoint = read_checkpoint(files, f"{directory}/checkpoint")
+        checkpoint = read_ledger_checkpoint(files, f"{directory}/checkpoint")
         self._snapshots = SnapshotFile(files, f"{directory}/snapshot")
         meta = self._snapshots.meta
         covered = -1 if meta is None else meta.index
@@ -112,7 +112,7 @@ class MemberStore:
         writes = ready.writes
         if writes.reset is not None:
             # Entries that were committed here go: recovery must not miss them if it stops midway.
-            self._write_checkpoint(Checkpoint(-1, -1, self._ledger.begin_pos))
+            self._write_checkpoint(LedgerCheckpoint(-1, -1, self._ledger.begin_pos))
             self._ledger.reset(writes.reset)
             self.write_checkpoint(writes.reset.index)
         if writes.keep_to is not None:
@@ -121,7 +121,7 @@ class MemberStore:
             if self._ledger.begin_index < 0:
                 # Recovery has to find a log that begins inside a file.
                 self._write_checkpoint(
-                    Checkpoint(-1, self._saved.committed_index, writes.entries[0].pos)
+                    LedgerCheckpoint(-1, self._saved.committed_index, writes.entries[0].pos)
                 )
             self._ledger.append(writes.entries)
             self._ledger.sync()
@@ -147,14 +147,17 @@ class MemberStore:
         self._ledger.drop_files()
 
     def write_checkpoint(self, committed_index: int) -> None:
-        """Where recovery may begin to doubt; called now and then, and at the end."""
+        """Saves how far the log is sound and committed, from where recovery starts to look. To be
+        called now and then, and before `close`."""
         ledger = self._ledger
-        self._write_checkpoint(Checkpoint(ledger.end_index, committed_index, ledger.begin_pos))
+        self._write_checkpoint(
+            LedgerCheckpoint(ledger.end_index, committed_index, ledger.begin_pos)
+        )
 
-    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+    def _write_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
         if checkpoint != self._saved:
             self._ledger.sync_index()
-            write_checkpoint(self._files, f"{self._directory}/checkpoint", checkpoint)
+            write_ledger_checkpoint(self._files, f"{self._directory}/checkpoint", checkpoint)
             self._saved = checkpoint
 
     def close(self) -> None:

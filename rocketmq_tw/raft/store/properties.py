@@ -10,8 +10,9 @@ from rocketmq_tw.raft.store.format import COPY_AGAIN
 from rocketmq_tw.store.errors import StoreError
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
-    """`begin_pos` is ours alone: where the log begins if that is inside a data file."""
+class LedgerCheckpoint(msgspec.Struct, frozen=True):
+    """Indexes that a restart may rely on; -1 for none. `begin_pos` is ours alone: where the log
+    begins if that is inside a data file."""
 
     end_index: int = -1
     committed_index: int = -1
@@ -55,25 +56,26 @@ def read_term(files: IFiles, path: str) -> HardState | None:
 
 
 def write_term(files: IFiles, path: str, state: HardState) -> None:
-    """Durable on return."""
+    """Replaces the file of term and vote; durable on return."""
     _write(files, path, {"currTerm": state.term, "voteLeader": state.vote_for or ""})
 
 
-def read_checkpoint(files: IFiles, path: str) -> Checkpoint:
-    """Stock writes this file without care, so an unreadable one counts as none."""
+def read_ledger_checkpoint(files: IFiles, path: str) -> LedgerCheckpoint:
+    """Reads the checkpoint. Stock writes this file without care, so what cannot be read counts as
+    none: an empty `LedgerCheckpoint`."""
     fields = _read(files, path)
     try:
-        return Checkpoint(
+        return LedgerCheckpoint(
             _number(path, fields, "endIndex", -1),
             _number(path, fields, "committedIndex", -1),
             _number(path, fields, "beginPos", 0),
         )
     except StoreError:
-        return Checkpoint()
+        return LedgerCheckpoint()
 
 
-def write_checkpoint(files: IFiles, path: str, checkpoint: Checkpoint) -> None:
-    """Durable on return."""
+def write_ledger_checkpoint(files: IFiles, path: str, checkpoint: LedgerCheckpoint) -> None:
+    """Replaces the checkpoint; durable on return."""
     _write(
         files,
         path,

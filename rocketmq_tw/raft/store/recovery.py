@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocketmq_tw.raft.core.entry import HEADER_SIZE, MAGIC, Entry, chain_crc, crc_fits
+from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, MAGIC, Entry, chain_crc, crc_fits
 from rocketmq_tw.raft.store.format import (
-    BLANK_MAGIC,
     COPY_AGAIN,
+    ENTRY_BLANK_MAGIC,
     ENTRY_HEADER,
     INDEX_UNIT,
     INDEX_UNIT_SIZE,
@@ -92,11 +92,11 @@ def _begin(data: Segments, offset: int, begin_pos: int) -> int:
 
 def _header_index(data: Segments, pos: int) -> int | None:
     """The index of the entry at `pos`; None where there is none."""
-    header = data.pread(HEADER_SIZE, pos)
-    if len(header) < HEADER_SIZE:
+    header = data.pread(ENTRY_HEADER_SIZE, pos)
+    if len(header) < ENTRY_HEADER_SIZE:
         return None
     magic, size, index, _term, at, *_ = ENTRY_HEADER.unpack(header)
-    return index if magic == MAGIC and size >= HEADER_SIZE and at == pos else None
+    return index if magic == MAGIC and size >= ENTRY_HEADER_SIZE and at == pos else None
 
 
 def _scan_start(data: Segments, index: Segments, first_pos: int, begin_pos: int) -> int:
@@ -118,17 +118,17 @@ def scan(data: Segments, start: int) -> Iterator[Entry]:
     previous: Entry | None = None
     buffer, buffer_pos = b"", start
     while True:
-        if pos + HEADER_SIZE > buffer_pos + len(buffer):
+        if pos + ENTRY_HEADER_SIZE > buffer_pos + len(buffer):
             buffer, buffer_pos = data.pread(_CHUNK, pos), pos
         at = pos - buffer_pos
-        if int.from_bytes(buffer[at : at + 4], "big", signed=True) == BLANK_MAGIC:
+        if int.from_bytes(buffer[at : at + 4], "big", signed=True) == ENTRY_BLANK_MAGIC:
             pos += data.file_size - pos % data.file_size
             buffer, buffer_pos = b"", pos
             continue
-        if len(buffer) - at < HEADER_SIZE:
+        if len(buffer) - at < ENTRY_HEADER_SIZE:
             return
         size = ENTRY_HEADER.unpack_from(buffer, at)[1]
-        if size < HEADER_SIZE or pos % data.file_size + size > data.file_size:
+        if size < ENTRY_HEADER_SIZE or pos % data.file_size + size > data.file_size:
             return
         if at + size > len(buffer):
             buffer, buffer_pos, at = data.pread(max(size, _CHUNK), pos), pos, 0

@@ -45,7 +45,7 @@ class SnapshotFile:
         return f"{self._directory}/{meta.index:020d}"
 
     def save(self, snapshot: Snapshot) -> None:
-        """Durable on return."""
+        """Writes the snapshot's file; durable on return."""
         meta, data = snapshot.meta, snapshot.data
         header = _HEADER.pack(_MAGIC, meta.index, meta.term, meta.next_pos, len(data), crc32(data))
         write_atomic(self._files, self._path_of(meta), header + data)
@@ -61,7 +61,7 @@ class SnapshotFile:
                 self._files.remove(f"{self._directory}/{name}")
 
     def read(self, offset: int, size: int) -> bytes:
-        """A part of the data."""
+        """At most `size` bytes from `offset` of the snapshot in use; empty where there is none."""
         if self.meta is None:
             return b""
         file = self._files.open(self._path_of(self.meta))

@@ -22,7 +22,8 @@ class ControlError(SparkSourceError):
 
 
 class Confirmation(msgspec.Struct, forbid_unknown_fields=True):
-    """A request."""
+    """Tells a receiver service which messages a job is done with: (topic, broker, queue id, start,
+    end) of each range, and the service's secret."""
 
     confirm: list[tuple[str, str, int, int, int]] = []
     secret: str = ""

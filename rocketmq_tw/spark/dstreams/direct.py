@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from rocketmq_tw.client.errors import ClientError
-from rocketmq_tw.spark.cluster import Cluster
+from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.columns import SCHEMA, arrow_schema
 from rocketmq_tw.spark.dstreams.records import Record
 from rocketmq_tw.spark.errors import OffsetError, OptionError
@@ -45,7 +45,7 @@ def create_direct_stream(ssc: Any, options: Mapping[str, object]) -> Any:
     parsed = source_options(options, streaming=True)
     if not parsed.commit_offsets:
         raise OptionError("a direct stream keeps its offsets for a group: give the option group")
-    with Cluster(parsed) as cluster:
+    with SourceCluster(parsed) as cluster:
         cluster.queues()
     plan = _Plan(parsed)
 
@@ -80,7 +80,7 @@ def _commit(options: SourceOptions, ranges: Sequence[OffsetRange]) -> None:
     ends: dict[MessageQueue, int] = {}
     for part in ranges:
         ends[part.queue] = max(part.end, ends.get(part.queue, 0))
-    with Cluster(options) as cluster:
+    with SourceCluster(options) as cluster:
         for queue, end in ends.items():
             try:
                 cluster.commit(queue, end)
@@ -125,7 +125,7 @@ class _Plan:
     def _first(self) -> OffsetsJson:
         """Where the group is; where it is nowhere, what the options say."""
         offsets = self._reader.initialOffset()
-        with Cluster(self._options) as cluster:
+        with SourceCluster(self._options) as cluster:
             kept = {queue: cluster.committed(queue) for queue in cluster.queues()}
         known = {queue: offset for queue, offset in kept.items() if offset is not None}
         for topic, brokers in to_json(known).items():

@@ -51,7 +51,7 @@ def covered(records: Iterable[Record]) -> list[OffsetRange]:
 
 
 def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The same offsets in as few ranges as there can be."""
+    """`ranges` sorted, with those of a queue joined that touch or overlap."""
     made: list[OffsetRange] = []
     for part in sorted(ranges):
         if made and made[-1].queue == part.queue and part.start <= made[-1].end:

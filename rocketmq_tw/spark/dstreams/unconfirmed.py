@@ -6,20 +6,21 @@ from rocketmq_tw.spark.dstreams.records import Record
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
-#: Called once its message is done with.
-Done = Callable[[], None]
+#: Called once a job has confirmed the message.
+OnConfirmed = Callable[[], None]
 
 
 class Unconfirmed:
-    """In the order in which they came. A message that comes again takes the place of the first."""
+    """The messages that wait for a confirmation, in the order in which they came. One that comes
+    again takes the place of the first."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[MessageQueue, int], tuple[Record, Done]] = {}
+        self._open: dict[tuple[MessageQueue, int], tuple[Record, OnConfirmed]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, queue: MessageQueue, record: Record, done: Done) -> None:
+    def add(self, queue: MessageQueue, record: Record, done: OnConfirmed) -> None:
         self._open[queue, record.queue_offset] = record, done
 
     def records(self) -> list[Record]:

@@ -12,7 +12,7 @@ import rich_click as click
 from rich.table import Table as Shown
 
 from rocketmq_tw.client.errors import ClientError
-from rocketmq_tw.spark.cluster import Cluster
+from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.errors import SparkSourceError
 from rocketmq_tw.spark.jobs.options import cluster_options, page_option
 from rocketmq_tw.spark.jobs.page import Chart, Page, Table
@@ -22,7 +22,7 @@ from rocketmq_tw.spark.options import source_options
 _COLUMNS = ("group", "topic", "broker", "queue", "committed", "newest", "lag")
 
 
-class Place(NamedTuple):
+class GroupQueue(NamedTuple):
     """A queue as a group sees it."""
 
     group: str
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
     """All standings at a time, which is in seconds since 1970."""
 
     time: float
-    standings: dict[Place, Standing]
+    standings: dict[GroupQueue, Standing]
 
     @property
     def at(self) -> str:
@@ -63,7 +63,7 @@ class Sample(NamedTuple):
         ]
 
 
-@click.command()
+@click.command("lag")
 @click.argument("topic")
 @click.option("--group", "-g", "groups", multiple=True, required=True, help="May be repeated.")
 @click.option("--samples", type=click.IntRange(1), default=1, show_default=True)
@@ -77,7 +77,7 @@ class Sample(NamedTuple):
 @page_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in place of a table.")
 @cluster_options
-def lag(
+def lag_command(
     topic: str,
     groups: tuple[str, ...],
     samples: int,
@@ -135,14 +135,14 @@ def _until_interrupted() -> Iterator[None]:
 
 
 def _sample(options: dict[str, str], groups: tuple[str, ...]) -> Sample:
-    found: dict[Place, Standing] = {}
+    found: dict[GroupQueue, Standing] = {}
     for group in groups:
-        with Cluster(source_options(options | {"group": group})) as cluster:
+        with SourceCluster(source_options(options | {"group": group})) as cluster:
             for queue in cluster.queues():
                 bounds = cluster.bounds(queue)
                 done = cluster.committed(queue)
                 start = bounds.earliest if done is None else max(done, bounds.earliest)
-                place = Place(group, queue.topic, queue.broker_name, queue.queue_id)
+                place = GroupQueue(group, queue.topic, queue.broker_name, queue.queue_id)
                 found[place] = Standing(done, bounds.latest, max(0, bounds.latest - start))
     return Sample(time.time(), found)
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 import rich_click as click
 
 from rocketmq_tw.spark.jobs.ingest import ingest
-from rocketmq_tw.spark.jobs.lag import lag
+from rocketmq_tw.spark.jobs.lag import lag_command
 from rocketmq_tw.spark.jobs.replay import replay
 from rocketmq_tw.spark.jobs.stats import stats
 
@@ -17,7 +17,7 @@ def cli() -> None:
     """Move messages between RocketMQ and Spark, and look at them."""
 
 
-for command in (ingest, replay, stats, lag):
+for command in (ingest, replay, stats, lag_command):
     cli.add_command(command)
 
 

@@ -19,7 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from rocketmq_tw.client.errors import ClientError
-from rocketmq_tw.spark.cluster import Cluster
+from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.errors import SparkSourceError
 from rocketmq_tw.spark.options import canonical, source_options
 
@@ -87,7 +87,7 @@ class Job:
         """Asks for the topic, so that a mistake is said before Spark starts, which takes long."""
         with told_plainly():
             options = source_options({"topic": topic, **self.options}, streaming=streaming)
-            with Cluster(options) as cluster:
+            with SourceCluster(options) as cluster:
                 cluster.queues()
 
     def reader(self, reader: Any, topic: str, **options: Any) -> Any:

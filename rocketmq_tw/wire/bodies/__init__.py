@@ -1,1 +1,4 @@
-"""Typed request and response bodies, a module for each family."""
+"""Typed request and response bodies, a module for each family.
+
+Public: the classes, by stock's names, and `base`, which reads and writes them.
+"""

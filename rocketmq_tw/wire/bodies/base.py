@@ -55,12 +55,13 @@ def decode_body(body_type: type[B], data: bytes, *, tolerant_bytes: int = 1 << 3
 
 
 def decode_request(body_type: type[B], data: bytes) -> B:
-    """The same for what anybody may send: takes a moment at most, whatever `data` is."""
+    """Reads the body of a request, which anybody may have sent: `decode_body`, with the slow and
+    tolerant way only up to `TOLERANT_REQUEST_BYTES`. Raises `BodyError`."""
     return decode_body(body_type, data, tolerant_bytes=TOLERANT_REQUEST_BYTES)
 
 
 def convert_body(body_type: type[B], value: Any) -> B:
-    """The same from a value that `fastjson.loads` read."""
+    """A `body_type` out of dicts and lists, as `fastjson.loads` gives them; raises `BodyError`."""
     try:
         value = _without_nulls(value)
         try:

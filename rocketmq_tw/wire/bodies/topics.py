@@ -45,7 +45,7 @@ class TopicQueueMappingInfo(Body):
 
 
 class TopicQueueMappingDetail(TopicQueueMappingInfo):
-    """The same with the stretches of each hosted logic queue."""
+    """How a broker hosts a static topic: for each logic queue the stretches of it, oldest first."""
 
     hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
 

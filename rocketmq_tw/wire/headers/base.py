@@ -33,7 +33,8 @@ class RpcHeader(Header, kw_only=True):
 
 
 class TopicRpcHeader(RpcHeader, kw_only=True):
-    """The same for requests about a topic; `lo` says that queue ids are a static topic's."""
+    """The fields of `RpcHeader` for requests about a topic; `lo` says whether the queue ids are
+    logic ones, of a static topic."""
 
     lo: bool | None = None
 

@@ -25,7 +25,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.replication.client import HAClient
 from rocketmq_tw.replication.interfaces import IReplicatedLog
-from rocketmq_tw.replication.service import TICK_SECONDS, HAService, HASettings
+from rocketmq_tw.replication.service import MASTER_TICK_SECONDS, HAService, HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.network import MemoryAddress
 
@@ -384,7 +384,7 @@ class World:
         for send in self.stored:
             copies = 1 + sum(slave.log.durable >= send.end for slave in self.slaves)
             assert copies >= send.copies, f"{send} is on {copies}"
-        limit = TIMEOUT_MS / 1000 + 2 * TICK_SECONDS
+        limit = TIMEOUT_MS / 1000 + 2 * MASTER_TICK_SECONDS
         assert all(self.now - send.at <= limit for send in self.unanswered), "it waits for ever"
 
     def digest(self) -> tuple[int, ...]:

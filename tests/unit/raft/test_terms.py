@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.raft.bodies import MAX_VALUES, DLedgerRequestCode
+from rocketmq_tw.raft.bodies import MAX_BODY_VALUES, DLedgerRequestCode
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, Refused, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
@@ -135,5 +135,5 @@ def test_a_batch_of_more_entries_than_may_wait_is_refused(group: Any) -> None:
 
 def test_a_push_of_very_many_entries_of_nothing_is_not_read(group: Any) -> None:
     leader = group.elect()
-    body = b'{"batchEntry":[%b{}]}' % (b"{}," * (MAX_VALUES * 2))
+    body = b'{"batchEntry":[%b{}]}' % (b"{}," * (MAX_BODY_VALUES * 2))
     assert group.ask(leader, DLedgerRequestCode.PUSH, body)["code"] == Code.UNEXPECTED_ARGUMENT

@@ -16,7 +16,7 @@ from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
 
 class Queues:
-    """What a reader asks of `Cluster`, out of a table."""
+    """What a reader asks of `SourceCluster`, out of a table."""
 
     def __init__(self, **bounds: tuple[int, int]) -> None:
         self.table = {_queue(name): Bounds(*pair) for name, pair in bounds.items()}

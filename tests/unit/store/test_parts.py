@@ -27,7 +27,7 @@ from rocketmq_tw.store.index import (
     key_hash,
     topic_key_hash,
 )
-from rocketmq_tw.store.index_file import ENTRY, HEADER
+from rocketmq_tw.store.index_file import INDEX_ENTRY, INDEX_HEADER
 from rocketmq_tw.store.index_slots import SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
@@ -149,9 +149,9 @@ def test_index_bytes_are_stocks() -> None:
     (name,) = files.list("/index")
     data = files.read(f"/index/{name}")
     assert len(data) == 40 + 4 * 4 + 10 * 20
-    assert HEADER.unpack_from(data) == (5_000, 8_500, 100, 200, 2, 4)
+    assert INDEX_HEADER.unpack_from(data) == (5_000, 8_500, 100, 200, 2, 4)
     first, second = key_hash("T#a"), key_hash("T#b")
-    entries = [ENTRY.unpack_from(data, 56 + number * 20) for number in (1, 2, 3)]
+    entries = [INDEX_ENTRY.unpack_from(data, 56 + number * 20) for number in (1, 2, 3)]
     assert entries == [(first, 100, 0, 0), (second, 100, 0, 0), (first, 200, 3, 1)]
     assert query(index, "T", "a", 9, 0, 10_000) == ([200, 100], 8_500, 200)
     assert query(index, "T", "a", 1, 0, 10_000)[0] == [200]

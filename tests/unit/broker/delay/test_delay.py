@@ -12,8 +12,7 @@ from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.decode import decode_messages
-from tests.support.broker import BrokerInMemory, Threads, fired, ok
+from tests.support.broker import BrokerInMemory, Threads, fired, messages_of, ok
 from tests.support.stores import START_MS, make_message
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -141,7 +140,7 @@ class TestDelivery:
         assert "at 0 of the log" in first and len(others) == 2, "each once"
         assert plane.delay_offsets.get(1) == 4
         waiting = plane.store.read_queue(SCHEDULE, 0, 0, 10, 1 << 20)
-        assert len(decode_messages(waiting.data)) == 4, "they can still be read there"
+        assert len(messages_of(waiting.data)) == 4, "they can still be read there"
 
     def test_a_failed_write_is_tried_again(self) -> None:
         files = FaultyFiles(MemoryFiles())

@@ -8,11 +8,10 @@ import pytest
 
 from rocketmq_tw.broker.interfaces import GetStatus, QueueRead
 from rocketmq_tw.config.change import change
-from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand
-from tests.support.broker import BrokerInMemory, ok
+from tests.support.broker import BrokerInMemory, messages_of, ok
 from tests.support.network import FakePeer
 
 COMMIT, SUBSCRIPTION = 1, 4
@@ -49,7 +48,7 @@ def slave_of(master: BrokerInMemory) -> BrokerInMemory:
 def bodies(response: RemotingCommand | None) -> list[bytes]:
     ok(response)
     assert response is not None
-    return [message.body for message in decode_messages(response.body)]
+    return [message.body for message in messages_of(response.body)]
 
 
 def code_of(response: RemotingCommand | None) -> int:

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryMessageRequestHeader
-from tests.support.broker import BrokerInMemory, ok
+from tests.support.broker import BrokerInMemory, messages_of, ok
 from tests.support.stores import START_MS
 
 
@@ -35,7 +34,7 @@ def test_view_by_offset(plane: BrokerInMemory) -> None:
     response = ask(plane, RequestCode.VIEW_MESSAGE_BY_ID, offset=second.physical_offset)
     ok(response)
     assert response is not None
-    assert decode_messages(response.body) == [second]
+    assert messages_of(response.body) == [second]
 
 
 @pytest.mark.parametrize("offset", [1, 1 << 40, -1])
@@ -62,7 +61,7 @@ def test_query_by_key(plane: BrokerInMemory) -> None:
     response = query(plane, "k1")
     fields = ok(response)
     assert response is not None
-    assert [message.body for message in decode_messages(response.body)] == [b"1"]
+    assert [message.body for message in messages_of(response.body)] == [b"1"]
     assert fields["indexLastUpdatePhyoffset"] == str(plane.consume()[2].physical_offset)
 
 
@@ -70,11 +69,11 @@ def test_query_is_bounded_by_number_and_time(plane: BrokerInMemory) -> None:
     response = query(plane, "all", max_num=2)
     ok(response)
     assert response is not None
-    assert len(decode_messages(response.body)) == 2
+    assert len(messages_of(response.body)) == 2
     response = query(plane, "all", end_timestamp=START_MS + 500)
     ok(response)
     assert response is not None
-    assert [message.body for message in decode_messages(response.body)] == [b"0"]
+    assert [message.body for message in messages_of(response.body)] == [b"0"]
 
 
 def test_query_finds_nothing(plane: BrokerInMemory) -> None:

@@ -14,7 +14,7 @@ from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.replicas.kinship import newest_record
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.replicas.slave import SlaveLink
+from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.role.state import Role, RoleState, configured_role
 from rocketmq_tw.broker.sending.part import STORING
 from rocketmq_tw.broker.stats.part import Stats
@@ -25,7 +25,6 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message.decode import decode_messages
 from rocketmq_tw.replication import service
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
@@ -37,7 +36,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support import broker as data_plane
-from tests.support.broker import BrokerInMemory, Threads, ok
+from tests.support.broker import BrokerInMemory, Threads, messages_of, ok
 from tests.support.network import MemoryNetwork, MemoryTransport
 from tests.support.stores import START_MS, make_message
 
@@ -127,7 +126,7 @@ class Group:
 
 class Slave(Replica):
     @property
-    def part(self) -> SlaveLink:
+    def part(self) -> MasterFollower:
         link = self.plane.broker[Replicas].slave
         assert link is not None
         return link
@@ -159,7 +158,7 @@ class Slave(Replica):
         response = self.plane.pull(0, topic=topic, **options)
         ok(response)
         assert response is not None
-        return [message.body for message in decode_messages(response.body)]
+        return [message.body for message in messages_of(response.body)]
 
 
 # The log

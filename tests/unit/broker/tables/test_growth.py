@@ -105,8 +105,8 @@ def test_what_a_mention_may_make_is_limited_and_the_refusal_says_so(
 ) -> None:
     broker = BrokerInMemory()
     broker.add_topic("Topic")
-    monkeypatch.setattr(groups, "MAX_AUTO_CREATED", len(broker.groups.all()))
-    monkeypatch.setattr(topics, "MAX_AUTO_CREATED", len(broker.topics.all()))
+    monkeypatch.setattr(groups, "MAX_AUTO_CREATED_GROUPS", len(broker.groups.all()))
+    monkeypatch.setattr(topics, "MAX_AUTO_CREATED_TOPICS", len(broker.topics.all()))
     answer = broker.pull(0, consumer_group="New")
     assert answer is not None and answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert "deleteSubGroup" in (answer.remark or "")

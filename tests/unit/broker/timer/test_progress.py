@@ -1,6 +1,10 @@
 import struct
 
-from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress, decode_checkpoint
+from rocketmq_tw.broker.timer.progress import (
+    TimerCheckpoint,
+    TimerProgress,
+    decode_timer_checkpoint,
+)
 from rocketmq_tw.files.memory import MemoryFiles
 
 OWN = TimerCheckpoint(
@@ -36,7 +40,7 @@ def test_the_file_is_stocks() -> None:
     # Stock's RandomAccessFile maps a page and reads seven longs from its beginning.
     assert len(data) == 4096
     assert struct.unpack(">7q", data[:56]) == (OWN.read_ms, 0, 0, 9, 0, OWN.timestamp, 3)
-    assert loaded(files).checkpoint == decode_checkpoint(data)
+    assert loaded(files).checkpoint == decode_timer_checkpoint(data)
     assert progress.pending_write() is None
 
 
