@@ -44,6 +44,8 @@ class Dispatching:
         self._arrivals: list[Arrival] = []
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
+        #: The log is another broker's, and only it tells that a topic was deleted and made again.
+        self.is_copy = False
         self._waiting: deque[AnyDispatchEntry] = deque()
 
     def begin(self, reached: int, last_timestamp: int) -> None:
@@ -154,7 +156,9 @@ class Dispatching:
                 _passed_over(entry) if covers(entry.topic, entry.physical_offset) else entry
                 for entry in entries
             ]
-        return self._until_one_begins_anew(entries, scan.position)
+        if self.is_copy:
+            return self._until_one_begins_anew(entries, scan.position)
+        return entries, scan.position
 
     def _until_one_begins_anew(
         self, entries: list[AnyDispatchEntry], position: int

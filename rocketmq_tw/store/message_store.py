@@ -187,6 +187,15 @@ class MessageStore(StoreReads):
         self._ownership.release()
 
     @property
+    def is_copy(self) -> bool:
+        """See `IMessageStore`."""
+        return self._dispatching.is_copy
+
+    @is_copy.setter
+    def is_copy(self, is_copy: bool) -> None:
+        self._dispatching.is_copy = self._reader.is_copy = is_copy
+
+    @property
     def end_offset(self) -> int:
         return self._log.end_offset
 

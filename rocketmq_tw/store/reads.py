@@ -34,15 +34,6 @@ class StoreReads:
         self._reader = QueueReader(config, log, memory_bytes)
 
     @property
-    def is_copy(self) -> bool:
-        """See `IMessageStore`."""
-        return self._reader.is_copy
-
-    @is_copy.setter
-    def is_copy(self, is_copy: bool) -> None:
-        self._reader.is_copy = is_copy
-
-    @property
     def cached_bytes(self) -> int:
         """See `IMessageStore`."""
         return self._reader.cached_bytes
