@@ -55,12 +55,15 @@ _CHANGES = frozenset({"pwrite", "fsync", "truncate", "create", "remove", "rename
 @implementer(IFiles)
 class FaultyFiles:
     """`room` is how many more bytes may be written before ENOSPC; `lose_power_at` counts the
-    changing calls and raises `PowerLoss` at that one and at all behind it."""
+    changing calls and raises `PowerLoss` at that one and at all behind it; `descriptors` is how
+    many files may be open before EMFILE, and `open_files` how many are."""
 
     def __init__(self, inner: IFiles) -> None:
         self.inner = inner
         self.faults: list[Fault] = []
         self.room: int | None = None
+        self.descriptors: int | None = None
+        self.open_files = 0
         self.lose_power_at: int | None = None
         self.changes = 0
 
@@ -80,11 +83,17 @@ class FaultyFiles:
         if fault is not None:
             raise OSError(fault.error, os.strerror(fault.error), path)
 
+    def _need_descriptor(self, path: str) -> None:
+        if self.descriptors is not None and self.open_files >= self.descriptors:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
     def open(self, path: str, *, create: bool = False) -> "FaultyFile":
+        self._need_descriptor(path)
         self._call("create" if create and not self.inner.exists(path) else "open", path)
         return FaultyFile(self, self.inner.open(path, create=create), path)
 
     def read(self, path: str) -> bytes:
+        self._need_descriptor(path)
         self._call("read", path)
         return self.inner.read(path)
 
@@ -92,6 +101,7 @@ class FaultyFiles:
         return self.inner.exists(path)
 
     def list(self, path: str) -> list[str]:
+        self._need_descriptor(path)
         self._call("list", path)
         return self.inner.list(path)
 
@@ -112,6 +122,7 @@ class FaultyFiles:
         self.inner.rename(source, target)
 
     def sync_dir(self, path: str) -> None:
+        self._need_descriptor(path)
         self._call("sync_dir", path)
         self.inner.sync_dir(path)
 
@@ -119,6 +130,7 @@ class FaultyFiles:
         return self.inner.usage(path)
 
     def lock(self, path: str) -> "FaultyFile":
+        self._need_descriptor(path)
         self._call("lock", path)
         return FaultyFile(self, self.inner.lock(path), path)
 
@@ -131,6 +143,8 @@ class FaultyFile:
         self._files = files
         self._inner = inner
         self._path = path
+        self._is_open = True
+        files.open_files += 1
 
     def pread(self, size: int, offset: int) -> bytes:
         fault = self._files.check("pread", self._path)
@@ -174,4 +188,7 @@ class FaultyFile:
         return self._inner.size()
 
     def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._files.open_files -= 1
         self._inner.close()

@@ -1,1 +1,5 @@
-"""The name server: route table, broker liveness, key-value config."""
+"""The name server.
+
+Public: `namesrv.NameServer`. `route_table` knows brokers and, with `topic_queues`, their topics;
+`liveness` finds who is gone; `kv_config` keeps names and values; `requests` answers.
+"""

@@ -30,7 +30,8 @@ def in_hash_order(names: Iterable[str], places: int = SMALLEST) -> list[str]:
 
 
 def in_copy_order(names: Iterable[str]) -> list[str]:
-    """The same for a `HashSet` made of all `names` at once, which is sized with some to spare."""
+    """`names` as a `java.util.HashSet` gives them that was made of all at once: it has room to
+    spare."""
     names = list(names)
     places = SMALLEST
     while places < len(names) * 4 // 3 + 1:

@@ -11,7 +11,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.namesrv.kv_config import KvConfig
 from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.liveness import Liveness
-from rocketmq_tw.namesrv.requests.admin import AdminRequests
+from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
 from rocketmq_tw.namesrv.requests.kv import KvRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
@@ -48,7 +48,7 @@ class NameServer:
             KvRequests(self.kv),
             RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms),
             RouteRequests(config, self.table, self.kv, now_ms),
-            AdminRequests(self.table, NamesrvLiveConfig(files, config, other_configs)),
+            NamesrvAdminRequests(self.table, NamesrvLiveConfig(files, config, other_configs)),
         )
         self.handlers: dict[int, Handler] = {}
         for family in families:

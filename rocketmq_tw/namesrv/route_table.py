@@ -74,7 +74,7 @@ class Registration:
         return BrokerKey(self.cluster, self.address)
 
 
-class Master(NamedTuple):
+class MasterAddresses(NamedTuple):
     """What a slave is told of its master; nothing where there is none."""
 
     address: str | None = None
@@ -132,7 +132,7 @@ class RouteTable:
 
     # Brokers come, stay and go ---------------------------------------------------------------
 
-    def register(self, new: Registration, now_ms: int) -> Master:
+    def register(self, new: Registration, now_ms: int) -> MasterAddresses:
         """Takes in a broker, or what it says anew. Raises `RequestError` where it cannot.
 
         As in stock a registration is passed over, with success, where another address has its
@@ -142,7 +142,7 @@ class RouteTable:
         addresses = {} if group is None else group.broker_addrs
         if self._is_outdated(new, addresses):
             self._forget_live(new.key)
-            return Master()
+            return MasterAddresses()
         self._check_room(new, addresses)
         former = self._live.get(new.key)
         if former is not None and former.broker_name != new.broker_name:
@@ -268,12 +268,12 @@ class RouteTable:
             return True
         return new.acting_master is not None and new.broker_id == min(addresses)
 
-    def _master_of(self, new: Registration, addresses: dict[int, str]) -> Master:
+    def _master_of(self, new: Registration, addresses: dict[int, str]) -> MasterAddresses:
         master = addresses.get(MASTER_ID)
         if new.broker_id == MASTER_ID or master is None:
-            return Master()
+            return MasterAddresses()
         live = self._live.get(BrokerKey(new.cluster, master))
-        return Master() if live is None else Master(master, live.ha_address)
+        return MasterAddresses() if live is None else MasterAddresses(master, live.ha_address)
 
     def _forget(self, gone: list[LiveBroker]) -> list[LiveBroker]:
         for live in gone:

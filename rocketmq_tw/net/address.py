@@ -37,8 +37,11 @@ def split_addresses(text: str | Sequence[str]) -> list[str]:
 
 
 def name_server_addresses(text: str | Sequence[str]) -> list[str]:
-    """The same; raises `ValueError` for none, and for what is no address: to try it again and
-    again would hide the mistake."""
+    """The addresses of name servers, split as `split_addresses` does.
+
+    Raises `ValueError` for none, and for what is no address: to try it again and again would hide
+    the mistake.
+    """
     addresses = split_addresses(text)
     if not addresses:
         raise ValueError("no name server is given: name one as host:port, more separated by ;")

@@ -14,7 +14,7 @@ from rocketmq_tw.wire.errors import WireError
 from rocketmq_tw.wire.fastjson import check_values
 
 
-class RequestCode(IntEnum):
+class DLedgerRequestCode(IntEnum):
     """DLedger's request codes. INSTALL_SNAPSHOT is known to later versions of stock only."""
 
     METADATA = 50000
@@ -34,7 +34,7 @@ Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Term = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
 
 
-class Body(msgspec.Struct, rename="camel", kw_only=True):
+class DLedgerBody(msgspec.Struct, rename="camel", kw_only=True):
     """What every request and response has. `code` is SUCCESS in requests."""
 
     group: str | None = None
@@ -59,87 +59,87 @@ class EntryBody(msgspec.Struct, rename="camel", kw_only=True):
     body: bytes = b""
 
 
-class MetadataRequest(Body):
+class MetadataRequest(DLedgerBody):
     pass
 
 
-class MetadataResponse(Body):
+class MetadataResponse(DLedgerBody):
     peers: dict[str, str] | None = None
 
 
-class AppendRequest(Body):
+class AppendRequest(DLedgerBody):
     """One body, or several that become entries of their own and are answered together."""
 
     body: bytes | None = None
     batch_msgs: list[bytes] | None = None
 
 
-class AppendResponse(Body):
+class AppendResponse(DLedgerBody):
     index: Long = -1
     pos: Long = -1
 
 
-class GetRequest(Body):
+class GetRequest(DLedgerBody):
     begin_index: Long | None = None
     max_size: Int = 0
     index_list: list[Long] | None = None
 
 
-class GetResponse(Body):
+class GetResponse(DLedgerBody):
     entries: list[EntryBody] = []
 
 
-class VoteRequestBody(Body):
+class VoteRequestBody(DLedgerBody):
     ledger_end_index: Long = -1
     ledger_end_term: Term = -1
 
 
-class VoteResponseBody(Body):
+class VoteResponseBody(DLedgerBody):
     vote_result: str | None = None
 
 
-class HeartbeatRequestBody(Body):
+class HeartbeatRequestBody(DLedgerBody):
     pass
 
 
-class HeartbeatResponseBody(Body):
+class HeartbeatResponseBody(DLedgerBody):
     pass
 
 
-class PullRequestBody(Body):
+class PullRequestBody(DLedgerBody):
     node_id: str | None = None
     begin_index: Long | None = None
 
 
-class PullResponseBody(Body):
+class PullResponseBody(DLedgerBody):
     entries: list[EntryBody] = []
 
 
-class PushRequestBody(Body):
+class PushRequestBody(DLedgerBody):
     commit_index: Long = -1
     type: str = "APPEND"
     entry: EntryBody | None = None
     batch_entry: list[EntryBody] | None = None
 
 
-class PushResponseBody(Body):
+class PushResponseBody(DLedgerBody):
     index: Long | None = None
     begin_index: Long = 0
     end_index: Long = 0
     count: Int = 0
 
 
-class TransferRequestBody(Body):
+class TransferRequestBody(DLedgerBody):
     transfer_id: str | None = None
     transferee_id: str | None = None
     take_leadership_ledger_index: Long = 0
 
 
-class TransferResponseBody(Body):
+class TransferResponseBody(DLedgerBody):
     pass
 
 
-class SnapshotRequestBody(Body):
+class SnapshotRequestBody(DLedgerBody):
     """Stock's fields, and ours: a chunk from `offset`, the last one where `done`, and where the
     entry behind the snapshot lies."""
 
@@ -151,33 +151,33 @@ class SnapshotRequestBody(Body):
     next_pos: Long = 0
 
 
-class SnapshotResponseBody(Body):
+class SnapshotResponseBody(DLedgerBody):
     last_included_index: Long = -1
     received: Long = 0
 
 
-REQUEST_BODIES: dict[RequestCode, type[Body]] = {
-    RequestCode.METADATA: MetadataRequest,
-    RequestCode.APPEND: AppendRequest,
-    RequestCode.GET: GetRequest,
-    RequestCode.VOTE: VoteRequestBody,
-    RequestCode.HEART_BEAT: HeartbeatRequestBody,
-    RequestCode.PULL: PullRequestBody,
-    RequestCode.PUSH: PushRequestBody,
-    RequestCode.LEADERSHIP_TRANSFER: TransferRequestBody,
-    RequestCode.INSTALL_SNAPSHOT: SnapshotRequestBody,
+REQUEST_BODIES: dict[DLedgerRequestCode, type[DLedgerBody]] = {
+    DLedgerRequestCode.METADATA: MetadataRequest,
+    DLedgerRequestCode.APPEND: AppendRequest,
+    DLedgerRequestCode.GET: GetRequest,
+    DLedgerRequestCode.VOTE: VoteRequestBody,
+    DLedgerRequestCode.HEART_BEAT: HeartbeatRequestBody,
+    DLedgerRequestCode.PULL: PullRequestBody,
+    DLedgerRequestCode.PUSH: PushRequestBody,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: TransferRequestBody,
+    DLedgerRequestCode.INSTALL_SNAPSHOT: SnapshotRequestBody,
 }
 
-RESPONSE_BODIES: dict[RequestCode, type[Body]] = {
-    RequestCode.METADATA: MetadataResponse,
-    RequestCode.APPEND: AppendResponse,
-    RequestCode.GET: GetResponse,
-    RequestCode.VOTE: VoteResponseBody,
-    RequestCode.HEART_BEAT: HeartbeatResponseBody,
-    RequestCode.PULL: PullResponseBody,
-    RequestCode.PUSH: PushResponseBody,
-    RequestCode.LEADERSHIP_TRANSFER: TransferResponseBody,
-    RequestCode.INSTALL_SNAPSHOT: SnapshotResponseBody,
+RESPONSE_BODIES: dict[DLedgerRequestCode, type[DLedgerBody]] = {
+    DLedgerRequestCode.METADATA: MetadataResponse,
+    DLedgerRequestCode.APPEND: AppendResponse,
+    DLedgerRequestCode.GET: GetResponse,
+    DLedgerRequestCode.VOTE: VoteResponseBody,
+    DLedgerRequestCode.HEART_BEAT: HeartbeatResponseBody,
+    DLedgerRequestCode.PULL: PullResponseBody,
+    DLedgerRequestCode.PUSH: PushResponseBody,
+    DLedgerRequestCode.LEADERSHIP_TRANSFER: TransferResponseBody,
+    DLedgerRequestCode.INSTALL_SNAPSHOT: SnapshotResponseBody,
 }
 
 #: A body longer than `SMALL_BODY` bytes is looked at before it is read: `{}` is an entry of a push
@@ -185,15 +185,15 @@ RESPONSE_BODIES: dict[RequestCode, type[Body]] = {
 SMALL_BODY = 1024 * 1024
 MAX_VALUES = 200_000
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=DLedgerBody)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     body_type: msgspec.json.Decoder(body_type)
     for body_type in (*REQUEST_BODIES.values(), *RESPONSE_BODIES.values())
 }
-encode_body = msgspec.json.Encoder().encode
+encode_dledger_body = msgspec.json.Encoder().encode
 
 
-class BodyError(ValueError):
+class DLedgerBodyError(ValueError):
     """A body that is no JSON of its kind, or says what cannot be; `code` answers it."""
 
     def __init__(self, code: Code, text: str) -> None:
@@ -201,12 +201,14 @@ class BodyError(ValueError):
         self.code = code
 
 
-def decode_body(body_type: type[B], data: bytes) -> B:
-    """The typed body. Raises `BodyError`."""
+def decode_dledger_body(body_type: type[B], data: bytes) -> B:
+    """The typed body. Raises `DLedgerBodyError`."""
     try:
         if len(data) > SMALL_BODY:
             check_values(data, MAX_VALUES)
         body: B = _decoders[body_type].decode(data)
     except (WireError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BodyError(Code.UNEXPECTED_ARGUMENT, f"{body_type.__name__}: {error}") from error
+        raise DLedgerBodyError(
+            Code.UNEXPECTED_ARGUMENT, f"{body_type.__name__}: {error}"
+        ) from error
     return body

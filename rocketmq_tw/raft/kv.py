@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(Command).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_command(command: Command) -> bytes:
+def encode_kv_command(command: Command) -> bytes:
     """The body of the entry that carries `command`."""
     return _encode(command)
 

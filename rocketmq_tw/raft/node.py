@@ -12,28 +12,16 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.raft.bodies import (
-    RESPONSE_BODIES,
-    BodyError,
-    decode_body,
-    encode_body,
-)
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, Refused, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore, Ready
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
 from rocketmq_tw.raft.machine import IStateMachine
+from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.raft.translation import (
-    no_answer,
-    request_to_body,
-    response_from_body,
-)
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
 
 #: Runs something that may block and fires with its result: a thread pool's, or at once.
 RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
@@ -77,14 +65,16 @@ class RaftNode:
         self._clock = clock
         self.config = config
         self._store = store
-        self._client = client
+        self._calls = PeerCalls(
+            client, config.group, config.peers, config.request_timeout_ms / 1000
+        )
         self._run_blocking = run_blocking
         self._machine: IStateMachine | None = machine
         self.core = RaftCore(
             config.raft, store, store.hard_state, store.commit_index, random or Random()
         )
         self._pending = PendingProposals(clock, config.max_wait_ack_time_ms / 1000)
-        self._answers: dict[int, Deferred[m.Message]] = {}
+        self._answers: dict[int, Deferred[m.RaftMessage]] = {}
         self._reads: dict[int, Deferred[None]] = {}
         self._ready_reads: list[tuple[int, Deferred[None]]] = []
         self._tokens = 0
@@ -96,7 +86,7 @@ class RaftNode:
         self._tick_call: IDelayedCall | None = None
         self._checkpoint_call: IDelayedCall | None = None
         #: Called with (role, term) after each change.
-        self.role_listeners: list[Callable[[Role, int], None]] = []
+        self.role_listeners: list[Callable[[RaftRole, int], None]] = []
         #: Fires with the failure that made this node stop by itself: its disk's, or its state
         #: machine's.
         self.when_failed: Deferred[None] = Deferred()
@@ -151,7 +141,7 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        return self.core.role is Role.LEADER
+        return self.core.role is RaftRole.LEADER
 
     @property
     def leader_id(self) -> str | None:
@@ -178,14 +168,14 @@ class RaftNode:
         self._wake()
         return deferred
 
-    def answer(self, message_for: Callable[[int], m.Message]) -> "Deferred[m.Message]":
+    def answer(self, message_for: Callable[[int], m.RaftMessage]) -> "Deferred[m.RaftMessage]":
         """Steps a request that came in; fires with the core's answer. `message_for` gets the
         number that the request must carry. Raises `Refused` for what no member can have sent."""
         self._check_running()
         self._tokens += 1
         message = message_for(self._tokens)
         self.core.check(message)
-        deferred: Deferred[m.Message] = Deferred()
+        deferred: Deferred[m.RaftMessage] = Deferred()
         try:
             self.core.step(message, self._now())
         except Exception as error:
@@ -321,7 +311,7 @@ class RaftNode:
             for read in served:
                 read.callback(None)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         core = self.core
         self.log.info(
             "{group}/{member}: {role} in term {term}, leader {leader}",
@@ -331,7 +321,7 @@ class RaftNode:
             term=core.term,
             leader=core.leader_id,
         )
-        if role is not Role.LEADER:
+        if role is not RaftRole.LEADER:
             self._pending.fail_all()
         for listener in self.role_listeners:
             listener(role, core.term)
@@ -351,7 +341,7 @@ class RaftNode:
 
     # Messages out and in
 
-    def _send_all(self, messages: Iterable[m.Message]) -> None:
+    def _send_all(self, messages: Iterable[m.RaftMessage]) -> None:
         for message in messages:
             answer = self._answers.pop(message.rpc, None) if _is_response(message) else None
             if answer is not None:
@@ -359,42 +349,10 @@ class RaftNode:
             elif not _is_response(message):
                 self._request(message)
 
-    def _request(self, message: m.Message) -> None:
-        code, body = request_to_body(message, self.config.group)
-        command = RemotingCommand.request(code, body=encode_body(body))
-        answered = self._client.request(
-            self.config.peers[message.target], command, self.config.request_timeout_ms / 1000
-        )
-        stepped = answered.addCallback(self._read_response, message, code).addErrback(
-            self._no_response, message
-        )
-        stepped.addCallback(self._step_response)
+    def _request(self, message: m.RaftMessage) -> None:
+        self._calls.call(message).addCallback(self._step_response)
 
-    def _read_response(self, response: RemotingCommand, request: m.Message, code: Any) -> m.Message:
-        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return no_answer(request, unsupported=True)
-        try:
-            body = decode_body(RESPONSE_BODIES[code], response.body)
-        except BodyError as error:
-            self.log.warn(
-                "{peer} answered request {code} with {response}: {reason}",
-                peer=request.target,
-                code=code,
-                response=response.code,
-                reason=error,
-            )
-            return no_answer(request)
-        return response_from_body(request, body)
-
-    def _no_response(self, failure: Failure, request: m.Message) -> m.Message:
-        self.log.debug(
-            "no answer of {peer}: {reason}",
-            peer=request.target,
-            reason=failure.getErrorMessage(),
-        )
-        return no_answer(request)
-
-    def _step_response(self, response: m.Message) -> None:
+    def _step_response(self, response: m.RaftMessage) -> None:
         if not self._running:
             return
         try:
@@ -446,11 +404,11 @@ class RaftNode:
             self._checkpoint_soon()
 
 
-def _transfer_code(message: m.Message) -> Code:
+def _transfer_code(message: m.RaftMessage) -> Code:
     return message.code if isinstance(message, m.TransferResponse) else Code.UNKNOWN
 
 
-def _is_response(message: m.Message) -> bool:
+def _is_response(message: m.RaftMessage) -> bool:
     return isinstance(
         message,
         m.VoteResponse

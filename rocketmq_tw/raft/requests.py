@@ -17,16 +17,16 @@ from rocketmq_tw.raft.bodies import (
     RESPONSE_BODIES,
     AppendRequest,
     AppendResponse,
-    Body,
-    BodyError,
+    DLedgerBody,
+    DLedgerBodyError,
+    DLedgerRequestCode,
     GetRequest,
     GetResponse,
     MetadataResponse,
     PushRequestBody,
-    RequestCode,
     VoteResponseBody,
-    decode_body,
-    encode_body,
+    decode_dledger_body,
+    encode_dledger_body,
 )
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, VoteResult
@@ -62,42 +62,44 @@ class DLedgerRequests:
 
     def table(self) -> dict[int, Handler]:
         """Request codes and their handlers."""
-        serve: dict[RequestCode, Callable[[Any], Deferred[Body]]] = {
-            RequestCode.METADATA: self._metadata,
-            RequestCode.APPEND: self._append,
-            RequestCode.GET: self._get,
-            RequestCode.PULL: self._pull,
+        serve: dict[DLedgerRequestCode, Callable[[Any], Deferred[DLedgerBody]]] = {
+            DLedgerRequestCode.METADATA: self._metadata,
+            DLedgerRequestCode.APPEND: self._append,
+            DLedgerRequestCode.GET: self._get,
+            DLedgerRequestCode.PULL: self._pull,
         }
         between_members = (
-            RequestCode.VOTE,
-            RequestCode.HEART_BEAT,
-            RequestCode.PUSH,
-            RequestCode.LEADERSHIP_TRANSFER,
-            RequestCode.INSTALL_SNAPSHOT,
+            DLedgerRequestCode.VOTE,
+            DLedgerRequestCode.HEART_BEAT,
+            DLedgerRequestCode.PUSH,
+            DLedgerRequestCode.LEADERSHIP_TRANSFER,
+            DLedgerRequestCode.INSTALL_SNAPSHOT,
         )
         serve.update(dict.fromkeys(between_members, self._step))
         return {code.value: self._handler(code, action) for code, action in serve.items()}
 
-    def _handler(self, code: RequestCode, action: Callable[[Any], "Deferred[Body]"]) -> Handler:
+    def _handler(
+        self, code: DLedgerRequestCode, action: Callable[[Any], "Deferred[DLedgerBody]"]
+    ) -> Handler:
         def handle(command: RemotingCommand, peer: IPeer) -> Any:
-            body: Body | None = None
+            body: DLedgerBody | None = None
             try:
-                body = decode_body(REQUEST_BODIES[code], command.body)
+                body = decode_dledger_body(REQUEST_BODIES[code], command.body)
                 self._check_addressee(body)
                 answer = action(body)
-            except (BodyError, Refused) as error:
+            except (DLedgerBodyError, Refused) as error:
                 return command.response(
-                    Code.SUCCESS, body=encode_body(self._refusal(code, body, error, peer))
+                    Code.SUCCESS, body=encode_dledger_body(self._refusal(code, body, error, peer))
                 )
             answer.addCallback(self._note, code, body, peer)
             answer.addErrback(self._failed, code, body, peer)
             return answer.addCallback(
-                lambda response: command.response(Code.SUCCESS, body=encode_body(response))
+                lambda response: command.response(Code.SUCCESS, body=encode_dledger_body(response))
             )
 
         return handle
 
-    def _check_addressee(self, body: Body) -> None:
+    def _check_addressee(self, body: DLedgerBody) -> None:
         if body.remote_id != self._self_id:
             raise Refused(
                 Code.UNKNOWN_MEMBER, f"{body.remote_id} is asked for, {self._self_id} is here"
@@ -105,18 +107,24 @@ class DLedgerRequests:
         if body.group != self._group:
             raise Refused(Code.UNKNOWN_GROUP, f"group {body.group} is not {self._group}")
 
-    def _failed(self, failure: Failure, code: RequestCode, body: Body, peer: IPeer) -> Body:
+    def _failed(
+        self, failure: Failure, code: DLedgerRequestCode, body: DLedgerBody, peer: IPeer
+    ) -> DLedgerBody:
         failure.trap(Refused)
         error = failure.value
         assert isinstance(error, Refused)
         return self._refusal(code, body, error, peer)
 
     def _refusal(
-        self, code: RequestCode, body: Body | None, error: "BodyError | Refused", peer: IPeer
-    ) -> Body:
+        self,
+        code: DLedgerRequestCode,
+        body: DLedgerBody | None,
+        error: "DLedgerBodyError | Refused",
+        peer: IPeer,
+    ) -> DLedgerBody:
         """The body that says why; it repeats the request's fields as stock does."""
         self._warn(code, peer, error.code.name, str(error))
-        body = body or Body()
+        body = body or DLedgerBody()
         return RESPONSE_BODIES[code](
             group=body.group,
             remote_id=body.remote_id,
@@ -126,7 +134,9 @@ class DLedgerRequests:
             leader_id=self._node.leader_id,
         )
 
-    def _note(self, response: Body, code: RequestCode, body: Body, peer: IPeer) -> Body:
+    def _note(
+        self, response: DLedgerBody, code: DLedgerRequestCode, body: DLedgerBody, peer: IPeer
+    ) -> DLedgerBody:
         """Logs what the core refuses; a COMPARE that finds a difference has done its work."""
         said = Code(response.code).name
         if isinstance(response, VoteResponseBody):
@@ -142,7 +152,7 @@ class DLedgerRequests:
             )
         return response
 
-    def _warn(self, code: RequestCode, peer: IPeer, said: str, reason: str) -> None:
+    def _warn(self, code: DLedgerRequestCode, peer: IPeer, said: str, reason: str) -> None:
         self.log.warn(
             "{group}/{member}: {request} of {peer} is answered with {code}: {reason}",
             group=self._group,
@@ -153,14 +163,14 @@ class DLedgerRequests:
             reason=reason,
         )
 
-    def _step(self, body: Body) -> "Deferred[Body]":
+    def _step(self, body: DLedgerBody) -> "Deferred[DLedgerBody]":
         answered = self._node.answer(lambda token: request_from_body(body, token))
         return answered.addCallback(self._stepped)
 
-    def _stepped(self, message: m.Message) -> Body:
+    def _stepped(self, message: m.RaftMessage) -> DLedgerBody:
         return response_to_body(message, self._group, self._node.leader_id)
 
-    def _metadata(self, body: Body) -> "Deferred[Body]":
+    def _metadata(self, body: DLedgerBody) -> "Deferred[DLedgerBody]":
         return succeed(
             MetadataResponse(
                 group=self._group,
@@ -169,7 +179,7 @@ class DLedgerRequests:
             )
         )
 
-    def _append(self, body: AppendRequest) -> "Deferred[Body]":
+    def _append(self, body: AppendRequest) -> "Deferred[DLedgerBody]":
         bodies = [body.body] if body.body is not None else body.batch_msgs
         if not bodies:
             raise Refused(Code.REQUEST_WITH_EMPTY_BODYS, "neither body nor batchMsgs is given")
@@ -179,7 +189,7 @@ class DLedgerRequests:
         together = gatherResults(proposed, consumeErrors=True)
         return together.addCallbacks(lambda applied: self._appended(applied[-1]), _first_failure)
 
-    def _appended(self, applied: Applied) -> Body:
+    def _appended(self, applied: Applied) -> DLedgerBody:
         return AppendResponse(
             group=self._group,
             leader_id=self._self_id,
@@ -188,7 +198,7 @@ class DLedgerRequests:
             pos=applied.pos,
         )
 
-    def _get(self, body: GetRequest) -> "Deferred[Body]":
+    def _get(self, body: GetRequest) -> "Deferred[DLedgerBody]":
         if not self._node.is_leader:
             raise Refused(Code.NOT_LEADER, f"{self._node.leader_id} leads the group")
         if body.begin_index is None:
@@ -196,7 +206,7 @@ class DLedgerRequests:
         entry = self._node.committed_entry(body.begin_index)
         return succeed(GetResponse(group=self._group, entries=[entry_to_body(entry)]))
 
-    def _pull(self, body: Body) -> "Deferred[Body]":
+    def _pull(self, body: DLedgerBody) -> "Deferred[DLedgerBody]":
         raise Refused(Code.UNSUPPORTED, "stock defines PULL and serves it nowhere")
 
 

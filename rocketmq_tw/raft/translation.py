@@ -5,14 +5,14 @@
 from typing import Any
 
 from rocketmq_tw.raft.bodies import (
-    Body,
-    BodyError,
+    DLedgerBody,
+    DLedgerBodyError,
+    DLedgerRequestCode,
     EntryBody,
     HeartbeatRequestBody,
     HeartbeatResponseBody,
     PushRequestBody,
     PushResponseBody,
-    RequestCode,
     SnapshotRequestBody,
     SnapshotResponseBody,
     TransferRequestBody,
@@ -40,7 +40,7 @@ def entry_to_body(entry: Entry) -> EntryBody:
 
 
 def entry_from_body(body: EntryBody) -> Entry:
-    """The entry. Raises `BodyError`: INCONSISTENT_STATE where its CRC is wrong."""
+    """The entry. Raises `DLedgerBodyError`: INCONSISTENT_STATE where its CRC is wrong."""
     entry = Entry(
         body.index,
         body.term,
@@ -52,13 +52,15 @@ def entry_from_body(body: EntryBody) -> Entry:
         body.magic,
     )
     if body.magic != MAGIC or min(body.index, body.term, body.pos) < 0:
-        raise BodyError(Code.UNEXPECTED_ARGUMENT, f"entry {body.index} at {body.pos} is none")
+        raise DLedgerBodyError(
+            Code.UNEXPECTED_ARGUMENT, f"entry {body.index} at {body.pos} is none"
+        )
     if not crc_fits(entry):
-        raise BodyError(Code.INCONSISTENT_STATE, f"the CRC of entry {body.index} is wrong")
+        raise DLedgerBodyError(Code.INCONSISTENT_STATE, f"the CRC of entry {body.index} is wrong")
     return entry
 
 
-def request_to_body(message: m.Message, group: str) -> tuple[RequestCode, Body]:
+def request_to_body(message: m.RaftMessage, group: str) -> tuple[DLedgerRequestCode, DLedgerBody]:
     """The request code and body of a message between members."""
     base: dict[str, Any] = {
         "group": group,
@@ -68,15 +70,15 @@ def request_to_body(message: m.Message, group: str) -> tuple[RequestCode, Body]:
         "term": message.term,
     }
     if isinstance(message, m.VoteRequest):
-        return RequestCode.VOTE, VoteRequestBody(
+        return DLedgerRequestCode.VOTE, VoteRequestBody(
             **base, ledger_end_index=message.end_index, ledger_end_term=message.end_term
         )
     if isinstance(message, m.HeartbeatRequest):
-        return RequestCode.HEART_BEAT, HeartbeatRequestBody(**base)
+        return DLedgerRequestCode.HEART_BEAT, HeartbeatRequestBody(**base)
     if isinstance(message, m.PushRequest):
         entries = [entry_to_body(entry) for entry in message.entries]
         single = len(entries) == 1
-        return RequestCode.PUSH, PushRequestBody(
+        return DLedgerRequestCode.PUSH, PushRequestBody(
             **base,
             type=message.kind.value,
             commit_index=message.commit_index,
@@ -84,7 +86,7 @@ def request_to_body(message: m.Message, group: str) -> tuple[RequestCode, Body]:
             batch_entry=[] if single else entries,
         )
     if isinstance(message, m.SnapshotRequest):
-        return RequestCode.INSTALL_SNAPSHOT, SnapshotRequestBody(
+        return DLedgerRequestCode.INSTALL_SNAPSHOT, SnapshotRequestBody(
             **base,
             last_included_index=message.last_index,
             last_included_term=message.last_term,
@@ -94,7 +96,7 @@ def request_to_body(message: m.Message, group: str) -> tuple[RequestCode, Body]:
             next_pos=message.next_pos,
         )
     assert isinstance(message, m.TransferRequest)
-    return RequestCode.LEADERSHIP_TRANSFER, TransferRequestBody(
+    return DLedgerRequestCode.LEADERSHIP_TRANSFER, TransferRequestBody(
         **base,
         transfer_id=message.transfer_id,
         transferee_id=message.transferee_id,
@@ -102,8 +104,8 @@ def request_to_body(message: m.Message, group: str) -> tuple[RequestCode, Body]:
     )
 
 
-def request_from_body(body: Body, rpc: int) -> m.Message:
-    """The message in a request between members. Raises `BodyError`.
+def request_from_body(body: DLedgerBody, rpc: int) -> m.RaftMessage:
+    """The message in a request between members. Raises `DLedgerBodyError`.
 
     The sender is who claims to lead, or to be about to: `leaderId`.
     """
@@ -127,7 +129,7 @@ def request_from_body(body: Body, rpc: int) -> m.Message:
         )
     if isinstance(body, SnapshotRequestBody):
         if body.next_pos < 0 or body.last_included_term > body.term:
-            raise BodyError(
+            raise DLedgerBodyError(
                 Code.UNEXPECTED_ARGUMENT,
                 f"a snapshot of term {body.last_included_term} that ends at {body.next_pos}"
                 f" is none of a leader in term {body.term}",
@@ -148,17 +150,17 @@ def request_from_body(body: Body, rpc: int) -> m.Message:
             transferee_id=body.transferee_id or "",
             ledger_index=body.take_leadership_ledger_index,
         )
-    raise BodyError(Code.UNSUPPORTED, f"{type(body).__name__} is no message between members")
+    raise DLedgerBodyError(Code.UNSUPPORTED, f"{type(body).__name__} is no message between members")
 
 
 def _push_kind(name: str) -> PushKind:
     try:
         return PushKind(name)
     except ValueError:
-        raise BodyError(Code.UNEXPECTED_ARGUMENT, f"{name!r} is no kind of push") from None
+        raise DLedgerBodyError(Code.UNEXPECTED_ARGUMENT, f"{name!r} is no kind of push") from None
 
 
-def response_to_body(message: m.Message, group: str, leader_id: str | None) -> Body:
+def response_to_body(message: m.RaftMessage, group: str, leader_id: str | None) -> DLedgerBody:
     """The body that answers a request between members."""
     base: dict[str, Any] = {
         "group": group,
@@ -191,7 +193,7 @@ def response_to_body(message: m.Message, group: str, leader_id: str | None) -> B
     return TransferResponseBody(**base, code=message.code)
 
 
-def response_from_body(request: m.Message, body: Body) -> m.Message:
+def response_from_body(request: m.RaftMessage, body: DLedgerBody) -> m.RaftMessage:
     """The answer in `body`, tied to our `request`."""
     base: dict[str, Any] = {
         "source": request.target,
@@ -227,7 +229,7 @@ def _vote_result(body: VoteResponseBody) -> VoteResult:
         return VoteResult.UNKNOWN
 
 
-def no_answer(request: m.Message, *, unsupported: bool = False) -> m.Message:
+def no_answer(request: m.RaftMessage, *, unsupported: bool = False) -> m.RaftMessage:
     """What stands for an answer that did not come, or that cannot be read."""
     base: dict[str, Any] = {
         "source": request.target,

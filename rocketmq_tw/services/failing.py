@@ -45,12 +45,12 @@ def refuse_to_start(reactor: Any, error: BaseException | None, keys: Keys) -> No
     Raising instead would end twistd with a traceback and leave what started before as a crash
     does; and twistd has no status of its own for a reactor that was stopped.
     """
-    log.critical("cannot start: {reason}", reason=reason_of(error, keys))
+    log.critical("cannot start: {reason}", reason=describe_failed_start(error, keys))
     atexit.register(_exit_with_failure)
     reactor.callWhenRunning(reactor.stop)
 
 
-def reason_of(error: BaseException | None, keys: Keys) -> str:
+def describe_failed_start(error: BaseException | None, keys: Keys) -> str:
     """What went wrong and, where an address or a path cannot be used, which key to change."""
     if isinstance(error, CannotListenError):
         where = f"{error.interface or '*'}:{error.port}"

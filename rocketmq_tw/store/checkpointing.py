@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
@@ -125,8 +126,9 @@ class Checkpointing:
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)
         except OSError as error:
-            # Never again a checkpoint that claims these files: the next start rebuilds them.
-            self.failed = True
+            if error.errno not in NO_DESCRIPTOR:
+                # Never again a checkpoint that claims these files: the next start rebuilds them.
+                self.failed = True
             raise StoreError(f"queues or index cannot be synced: {error}") from error
         if number > self._written:
             self._written = number

@@ -11,6 +11,7 @@ import errno
 from zope.interface import implementer
 
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.handles import HandlePool
@@ -20,18 +21,20 @@ from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unsynced import Unsynced
 
 _HANDLES = 64
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: What passes once somebody makes room: of the disk, or of descriptors.
+_NO_ROOM = NO_DESCRIPTOR | {errno.ENOSPC, errno.EDQUOT}
 Bytes = bytes | bytearray | memoryview
 
 
 @implementer(ILog)
 class CommitLog:
-    """See `ILog`. `end_offset` counts what is buffered, `written_offset` what the system has,
-    `flushed_offset` what is on stable storage."""
+    """See `ILog`; `plain` is as a `HandlePool` has it."""
 
-    def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
+    def __init__(
+        self, files: IFiles, directory: str, file_size: int, *, plain: IFiles | None = None
+    ) -> None:
         self._files = files
-        self._pool = HandlePool(files, _HANDLES)
+        self._pool = HandlePool(files, _HANDLES, plain=plain)
         self.segments = Segments(self._pool, directory, file_size, Unsynced())
         self.file_size = file_size
         self.end_offset = 0
@@ -62,8 +65,8 @@ class CommitLog:
     def load(self, *, clean: bool) -> None:
         """See `ILog`."""
         self._files.make_dirs(self.segments.directory)
-        # A crash may have come while the last file's end was cut off.
-        short = Short.REFUSE if clean else Short.EXTEND_LAST
+        # A crash may have come while a file's end was cut off.
+        short = Short.REFUSE if clean else Short.EXTEND
         self.segments.load("mappedFileSizeCommitLog", short=short)
 
     def scan(self, position: int, end: int, *, check_body: bool = True) -> LogScan:
@@ -78,6 +81,8 @@ class CommitLog:
         """See `ILog`."""
         if cut:
             self.segments.cut(offset, durable=True, keep_first=True)
+        # What the last process removed may not be durable yet.
+        self._files.sync_dir(self.segments.directory)
         for start in self.segments.starts:
             if start + self.file_size > since:
                 self.segments.file(start).fsync()
@@ -227,7 +232,7 @@ class CommitLog:
             if not self.segments.has(start):
                 self.segments.add(start, durable=True)
             # A handle of its own: the pool may close its one while another thread syncs.
-            file = self._files.open(self.segments.path(start))
+            file = self._pool.open_another(self.segments.path(start))
             self._close_synced()
             self._unsynced[start] = file
         return file, start
@@ -245,7 +250,8 @@ class CommitLog:
         try:
             # Only files that hold nothing written: another thread may be syncing the others.
             self._forget_unsynced(self.written_offset)
-            self.segments.cut(self.written_offset, durable=False)
+            opened = self._unsynced.get(self.segments.start_of(self.written_offset))
+            self.segments.cut(self.written_offset, durable=False, opened=opened)
         except OSError as second:
             self.failure = f"a failed write ({error}) could not be cut off again: {second}"
             return

@@ -246,11 +246,19 @@ class IMessageStore(Interface):
     def record_at(physical_offset: int) -> bytes | None:
         """The bytes of the record that starts at an offset; None where no sound one does."""
 
+    def records(position: int) -> Iterator[RecordHead]:
+        """The heads of all whole records from `position` on, where one must start, in the order of
+        the log; to be used up before the log is cut or its files are removed."""
+
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
 
     def min_queue_offset(topic: str, queue_id: int) -> int:
         """The oldest offset still readable; 0 where there is no queue."""
+
+    def queue_end_at(topic: str, queue_id: int, position: int) -> int | None:
+        """The offset at which a queue would end if the log were cut at `position`; None where it
+        has nothing behind that."""
 
     def offset_by_time(topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
         """The first offset stored at or after `timestamp`; `upper`: the last one at or before."""

@@ -85,8 +85,7 @@ class Recovery:
         if not self._log.file_starts:
             if len(self._queues):
                 report.note(
-                    f"there is no commit log: removed the {len(self._queues)} queues that pointed"
-                    " to it"
+                    f"there is no commit log: removed {len(self._queues)} queues that pointed to it"
                 )
             self._queues.clear()
             if self._index:
@@ -107,6 +106,8 @@ class Recovery:
                 f"the commit log cannot be read ({error}): it was left as it is; check the disk"
             ) from error
         self._settle(start, report)
+        if report.unsaid:
+            report.notes.append(f"and {report.unsaid} more notes of this kind")
         return report
 
     def _drop_deleted(self) -> None:

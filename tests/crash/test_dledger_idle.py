@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, RequestCode
+from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, DLedgerRequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.dledger import GROUP, DLedgerGroup, Member, Timing
 from tests.support.remoting import ask
@@ -41,7 +41,7 @@ def test_an_idle_member_takes_less_than_a_hundredth_of_a_core(tmp_path: Path) ->
 
 def append(leader: Member) -> bool:
     request = AppendRequest(group=GROUP, remote_id=leader.name, body=b"an entry")
-    command = RemotingCommand.request(RequestCode.APPEND, body=msgspec.json.encode(request))
+    command = RemotingCommand.request(DLedgerRequestCode.APPEND, body=msgspec.json.encode(request))
     answer = ask(leader.address, command)
     return msgspec.json.decode(answer.body, type=AppendResponse).code == 200
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, RequestCode
+from rocketmq_tw.raft.bodies import AppendRequest, AppendResponse, DLedgerRequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.dledger import GROUP, DLedgerGroup, Member, Timing
 from tests.support.remoting import ask
@@ -21,7 +21,9 @@ def append(group: DLedgerGroup, bodies: list[bytes]) -> int:
     def appended() -> int | None:
         leader = group.wait_leader()
         request = AppendRequest(group=GROUP, remote_id=leader.name, batch_msgs=bodies)
-        command = RemotingCommand.request(RequestCode.APPEND, body=msgspec.json.encode(request))
+        command = RemotingCommand.request(
+            DLedgerRequestCode.APPEND, body=msgspec.json.encode(request)
+        )
         response = ask(leader.address, command)
         answer = msgspec.json.decode(response.body, type=AppendResponse)
         return answer.index if answer.code == 200 else None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from rocketmq_tw.files.posix import PosixFiles
-from rocketmq_tw.raft.bodies import MetadataRequest, MetadataResponse, RequestCode
+from rocketmq_tw.raft.bodies import DLedgerRequestCode, MetadataRequest, MetadataResponse
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.store.ledger import open_data
 from rocketmq_tw.raft.store.recovery import scan
@@ -84,7 +84,7 @@ class Member(ServerProcess):
     def metadata(self) -> MetadataResponse:
         """What the node says of its group."""
         body = msgspec.json.encode(MetadataRequest(group=GROUP, remote_id=self.name))
-        command = RemotingCommand.request(RequestCode.METADATA, body=body)
+        command = RemotingCommand.request(DLedgerRequestCode.METADATA, body=body)
         answer = ask(self.address, command, _PROBE_TIMEOUT)
         if not answer.body:
             raise PeerFailed(f"{self.name} says nothing of its group: {answer.remark}")

@@ -11,12 +11,12 @@ import msgspec
 
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.raft.core.codes import Refused, Role
+from rocketmq_tw.raft.core.codes import RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore, Ready
-from rocketmq_tw.raft.core.messages import Message
+from rocketmq_tw.raft.core.messages import RaftMessage
+from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.kv import KeyValue, Put, encode_command
+from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.raft_history import Operation, check_linearizable
 from tests.support.raft_invariants import Invariants, Violation
@@ -173,7 +173,7 @@ class SimMember:
         core.advance()
         cluster.invariants.check_step(self.id, core)
         self._serve_reads()
-        if any(role is not Role.LEADER for role in ready.roles):
+        if any(role is not RaftRole.LEADER for role in ready.roles):
             self._fail_all()
         self._maybe_snapshot()
 
@@ -288,7 +288,7 @@ class SimCluster:
         life = -1 if member is None else member.life
         heappush(self._events, (self.time + delay, self._sequence, member, life, action))
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RaftMessage) -> None:
         """Puts a message on the network, or not, or twice."""
         random, faults = self.random, self.faults
         if message.target not in self.members:
@@ -302,7 +302,7 @@ class SimCluster:
             delay = MS + random.randrange(faults.max_delay_ms * MS)
             self.at(delay, None, lambda: self._deliver(message))
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, message: RaftMessage) -> None:
         member = self.members[message.target]
         if not member.up or self._islands[message.source] != self._islands[message.target]:
             return
@@ -332,7 +332,7 @@ class SimCluster:
         """One operation at a member that may or may not lead."""
         random = self.random
         up = [member for member in self.members.values() if member.up]
-        leaders = [member for member in up if member.core.role is Role.LEADER]
+        leaders = [member for member in up if member.core.role is RaftRole.LEADER]
         if not up:
             return
         member = random.choice(leaders) if leaders and random.random() < 0.9 else random.choice(up)
@@ -353,7 +353,7 @@ class SimCluster:
 
     def _write(self, member: SimMember, operation: Operation) -> None:
         assert operation.written is not None
-        body = encode_command(Put(operation.key, operation.written))
+        body = encode_kv_command(Put(operation.key, operation.written))
         for entry in member.core.propose([body]):
             operation.term = entry.term
             member.pending[entry.index] = operation
@@ -378,7 +378,7 @@ class SimCluster:
                 member.write_checkpoint()
         if random.random() < faults.transfers:
             member = random.choice(members)
-            if member.up and member.core.role is Role.LEADER:
+            if member.up and member.core.role is RaftRole.LEADER:
                 target = random.choice(members).id
                 member.run(lambda: member.core.request_transfer(target, member.now()))
 
@@ -403,7 +403,7 @@ class SimCluster:
         if self.last_write_done:
             return
         for member in self.members.values():
-            if member.up and member.core.role is Role.LEADER and not member.core.transferring:
+            if member.up and member.core.role is RaftRole.LEADER and not member.core.transferring:
                 self.last_write = Operation("last", self.time, f"v{self.time}")
                 self._write(member, self.last_write)
                 self.operations.append(self.last_write)
@@ -422,7 +422,7 @@ class SimCluster:
         ends = {core.log.end_index for core in cores}
         return (
             len(cores) == len(self.members)
-            and sum(core.role is Role.LEADER for core in cores) == 1
+            and sum(core.role is RaftRole.LEADER for core in cores) == 1
             and len(ends) == 1
             and {core.applied_index for core in cores} == ends
             and {core.commit_index for core in cores} == ends

@@ -1,8 +1,8 @@
 """What must hold in a group after every step, checked against all that was ever seen of it."""
 
-from rocketmq_tw.raft.core.codes import Role
-from rocketmq_tw.raft.core.core import RaftCore, Ready
-from rocketmq_tw.raft.core.entry import Entry, body_crc
+from rocketmq_tw.raft.core.codes import RaftRole
+from rocketmq_tw.raft.core.entry import Entry, crc_of_body
+from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 
 
 class Violation(AssertionError):
@@ -27,7 +27,7 @@ class Invariants:
         if core.term < self._terms.get(member, 0):
             raise Violation(f"{member} fell back to term {core.term}")
         self._terms[member] = core.term
-        if core.role is Role.LEADER:
+        if core.role is RaftRole.LEADER:
             self._check_leader(member, core)
         commit = core.commit_index
         seen = self._commit_seen.get(member, -1)
@@ -65,7 +65,7 @@ class Invariants:
             if core.log.term_at(entry.index) != entry.term:
                 continue  # cut while it was written
             before = core.log.term_at(entry.index - 1)
-            mark = (body_crc(entry.body), entry.pos, before)
+            mark = (crc_of_body(entry.body), entry.pos, before)
             known = self._entries.setdefault((entry.index, entry.term), mark)
             if known[:2] != mark[:2] or (None not in (known[2], before) and known[2] != before):
                 raise Violation(f"{member} has another entry {entry.index} of term {entry.term}")

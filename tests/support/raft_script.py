@@ -19,10 +19,10 @@ from collections.abc import Callable
 from random import Random
 
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import ParseResult, Refused, Role
+from rocketmq_tw.raft.core.codes import ParseResult, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore, Ready
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 SEPARATOR = "----"
@@ -54,7 +54,7 @@ class ScriptedGroup:
         self._cores: dict[str, RaftCore] = {}
         self._stores: dict[str, MemoryStore] = {}
         self._hard: dict[str, HardState] = {}
-        self._queue: list[m.Message] = []
+        self._queue: list[m.RaftMessage] = []
         self._members: tuple[str, ...] = ()
         self._now = 0
 
@@ -95,7 +95,7 @@ class ScriptedGroup:
 
     def _do_campaign(self, number: str) -> None:
         core = self._cores[f"n{number}"]
-        if core.role is not Role.CANDIDATE:
+        if core.role is not RaftRole.CANDIDATE:
             core._state.become_candidate(core.term)
         core.election.last_parse_result = ParseResult.WAIT_TO_VOTE_NEXT
         core.election.next_vote_at = 0
@@ -201,7 +201,7 @@ class ScriptedGroup:
             self.output.append(f"  {member} fails reads {ready.failed_reads}")
 
 
-def _shown(message: m.Message) -> str:
+def _shown(message: m.RaftMessage) -> str:
     way = f"{message.source}->{message.target or 'client'} term={message.term}"
     if isinstance(message, m.VoteRequest):
         return f"{way} vote? end={message.end_index}/{message.end_term}"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from rocketmq_tw.raft.core.core import Ready
-from rocketmq_tw.raft.core.entry import Entry, body_crc, chain_crc, place
+from rocketmq_tw.raft.core.entry import Entry, chain_crc, crc_of_body, place
+from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import SnapshotMeta
 
 FILE_SIZE = 1024 * 1024
@@ -16,7 +16,7 @@ def entries_of_terms(terms: Sequence[int], file_size: int = FILE_SIZE) -> list[E
     for index, term in enumerate(terms):
         body = f"{index}:{term}".encode()
         pos = place(end_pos, 48 + len(body), file_size)
-        crc = body_crc(body)
+        crc = crc_of_body(body)
         chain = chain_crc(chain, index, term, pos, crc)
         entries.append(Entry(index, term, pos, body, chain, crc))
         end_pos = entries[-1].end_pos

@@ -42,7 +42,9 @@ class Control(Part):
         self._membership = cluster.membership
         config, store, registry = host.config, writing.store, clients.registry
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
-        live_config = LiveConfig(config, host.store_config, host.net_config, *host.other_configs)
+        live_config = LiveConfig(
+            role, config, host.store_config, host.net_config, *host.other_configs
+        )
         self._handlers = merge_handlers(
             [
                 AdminRequests(

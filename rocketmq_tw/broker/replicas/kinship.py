@@ -2,19 +2,26 @@
 
 The classic HA protocol carries offsets only: a slave that was a master, or whose master lost its
 log's end, would go on behind bytes that its master does not have, and nobody would notice. So the
-slave's newest message is compared with what the master has at its place.
+newest whole record of the slave's log, in whatever queue or in none, is compared with what the
+master has at its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import islice
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.replication.frames import LinkError
+
+#: Records that are looked at in one turn of the reactor.
+SLICE = 2_000
 
 ADVICE = (
     "nothing was changed. Stop this broker, move its store away and start it empty; or, where it"
@@ -23,8 +30,30 @@ ADVICE = (
 
 
 @inlineCallbacks
+def newest_record(
+    store: IMessageStore, file_size: int, clock: IReactorTime
+) -> Generator[Deferred[Any], Any, int]:
+    """Fires with where the newest whole record of the log starts; -1 where there is none.
+
+    The queues know most of the way, and at most a file's worth of records is read, `SLICE` of them
+    in one turn: of a topic that was deleted the queues know nothing.
+    """
+    end = store.written_offset
+    if end == store.min_physical_offset:
+        return -1
+    last_file = (end - 1) // file_size * file_size
+    start = max(store.last_record_offset, last_file, store.min_physical_offset)
+    newest = store.last_record_offset
+    records = store.records(start)
+    while heads := list(islice(records, SLICE)):
+        newest = heads[-1].physical_offset
+        yield deferLater(clock, 0, lambda: None)
+    return newest
+
+
+@inlineCallbacks
 def check_kinship(
-    calls: MasterCalls, address: str, store: IMessageStore, file_size: int
+    calls: MasterCalls, address: str, store: IMessageStore, file_size: int, clock: IReactorTime
 ) -> Generator[Deferred[Any], Any, None]:
     """Asks the master at `address`; raises `LinkError` that says what to do where the logs are not
     one. An empty store may follow any master whose files have its size."""
@@ -45,7 +74,7 @@ def check_kinship(
             f"this log ends at {end}, the master's starts only at {log.start}: what lies between"
             f" is gone; {ADVICE}"
         )
-    offset = store.last_record_offset
+    offset = yield newest_record(store, file_size, clock)
     if offset < log.start:
         return
     own = store.record_at(offset)

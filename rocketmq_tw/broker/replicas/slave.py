@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, succeed
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.logger import Logger
@@ -19,6 +19,7 @@ from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.settings import ha_settings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.replication.client import HAClient
@@ -43,6 +44,7 @@ class SlaveLink:
         store_config: MessageStoreConfig,
         replicated: StoreLog,
         commit: Commit,
+        truncation: Truncation,
         store: IMessageStore,
         topics: TopicTable,
         calls: MasterCalls,
@@ -53,7 +55,7 @@ class SlaveLink:
         self._endpoint_for = endpoint_for or self._tcp
         self._reactor = reactor
         self._config = store_config
-        self._commit = commit
+        self._truncation = truncation
         self._store = store
         self._calls = calls
         self._metadata = metadata
@@ -146,18 +148,21 @@ class SlaveLink:
     def _tcp(self, host: str, port: int) -> IStreamClientEndpoint:
         return TCP4ClientEndpoint(self._reactor, host, port, timeout=CONNECT_TIMEOUT)
 
-    def _agree(self) -> Deferred[None]:
+    @inlineCallbacks
+    def _agree(self) -> Generator[Deferred[Any], Any, None]:
+        """Before each link: a record of which only a part came is cut off, since another master
+        may have other bytes for the rest; then the logs are compared."""
+        yield self._truncation.end_at_whole_record()
         if not self._master.address:
             log.warn(
                 "no name server has told the master's address: whether its log is the same as"
                 " this one's is not checked, and topics, groups and offsets are not copied"
             )
-            return succeed(None)
-        # The newest message is what is compared.
-        self._commit.dispatch_now()
-        return check_kinship(
+            return
+        yield check_kinship(
             self._calls,
             self._master.address,
             self._store,
             self._config.mapped_file_size_commit_log,
+            self._reactor,
         )

@@ -145,16 +145,16 @@ class OffsetTable:
             del self._resets[key]
         return offset
 
-    def clamp(self, end_of: Callable[[str, int], int]) -> None:
-        """Takes offsets behind the end of their queue, `end_of(topic, queue_id)`, back to it: what
-        they stood for was cut off the log."""
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
+        """Takes offsets behind `end_of(topic, queue_id)` back to it: what they stand for is cut off
+        the log. None: the queue is not cut."""
         self.pulled.clamp(end_of)
         for table in (self._offsets, self._resets):
             for key, queues in table.items():
                 topic, _ = split_key(key)
                 for queue_id, offset in queues.items():
                     end = end_of(topic, queue_id)
-                    if offset > end:
+                    if end is not None and offset > end:
                         queues[queue_id] = end
                         self._dirty = True
 

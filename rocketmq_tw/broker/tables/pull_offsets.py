@@ -48,9 +48,11 @@ class PullOffsets:
         for group in self._pairs.groups_of(topic):
             self.clear(group, topic)
 
-    def clamp(self, end_of: Callable[[str, int], int]) -> None:
-        """Takes offsets behind the end of their queue, `end_of(topic, queue_id)`, back to it."""
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
+        """Takes offsets behind `end_of(topic, queue_id)` back to it; None: the queue is not cut."""
         for key, queues in self._offsets.items():
             topic, _ = split_key(key)
             for queue_id, offset in queues.items():
-                queues[queue_id] = min(offset, end_of(topic, queue_id))
+                end = end_of(topic, queue_id)
+                if end is not None and offset > end:
+                    queues[queue_id] = end

@@ -19,6 +19,7 @@ from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects
 from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -47,12 +48,7 @@ class Writing(Part):
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.redirects = Redirects(refusals(host.config))
-
-        def truncated(end: int) -> None:
-            for part in parts:
-                part.truncated(end)
-
-        self.commit.on_truncated(truncated)
+        self.truncation = Truncation(self.store, self.commit, self.flusher, parts)
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:
@@ -74,7 +70,7 @@ class Writing(Part):
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
         self.store.is_copy = state.role in COPYING_ROLES
-        return self.commit.end_at_whole_record() if state.role is Role.MASTER else None
+        return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
 
     def leave(self, state: RoleState) -> Deferred[bool]:
         return self.commit.flushed()

@@ -20,7 +20,7 @@ from rocketmq_tw.wire.headers.namesrv import (
 )
 
 
-class AdminRequests:
+class NamesrvAdminRequests:
     log = Logger()
 
     def __init__(self, table: RouteTable, config: NamesrvLiveConfig) -> None:

@@ -3,7 +3,7 @@
 from enum import Enum, IntEnum
 
 
-class Role(Enum):
+class RaftRole(Enum):
     """What a member is at the moment; every member starts as a candidate."""
 
     CANDIDATE = "CANDIDATE"

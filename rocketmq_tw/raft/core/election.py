@@ -4,11 +4,11 @@ from enum import Enum
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import ParseResult, Role, VoteResult
+from rocketmq_tw.raft.core.codes import ParseResult, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import VoteRequest, VoteResponse
 from rocketmq_tw.raft.core.quorum import is_quorum
-from rocketmq_tw.raft.core.state import State
 from rocketmq_tw.raft.core.vote import decide_vote
 
 
@@ -111,7 +111,7 @@ def extra_wait(outcome: Outcome, config: RaftConfig) -> int:
 class Election:
     """The candidate's side of an election, and the answers to other candidates."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemberState) -> None:
         self._state = state
         self.next_vote_at = 0
         self.increase_term_at_once = False
@@ -128,10 +128,10 @@ class Election:
         self._round_ends = 0
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self._tally = None
         self._asked.clear()
-        if role is Role.FOLLOWER:
+        if role is RaftRole.FOLLOWER:
             self.last_parse_result = ParseResult.WAIT_TO_REVOTE
 
     @property

@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.pos + HEADER_SIZE + len(self.body)
 
 
-def body_crc(body: bytes) -> int:
+def crc_of_body(body: bytes) -> int:
     """CRC-32 of the body, cut to Java's positive ints."""
     return crc32(body) & 0x7FFFFFFF
 
@@ -67,7 +67,7 @@ def same_entry(ours: Entry, theirs: Entry) -> bool:
 
 def crc_fits(entry: Entry) -> bool:
     """Whether the body is the one that its CRC was made of (always, where there is none)."""
-    return entry.body_crc == 0 or entry.body_crc == body_crc(entry.body)
+    return entry.body_crc == 0 or entry.body_crc == crc_of_body(entry.body)
 
 
 def largest_body(file_size: int) -> int:

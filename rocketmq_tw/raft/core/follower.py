@@ -1,12 +1,12 @@
 """The follower's side of the log: what a leader may append, compare, cut and replace."""
 
-from rocketmq_tw.raft.core.codes import Code, PushKind, Role
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogBase
-from rocketmq_tw.raft.core.messages import Message, PushRequest, PushResponse, SnapshotRequest
+from rocketmq_tw.raft.core.member_state import MemberState
+from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, RaftMessage, SnapshotRequest
 from rocketmq_tw.raft.core.snapshot import SnapshotReceiver, snapshot_answer
-from rocketmq_tw.raft.core.state import State
 
 
 class Follower:
@@ -17,12 +17,12 @@ class Follower:
     nothing up to it is ever cut, however late a TRUNCATE arrives.
     """
 
-    def __init__(self, state: State, election: Election, snapshots: SnapshotReceiver) -> None:
+    def __init__(self, state: MemberState, election: Election, snapshots: SnapshotReceiver) -> None:
         self._state = state
         self._election = election
         self._snapshots = snapshots
 
-    def check_leader(self, request: Message) -> Code:
+    def check_leader(self, request: RaftMessage) -> Code:
         """Whether `request` comes from the leader that we follow."""
         state = self._state
         if not state.is_member(request.source):
@@ -33,7 +33,7 @@ class Follower:
             return Code.EXPIRED_TERM
         if request.term > state.term:
             return Code.TERM_NOT_READY
-        if state.role is not Role.FOLLOWER:
+        if state.role is not RaftRole.FOLLOWER:
             return Code.NOT_FOLLOWER
         if request.source != state.leader_id:
             return Code.INCONSISTENT_LEADER

@@ -4,14 +4,14 @@ from enum import Enum
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import Code, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.election import Election
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import HeartbeatRequest, HeartbeatResponse
 from rocketmq_tw.raft.core.quorum import is_quorum, quorum_index
-from rocketmq_tw.raft.core.state import State
 
 
-def decide_heartbeat(state: State, request: HeartbeatRequest) -> Code:
+def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:
     """The answer to a leader's heartbeat; changes nothing."""
     if not state.is_member(request.source):
         return Code.UNKNOWN_MEMBER
@@ -84,7 +84,7 @@ def judge_beat(tally: BeatTally, silent_ms: int, patience_ms: int) -> Verdict:
 class Heartbeats:
     """Both sides of the heartbeat of one member."""
 
-    def __init__(self, state: State, election: Election) -> None:
+    def __init__(self, state: MemberState, election: Election) -> None:
         self._state = state
         self._election = election
         self.last_from_leader = 0
@@ -99,13 +99,13 @@ class Heartbeats:
         self.live: dict[str, bool] = {}
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         now = self._state.now
         self._tally = None
         self._asked.clear()
-        if role is Role.FOLLOWER:
+        if role is RaftRole.FOLLOWER:
             self.last_from_leader = now
-        elif role is Role.LEADER:
+        elif role is RaftRole.LEADER:
             self.live.clear()
             self._acks.clear()
             self._expired.clear()
@@ -135,10 +135,10 @@ class Heartbeats:
         if self._tally is not None and state.now >= self._round_ends:
             self._finish(self._tally)
         silence = state.now - self.last_success - state.config.heartbeat_interval_ms
-        if state.role is Role.LEADER and silence >= self._patience and state.peers:
+        if state.role is RaftRole.LEADER and silence >= self._patience and state.peers:
             # Rounds for reads may follow each other so fast that none is ever judged.
             state.become_candidate(state.term)
-        if state.role is Role.LEADER and state.now >= self._send_at:
+        if state.role is RaftRole.LEADER and state.now >= self._send_at:
             self.send_round()
 
     def maintain_follower(self) -> None:
@@ -172,7 +172,7 @@ class Heartbeats:
 
     def on_response(self, response: HeartbeatResponse) -> None:
         peer, number = self._asked.pop(response.rpc, (None, 0))
-        if peer != response.source or self._state.role is not Role.LEADER:
+        if peer != response.source or self._state.role is not RaftRole.LEADER:
             return
         self.live[response.source] = response.code is not Code.NETWORK_ERROR
         if response.code is Code.SUCCESS:
@@ -182,7 +182,7 @@ class Heartbeats:
                 self.last_success = self._state.now
         self._watch_expired(response)
         tally = self._tally
-        if tally is None or number != self._round or self._state.role is not Role.LEADER:
+        if tally is None or number != self._round or self._state.role is not RaftRole.LEADER:
             return
         tally.add(response.code, response.term)
         if tally.decided:

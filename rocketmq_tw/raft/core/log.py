@@ -12,8 +12,8 @@ import msgspec
 from rocketmq_tw.raft.core.entry import (
     HEADER_SIZE,
     Entry,
-    body_crc,
     chain_crc,
+    crc_of_body,
     largest_body,
     place,
     same_entry,
@@ -188,7 +188,7 @@ class Log:
         """Appends a new entry of the leader's."""
         index = self.end_index + 1
         pos = place(self.end_pos, HEADER_SIZE + len(body), self._file_size)
-        crc = body_crc(body)
+        crc = crc_of_body(body)
         # Behind a snapshot the last chain CRC is unknown: the chain starts anew with a 0.
         chain = 0 if self.end_chain is None else chain_crc(self.end_chain, index, term, pos, crc)
         entry = Entry(index, term, pos, body, chain, crc)

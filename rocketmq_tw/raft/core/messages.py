@@ -10,33 +10,33 @@ from rocketmq_tw.raft.core.codes import Code, PushKind, VoteResult
 from rocketmq_tw.raft.core.entry import Entry
 
 
-class Message(msgspec.Struct, kw_only=True, frozen=True):
+class RaftMessage(msgspec.Struct, kw_only=True, frozen=True):
     source: str
     target: str
     term: int
     rpc: int = 0
 
 
-class VoteRequest(Message, frozen=True):
+class VoteRequest(RaftMessage, frozen=True):
     """`source` wants to lead in `term`; its last entry is (end_index, end_term)."""
 
     end_index: int
     end_term: int
 
 
-class VoteResponse(Message, frozen=True):
+class VoteResponse(RaftMessage, frozen=True):
     result: VoteResult
 
 
-class HeartbeatRequest(Message, frozen=True):
+class HeartbeatRequest(RaftMessage, frozen=True):
     """`source` leads in `term`."""
 
 
-class HeartbeatResponse(Message, frozen=True):
+class HeartbeatResponse(RaftMessage, frozen=True):
     code: Code
 
 
-class PushRequest(Message, frozen=True):
+class PushRequest(RaftMessage, frozen=True):
     """One entry for COMPARE and TRUNCATE, none for COMMIT, one or more in order for APPEND."""
 
     kind: PushKind
@@ -48,7 +48,7 @@ class PushRequest(Message, frozen=True):
         return self.entries[0].index if self.entries else -1
 
 
-class PushResponse(Message, frozen=True):
+class PushResponse(RaftMessage, frozen=True):
     """`index` and `count` repeat the request's; begin and end are the follower's log."""
 
     code: Code
@@ -58,7 +58,7 @@ class PushResponse(Message, frozen=True):
     end_index: int = -1
 
 
-class SnapshotRequest(Message, frozen=True):
+class SnapshotRequest(RaftMessage, frozen=True):
     """A chunk of a snapshot of all up to (last_index, last_term), from `offset`."""
 
     last_index: int
@@ -70,7 +70,7 @@ class SnapshotRequest(Message, frozen=True):
     done: bool
 
 
-class SnapshotResponse(Message, frozen=True):
+class SnapshotResponse(RaftMessage, frozen=True):
     """`received` bytes are there."""
 
     code: Code
@@ -78,7 +78,7 @@ class SnapshotResponse(Message, frozen=True):
     received: int
 
 
-class TransferRequest(Message, frozen=True):
+class TransferRequest(RaftMessage, frozen=True):
     """To the leader (`transfer_id`): hand over to `transferee_id`; to that one: take over, once
     your log reaches `ledger_index`."""
 
@@ -87,5 +87,5 @@ class TransferRequest(Message, frozen=True):
     ledger_index: int = -1
 
 
-class TransferResponse(Message, frozen=True):
+class TransferResponse(RaftMessage, frozen=True):
     code: Code

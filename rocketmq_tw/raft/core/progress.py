@@ -26,7 +26,7 @@ class Pending(msgspec.Struct):
     sent_at: int
 
 
-class Progress(msgspec.Struct):
+class PeerProgress(msgspec.Struct):
     """One follower. `match_index` falls within a term only where the follower's log is lost.
 
     COMPARE brackets the last common entry: `common_index` is common, `mismatch_index` is not,

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import Code, Refused, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.replication import Replication
-from rocketmq_tw.raft.core.state import State
 
 
 class ReadState(msgspec.Struct, frozen=True):
@@ -18,7 +18,9 @@ class ReadState(msgspec.Struct, frozen=True):
 class Reads:
     """Reads that wait for a round of heartbeats sent after they came."""
 
-    def __init__(self, state: State, heartbeats: Heartbeats, replication: Replication) -> None:
+    def __init__(
+        self, state: MemberState, heartbeats: Heartbeats, replication: Replication
+    ) -> None:
         self._state = state
         self._heartbeats = heartbeats
         self._replication = replication
@@ -27,7 +29,7 @@ class Reads:
         self._failed: list[int] = []
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self._failed += [read.token for read in self._new]
         self._failed += [read.token for _, read in self._waiting]
         self._new.clear()
@@ -36,7 +38,7 @@ class Reads:
     def request(self, token: int) -> None:
         """Asks for a read. Raises `Refused` where we do not lead."""
         state = self._state
-        if state.role is not Role.LEADER:
+        if state.role is not RaftRole.LEADER:
             raise Refused(Code.NOT_LEADER, f"{state.leader_id or 'no member'} leads the group")
         # Until our first own entry is committed the commit index may be an old one.
         index = max(state.commit_index, self._replication.barrier_index)

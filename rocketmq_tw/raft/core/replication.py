@@ -1,28 +1,28 @@
 """The leader's side of the log: it brings every follower's log to its own, and commits."""
 
-from rocketmq_tw.raft.core.codes import Code, PushKind, Role
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, SnapshotResponse
-from rocketmq_tw.raft.core.progress import Pending, Phase, Progress
+from rocketmq_tw.raft.core.progress import PeerProgress, Pending, Phase
 from rocketmq_tw.raft.core.quorum import quorum_index
 from rocketmq_tw.raft.core.snapshot import SnapshotSender
-from rocketmq_tw.raft.core.state import State
 
 
 class Replication:
     """Progress of all followers; used only while we lead."""
 
-    def __init__(self, state: State, snapshots: SnapshotSender) -> None:
+    def __init__(self, state: MemberState, snapshots: SnapshotSender) -> None:
         self._state = state
         self._snapshots = snapshots
-        self.progress: dict[str, Progress] = {}
+        self.progress: dict[str, PeerProgress] = {}
         #: The first index that a read may rely on: what our predecessors left is committed then.
         self.barrier_index = -1
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self.progress.clear()
-        if role is not Role.LEADER:
+        if role is not RaftRole.LEADER:
             return
         log = self._state.log
         if log.end_index > self._state.commit_index:
@@ -30,7 +30,7 @@ class Replication:
             log.make(self._state.term, b"")
         self.barrier_index = log.end_index
         for peer in self._state.peers:
-            progress = Progress(peer, quiet_since=self._state.now)
+            progress = PeerProgress(peer, quiet_since=self._state.now)
             progress.compare_from(log.end_index)
             self.progress[peer] = progress
         self.advance_commit()
@@ -59,7 +59,7 @@ class Replication:
         for progress in self.progress.values():
             self._push(progress)
 
-    def _push(self, progress: Progress) -> None:
+    def _push(self, progress: PeerProgress) -> None:
         now, config = self._state.now, self._state.config
         oldest = progress.oldest_pending()
         if oldest is not None and now >= oldest.sent_at + config.push_timeout_ms:
@@ -80,7 +80,7 @@ class Replication:
             self._truncate(progress)
 
     def _send(
-        self, progress: Progress, kind: PushKind, entries: tuple[Entry, ...], last: int
+        self, progress: PeerProgress, kind: PushKind, entries: tuple[Entry, ...], last: int
     ) -> None:
         state = self._state
         rpc = state.next_rpc()
@@ -98,7 +98,7 @@ class Replication:
             )
         )
 
-    def _append(self, progress: Progress) -> None:
+    def _append(self, progress: PeerProgress) -> None:
         log, config = self._state.log, self._state.config
         if progress.next_index < log.begin_index:
             self._compare_again(progress)
@@ -120,11 +120,11 @@ class Replication:
         if quiet >= (config.commit_interval_ms if news else config.heartbeat_interval_ms):
             self._send(progress, PushKind.COMMIT, (), progress.match_index)
 
-    def _compare_again(self, progress: Progress) -> None:
+    def _compare_again(self, progress: PeerProgress) -> None:
         progress.compare_from(self._state.log.end_index)
         self._compare(progress)
 
-    def _compare(self, progress: Progress) -> None:
+    def _compare(self, progress: PeerProgress) -> None:
         """Sends the next comparison, or goes on from the last common entry."""
         log = self._state.log
         index = progress.next_probe(log.begin_index)
@@ -148,14 +148,14 @@ class Replication:
         progress.phase = Phase.TRUNCATE
         self._truncate(progress)
 
-    def _truncate(self, progress: Progress) -> None:
+    def _truncate(self, progress: PeerProgress) -> None:
         """Cuts the follower behind the last common entry; where there is none it starts with
         our first one."""
         log = self._state.log
         index = max(progress.common_index, log.begin_index)
         self._send(progress, PushKind.TRUNCATE, (log.read(index),), index)
 
-    def _send_snapshot(self, progress: Progress) -> None:
+    def _send_snapshot(self, progress: PeerProgress) -> None:
         request = self._snapshots.chunk(progress.peer, progress.snapshot_offset)
         if request is None:
             self._compare_again(progress)
@@ -189,7 +189,7 @@ class Replication:
             self._accepted(progress, pending)
         self._push(progress)
 
-    def _retry_later(self, progress: Progress) -> None:
+    def _retry_later(self, progress: PeerProgress) -> None:
         config = self._state.config
         wait = min(config.push_retry_ms << min(progress.failures, 10), config.push_timeout_ms)
         progress.failures += 1
@@ -197,7 +197,7 @@ class Replication:
         if progress.phase is not Phase.COMPARE:
             progress.compare_from(self._state.log.end_index)
 
-    def _compared(self, progress: Progress, response: PushResponse) -> None:
+    def _compared(self, progress: PeerProgress, response: PushResponse) -> None:
         progress.compared(response.end_index)
         if response.code is Code.SUCCESS:
             progress.probe_matched()
@@ -207,7 +207,7 @@ class Replication:
             progress.probe_mismatched(response.end_index)
         self.advance_commit()
 
-    def _accepted(self, progress: Progress, pending: Pending) -> None:
+    def _accepted(self, progress: PeerProgress, pending: Pending) -> None:
         if progress.phase is Phase.TRUNCATE:
             progress.append_from(pending.last_index)
         else:
@@ -241,7 +241,7 @@ class Replication:
     def advance_commit(self) -> None:
         """Commits what a quorum has stored, where it is of our own term."""
         state = self._state
-        if state.role is not Role.LEADER:
+        if state.role is not RaftRole.LEADER:
             return
         indexes = [progress.match_index for progress in self.progress.values()]
         indexes.append(state.log.stable_index)

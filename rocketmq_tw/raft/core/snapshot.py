@@ -5,10 +5,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import Code, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.log import LogBase
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import SnapshotRequest, SnapshotResponse
-from rocketmq_tw.raft.core.state import State
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class SnapshotStore(Protocol):
 class SnapshotSender:
     """Cuts the latest snapshot into chunks."""
 
-    def __init__(self, state: State, store: SnapshotStore) -> None:
+    def __init__(self, state: MemberState, store: SnapshotStore) -> None:
         self._state = state
         self._store = store
 
@@ -80,14 +80,14 @@ class SnapshotSender:
 class SnapshotReceiver:
     """Gathers the chunks of one snapshot, in order, within the limit of the configuration."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemberState) -> None:
         self._state = state
         self._place: tuple[int, int] | None = None
         self._data = bytearray()
         self._arrived: Snapshot | None = None
         state.role_listeners.append(self._role_changed)
 
-    def _role_changed(self, role: Role) -> None:
+    def _role_changed(self, role: RaftRole) -> None:
         self._forget()
 
     def _forget(self) -> None:
@@ -141,7 +141,7 @@ class SnapshotReceiver:
 
 
 def snapshot_answer(
-    state: State, request: SnapshotRequest, code: Code, received: int
+    state: MemberState, request: SnapshotRequest, code: Code, received: int
 ) -> SnapshotResponse:
     """The answer to a chunk."""
     return SnapshotResponse(

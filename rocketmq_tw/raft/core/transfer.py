@@ -1,21 +1,25 @@
 """Leadership transfer: the leader hands over, the transferee takes, preferred leaders are asked."""
 
-from rocketmq_tw.raft.core.codes import Code, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import TransferRequest, TransferResponse
 from rocketmq_tw.raft.core.replication import Replication
-from rocketmq_tw.raft.core.state import State
 
 #: How long a leader waits for its transferee: the time-out of the request between members.
 HANDOVER_MS = 3000
 
 
-class Transfer:
+class LeadershipTransfer:
     """Both sides of a transfer. While one runs, the leader takes no entries."""
 
     def __init__(
-        self, state: State, election: Election, heartbeats: Heartbeats, replication: Replication
+        self,
+        state: MemberState,
+        election: Election,
+        heartbeats: Heartbeats,
+        replication: Replication,
     ) -> None:
         self._state = state
         self._election = election
@@ -37,7 +41,7 @@ class Transfer:
             return self._handover_ends
         if self._taking is not None and not self._started:
             return min(self._taking_ends, state.now + state.config.maintain_interval_ms)
-        if state.role is Role.LEADER and self._wants_preferred:
+        if state.role is RaftRole.LEADER and self._wants_preferred:
             return self._preferred_at
         return None
 
@@ -55,7 +59,9 @@ class Transfer:
             if state.now >= self._handover_ends:
                 self._handed_over(Code.TIMEOUT)
         elif (
-            state.role is Role.LEADER and self._wants_preferred and state.now >= self._preferred_at
+            state.role is RaftRole.LEADER
+            and self._wants_preferred
+            and state.now >= self._preferred_at
         ):
             self._preferred_at = state.now + state.config.preferred_check_interval_ms
             self._ask_preferred()
@@ -88,7 +94,7 @@ class Transfer:
             return Code.UNEXPECTED_MEMBER
         if request.term != state.term:
             return Code.INCONSISTENT_TERM
-        if state.role is not Role.LEADER:
+        if state.role is not RaftRole.LEADER:
             return Code.NOT_LEADER
         behind = self._replication.fall_behind(request.transferee_id)
         if behind >= state.config.max_leadership_transfer_wait_index:
@@ -135,15 +141,15 @@ class Transfer:
         if state.log.end_index < request.ledger_index:
             if state.now >= self._taking_ends:
                 self._answer_taking(Code.TAKE_LEADERSHIP_FAILED)
-        elif request.term != state.term or state.role is not Role.FOLLOWER:
+        elif request.term != state.term or state.role is not RaftRole.FOLLOWER:
             self._answer_taking(Code.INCONSISTENT_TERM)
         else:
             self._started = True
             state.term_to_take = state.term + 1
             self._election.step_to_term(state.term + 1)
 
-    def _role_changed(self, role: Role) -> None:
-        if role is Role.LEADER:
+    def _role_changed(self, role: RaftRole) -> None:
+        if role is RaftRole.LEADER:
             self._preferred_at = self._state.now + self._state.config.preferred_check_interval_ms
             if self._handover_rpc:
                 # We lead again, so nobody took over.
@@ -152,12 +158,12 @@ class Transfer:
             return
         state = self._state
         target = state.term_to_take
-        if role is Role.CANDIDATE:
+        if role is RaftRole.CANDIDATE:
             if state.known_max_term > target:
                 self._answer_taking(Code.EXPIRED_TERM)
         elif state.term > target:
             self._answer_taking(Code.EXPIRED_TERM)
-        elif role is Role.LEADER and state.term == target:
+        elif role is RaftRole.LEADER and state.term == target:
             self._answer_taking(Code.SUCCESS)
         else:
             self._answer_taking(Code.TAKE_LEADERSHIP_FAILED)

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from rocketmq_tw.raft.core.codes import VoteResult
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import VoteRequest
-from rocketmq_tw.raft.core.state import State
 
 
 class VoteDecision(NamedTuple):
@@ -14,7 +14,7 @@ class VoteDecision(NamedTuple):
     term: int
 
 
-def decide_vote(state: State, request: VoteRequest, *, own: bool) -> VoteDecision:
+def decide_vote(state: MemberState, request: VoteRequest, *, own: bool) -> VoteDecision:
     """The answer to `request`; changes nothing. `own` marks our vote for ourselves.
 
     The comparison of logs comes before that of terms, so a member with an old log disturbs nobody
@@ -39,7 +39,7 @@ def decide_vote(state: State, request: VoteRequest, *, own: bool) -> VoteDecisio
     return VoteDecision(VoteResult.ACCEPT, state.term)
 
 
-def _check_candidate(state: State, request: VoteRequest, *, own: bool) -> VoteResult | None:
+def _check_candidate(state: MemberState, request: VoteRequest, *, own: bool) -> VoteResult | None:
     if not state.is_member(request.source):
         return VoteResult.REJECT_UNKNOWN_LEADER
     if not own and request.source == state.self_id:
@@ -47,7 +47,7 @@ def _check_candidate(state: State, request: VoteRequest, *, own: bool) -> VoteRe
     return None
 
 
-def _check_log(state: State, request: VoteRequest) -> VoteResult | None:
+def _check_log(state: MemberState, request: VoteRequest) -> VoteResult | None:
     if request.end_term < state.log.end_term:
         return VoteResult.REJECT_EXPIRED_LEDGER_TERM
     if request.end_term == state.log.end_term and request.end_index < state.log.end_index:
@@ -55,7 +55,7 @@ def _check_log(state: State, request: VoteRequest) -> VoteResult | None:
     return None
 
 
-def _check_term(state: State, request: VoteRequest) -> VoteResult | None:
+def _check_term(state: MemberState, request: VoteRequest) -> VoteResult | None:
     if request.term < state.term:
         return VoteResult.REJECT_EXPIRED_VOTE_TERM
     if request.term > state.term:

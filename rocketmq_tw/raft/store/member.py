@@ -1,10 +1,10 @@
 """All files of one member, `dledger-ID/` under its store directory."""
 
 from rocketmq_tw.files.interface import IFile, IFiles
-from rocketmq_tw.raft.core.core import Ready
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.core.state import HardState
 from rocketmq_tw.raft.store.format import COPY_AGAIN
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE, Ledger
 from rocketmq_tw.raft.store.properties import (

@@ -5,7 +5,7 @@ import msgspec
 
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.store.format import COPY_AGAIN
 from rocketmq_tw.store.errors import StoreError
 

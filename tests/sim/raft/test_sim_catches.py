@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication, vote
-from rocketmq_tw.raft.core.codes import Code, Role
-from rocketmq_tw.raft.core.state import State
+from rocketmq_tw.raft.core.codes import Code, RaftRole
+from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.store.ledger import Ledger
 from rocketmq_tw.store.segments import Segments
 from tests.support.raft_cluster import Faults, SimCluster, SimMember, simulate
@@ -33,10 +33,10 @@ def commits_by_a_minority(patch: pytest.MonkeyPatch) -> None:
 
 
 def votes_that_are_not_stored(patch: pytest.MonkeyPatch) -> None:
-    def set_vote(state: State, candidate: str) -> None:
+    def set_vote(state: MemberState, candidate: str) -> None:
         state.vote_for = candidate
 
-    patch.setattr(State, "set_vote", set_vote)
+    patch.setattr(MemberState, "set_vote", set_vote)
 
 
 def entries_that_are_not_synced(patch: pytest.MonkeyPatch) -> None:
@@ -45,11 +45,11 @@ def entries_that_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_of_what_was_not_compared(patch: pytest.MonkeyPatch) -> None:
-    def become_follower(state: State, leader_id: str) -> None:
+    def become_follower(state: MemberState, leader_id: str) -> None:
         state.matched_index = state.log.end_index
-        state._become(Role.FOLLOWER, leader_id)
+        state._become(RaftRole.FOLLOWER, leader_id)
 
-    patch.setattr(State, "become_follower", become_follower)
+    patch.setattr(MemberState, "become_follower", become_follower)
 
 
 def late_truncations_that_cut(patch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def read_from_an_old_leader() -> Operation:
 
     def leaders() -> list[SimMember]:
         members = cluster.members.values()
-        return [one for one in members if one.up and one.core.role is Role.LEADER]
+        return [one for one in members if one.up and one.core.role is RaftRole.LEADER]
 
     def write(member: SimMember, value: str) -> Operation:
         operation = Operation("k", cluster.time, value)

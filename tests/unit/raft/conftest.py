@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.raft.bodies import RequestCode
+from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.kv import KeyValue
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
@@ -99,7 +99,7 @@ class NodeGroup:
         assert leader is not None
         return leader.core.config.self_id
 
-    def ask(self, member: str, code: RequestCode, body: Any) -> dict[str, Any]:
+    def ask(self, member: str, code: DLedgerRequestCode, body: Any) -> dict[str, Any]:
         """The JSON body of the answer."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         answered = self._client.request(PEERS[member], RemotingCommand.request(code, body=data), 9)

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketmq_tw.raft.core.codes import Code, ParseResult, Role, VoteResult
+from rocketmq_tw.raft.core.codes import Code, ParseResult, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
 from rocketmq_tw.raft.core.election import (
     Outcome,
     VoteTally,
@@ -20,13 +19,14 @@ from rocketmq_tw.raft.core.election import (
     judge_round,
 )
 from rocketmq_tw.raft.core.heartbeat import BeatTally, Verdict, judge_beat
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     VoteRequest,
     VoteResponse,
 )
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"), preferred_leader_ids=("n0",))
@@ -157,7 +157,7 @@ def test_candidate_1_and_3_a_greater_term_is_gone_to_at_once() -> None:
     core = member()
     vote_of(core, "n1", 8, OURS)
     drain(core)
-    assert core.role is Role.CANDIDATE and core.term == 5
+    assert core.role is RaftRole.CANDIDATE and core.term == 5
     assert core.election.increase_term_at_once
     core.tick(10_010)
     assert core.term == 8 and core.vote_for is None
@@ -281,7 +281,7 @@ def test_what_each_answer_counts_as() -> None:
 
 def test_candidate_every_member_starts_as_one_and_votes_at_once() -> None:
     core = member()
-    assert core.role is Role.CANDIDATE and core.leader_id is None
+    assert core.role is RaftRole.CANDIDATE and core.leader_id is None
     core.tick(0)
     ready = core.ready()
     assert ready is not None and ready.hard_state == HardState(5, "n0")
@@ -363,10 +363,10 @@ def test_heartbeat(
     assert isinstance(answer, HeartbeatResponse)
     assert answer.code is expected
     if expected is C.SUCCESS:
-        assert core.role is Role.FOLLOWER and core.leader_id == source
+        assert core.role is RaftRole.FOLLOWER and core.leader_id == source
         assert core.heartbeats.last_from_leader == 10_500
     elif expected is C.TERM_NOT_READY:
-        assert core.role is Role.CANDIDATE and core.election.increase_term_at_once
+        assert core.role is RaftRole.CANDIDATE and core.election.increase_term_at_once
     else:
         assert core.leader_id == leader
 
@@ -454,9 +454,9 @@ def test_follower_gives_a_silent_leader_up(
     core.step(HeartbeatRequest(source="n1", target="n0", term=5), 10_000)
     assert core.next_deadline() == 10_001 + silence
     core.tick(10_000 + silence)
-    assert core.role is Role.FOLLOWER
+    assert core.role is RaftRole.FOLLOWER
     core.tick(10_001 + silence)
-    assert core.role is Role.CANDIDATE and core.leader_id is None and core.term == 5
+    assert core.role is RaftRole.CANDIDATE and core.leader_id is None and core.term == 5
 
 
 def test_the_tables_have_every_answer_and_every_end() -> None:

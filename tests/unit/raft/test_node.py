@@ -11,9 +11,9 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.raft.bodies import RequestCode
+from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import Code, Refused, VoteResult
-from rocketmq_tw.raft.kv import Delete, Put, encode_command
+from rocketmq_tw.raft.kv import Delete, Put, encode_kv_command
 from rocketmq_tw.raft.requests import DLedgerRequests
 
 
@@ -30,17 +30,21 @@ def outcome(deferred: "Deferred[Any]") -> list[Any]:
 
 def test_append_get_and_metadata_as_stocks_client_asks(group: Any) -> None:
     leader = group.elect()
-    said = group.ask(leader, RequestCode.METADATA, {"group": "g", "remoteId": leader})
+    said = group.ask(leader, DLedgerRequestCode.METADATA, {"group": "g", "remoteId": leader})
     assert said["leaderId"] == leader and set(said["peers"]) == {"n0", "n1", "n2"}
     for number in range(3):
-        body = encode_command(Put("k", str(number)))
+        body = encode_kv_command(Put("k", str(number)))
         answer = group.ask(
-            leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(body)}
+            leader, DLedgerRequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(body)}
         )
         assert (answer["code"], answer["index"], answer["leaderId"]) == (200, number, leader)
-    answer = group.ask(leader, RequestCode.GET, {"group": "g", "remoteId": leader, "beginIndex": 1})
+    answer = group.ask(
+        leader, DLedgerRequestCode.GET, {"group": "g", "remoteId": leader, "beginIndex": 1}
+    )
     (entry,) = answer["entries"]
-    assert entry["index"] == 1 and base64.b64decode(entry["body"]) == encode_command(Put("k", "1"))
+    assert entry["index"] == 1 and base64.b64decode(entry["body"]) == encode_kv_command(
+        Put("k", "1")
+    )
     group.run(0.5)
     assert {machine.values["k"] for machine in group.machines.values()} == {"2"}
 
@@ -50,7 +54,7 @@ def test_the_largest_entry_that_a_file_holds(group: Any) -> None:
     for _ in range(2):
         answer = group.ask(
             leader,
-            RequestCode.APPEND,
+            DLedgerRequestCode.APPEND,
             {"group": "g", "remoteId": leader, "body": b64(bytes(4096 - 48 - 8))},
         )
         assert answer["code"] == 200
@@ -62,9 +66,9 @@ def test_the_largest_entry_that_a_file_holds(group: Any) -> None:
 
 def test_a_batch_becomes_entries_of_their_own(group: Any) -> None:
     leader = group.elect()
-    bodies = [b64(encode_command(Put(f"k{number}", "v"))) for number in range(5)]
+    bodies = [b64(encode_kv_command(Put(f"k{number}", "v"))) for number in range(5)]
     answer = group.ask(
-        leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "batchMsgs": bodies}
+        leader, DLedgerRequestCode.APPEND, {"group": "g", "remoteId": leader, "batchMsgs": bodies}
     )
     assert answer["code"] == 200 and answer["index"] == 4
     assert len(group.machines[leader].values) == 5
@@ -81,7 +85,7 @@ def test_the_key_value_example(group: Any) -> None:
         Put("b", "x"),
         Delete("b"),
     ]
-    results = [outcome(one) for one in node.propose(map(encode_command, commands))]
+    results = [outcome(one) for one in node.propose(map(encode_kv_command, commands))]
     group.run_until(lambda: all(results))
     assert [one[0].result for one in results] == [True, True, False, False, True, True]
     read = outcome(node.read())
@@ -95,7 +99,7 @@ def test_a_member_that_was_away_gets_a_snapshot(snapshotting_group: Any) -> None
     away = next(member for member in group.nodes if member != node.core.config.self_id)
     group.stop(away)
     for number in range(60):
-        done = outcome(node.propose([encode_command(Put(f"k{number}", "v" * 60))])[0])
+        done = outcome(node.propose([encode_kv_command(Put(f"k{number}", "v" * 60))])[0])
         group.run_until(lambda done=done: done)
     assert node.core.log.begin_index > 0
     group.start(away)
@@ -112,7 +116,7 @@ def test_a_member_that_was_away_gets_a_snapshot(snapshotting_group: Any) -> None
 def test_a_member_that_lost_its_store_gets_the_log_though_nothing_is_appended(group: Any) -> None:
     node = group.nodes[group.elect()]
     for number in range(30):
-        node.propose([encode_command(Put(f"k{number}", "v" * 60))])
+        node.propose([encode_kv_command(Put(f"k{number}", "v" * 60))])
     group.run(1)
     away = next(member for member in group.nodes if group.nodes[member] is not node)
     group.stop(away)
@@ -127,7 +131,7 @@ def test_a_member_that_lost_its_store_gets_the_log_though_nothing_is_appended(gr
 def test_a_member_that_starts_again_applies_the_last_entry_though_none_follows(group: Any) -> None:
     node = group.nodes[group.elect()]
     group.run(5)
-    node.propose([encode_command(Put("k", "v"))])
+    node.propose([encode_kv_command(Put("k", "v"))])
     group.run(0.01)
     away = next(member for member in group.nodes if group.nodes[member] is not node)
     at_power_loss = group.disks[away].inner.crash()
@@ -145,7 +149,7 @@ def test_leadership_is_handed_over_on_request(group: Any) -> None:
     target = next(member for member in group.nodes if member != leader)
     answer = group.ask(
         leader,
-        RequestCode.LEADERSHIP_TRANSFER,
+        DLedgerRequestCode.LEADERSHIP_TRANSFER,
         {
             "group": "g",
             "remoteId": leader,
@@ -173,7 +177,7 @@ def snap(next_pos: int, term: int) -> dict[str, Any]:
     return base(lastIncludedIndex=9, lastIncludedTerm=term, nextPos=next_pos, data="aGk=")
 
 
-R = RequestCode
+R = DLedgerRequestCode
 BAD = [
     # what is wrong, to whom, code, body, answer
     ("unknown group", "leader", R.APPEND, base(group="other", body="aGk="), 400),
@@ -315,7 +319,7 @@ def test_bad_input_is_answered_with_its_code_logged_and_changes_nothing(
     refusals: list[LogEvent],
     what: str,
     to: str,
-    code: RequestCode,
+    code: DLedgerRequestCode,
     body: Any,
     expected: int | VoteResult,
 ) -> None:
@@ -349,7 +353,7 @@ def test_an_append_without_a_quorum_is_told_so_in_time(group: Any) -> None:
     for member in [member for member in group.nodes if member != leader]:
         group.stop(member)
     answer = group.ask(
-        leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(b"{}")}
+        leader, DLedgerRequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(b"{}")}
     )
     assert answer["code"] == Code.WAIT_QUORUM_ACK_TIMEOUT
 
@@ -375,7 +379,7 @@ def test_a_member_whose_disk_fails_answers_no_more(group: Any) -> None:
     failed: list[Failure] = []
     node.when_failed.addErrback(failed.append)
     group.disks[leader].faults.append(Fault("fsync"))
-    done = outcome(node.propose([encode_command(Put("a", "1"))])[0])
+    done = outcome(node.propose([encode_kv_command(Put("a", "1"))])[0])
     group.run_until(lambda: done)
     assert done[0].check(Refused) and done[0].value.code is Code.DISK_ERROR
     assert failed[0].check(OSError)
@@ -389,7 +393,7 @@ def test_what_is_no_command_changes_nothing(group: Any) -> None:
     leader = group.elect()
     for body in (b"", b"no JSON", b"\xff", b'{"type":"put"}', b'{"type":"burn"}'):
         answer = group.ask(
-            leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(body)}
+            leader, DLedgerRequestCode.APPEND, {"group": "g", "remoteId": leader, "body": b64(body)}
         )
         assert answer["code"] == 200
     group.run(1)
@@ -408,7 +412,7 @@ def test_a_member_whose_state_machine_fails_stops(group: Any) -> None:
         raise ArithmeticError("a bug of the state machine")
 
     group.machines[other].apply = fail
-    done = outcome(group.nodes[leader].propose([encode_command(Put("a", "1"))])[0])
+    done = outcome(group.nodes[leader].propose([encode_kv_command(Put("a", "1"))])[0])
     group.run_until(lambda: done and failed)
     assert done[0].result is True
     assert failed[0].check(ArithmeticError)
@@ -434,11 +438,11 @@ def test_the_last_entry_gets_into_every_checkpoint_though_none_follows(group: An
     """It is stored just before a checkpoint and committed just after it."""
     node = group.nodes[group.elect()]
     group.run(5)
-    node.propose([encode_command(Put("k", "v"))])
+    node.propose([encode_kv_command(Put("k", "v"))])
     group.run(1)
     (due,) = {one._checkpoint_call.getTime() for one in group.nodes.values() if one is not node}
     group.run(due - group.clock.seconds() - 0.005)
-    node.propose([encode_command(Put("k", "v"))])
+    node.propose([encode_kv_command(Put("k", "v"))])
     group.run(10)
     for disk in group.disks.values():
         assert b"committedIndex=1\n" in disk.read("/s/checkpoint")
@@ -447,7 +451,7 @@ def test_the_last_entry_gets_into_every_checkpoint_though_none_follows(group: An
 
 def test_an_idle_group_hardly_wakes(group: Any) -> None:
     leader = group.elect()
-    group.nodes[leader].propose([encode_command(Put("k", "v"))])
+    group.nodes[leader].propose([encode_kv_command(Put("k", "v"))])
     group.run(10)
     ticks = dict.fromkeys(group.nodes, 0)
     for member, node in group.nodes.items():

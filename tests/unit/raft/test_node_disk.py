@@ -15,11 +15,11 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import PushKind
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import Ready
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogWrites
-from rocketmq_tw.raft.core.state import HardState
-from rocketmq_tw.raft.kv import KeyValue, Put, encode_command
+from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.raft_core import Ready
+from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.network import MemoryNetwork
@@ -108,7 +108,7 @@ def test_what_a_snapshot_covers_is_read_until_the_core_knows() -> None:
     lone = LoneNode(files, peers={"n0": PEERS["n0"]}, machine=machine, snapshot_every=12)
     lone.run_disk()
     assert lone.node.is_leader
-    bodies = [encode_command(Put("k", f"{number}" * 40)) for number in range(24)]
+    bodies = [encode_kv_command(Put("k", f"{number}" * 40)) for number in range(24)]
     for body in bodies:
         lone.node.propose([body])
         lone.clock.advance(0.001)

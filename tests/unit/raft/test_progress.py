@@ -2,12 +2,12 @@
 
 import pytest
 
-from rocketmq_tw.raft.core.progress import Phase, Progress
+from rocketmq_tw.raft.core.progress import PeerProgress, Phase
 
 
-def search(leader_end: int, begin: int, common: int, peer_end: int) -> tuple[Progress, int]:
+def search(leader_end: int, begin: int, common: int, peer_end: int) -> tuple[PeerProgress, int]:
     """A search for the last common entry, and how many comparisons it took."""
-    progress = Progress("n1")
+    progress = PeerProgress("n1")
     progress.compare_from(leader_end)
     asked = 0
     while (index := progress.next_probe(begin)) is not None:
@@ -40,7 +40,7 @@ def test_a_long_way_back_takes_few_comparisons() -> None:
 
 
 def test_what_a_follower_has_lost_counts_no_more() -> None:
-    progress = Progress("n1")
+    progress = PeerProgress("n1")
     progress.append_from(7)
     progress.told_commit = 5
     progress.compare_from(9)

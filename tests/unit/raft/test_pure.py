@@ -10,8 +10,8 @@ import pytest
 
 from rocketmq_tw.raft import core as room
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore
 
 #: Modules of the core may import these and each other, nothing else.
@@ -67,8 +67,8 @@ for name in {BLOCKED!r}:
 for name in {modules!r}:
     importlib.import_module(name)
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
+from rocketmq_tw.raft.core.member_state import HardState
 class Empty:
     begin_index = end_index = -1
     snapshot = None

@@ -5,17 +5,17 @@ from random import Random
 
 import pytest
 
-from rocketmq_tw.raft.core.codes import Code, Role, VoteResult
+from rocketmq_tw.raft.core.codes import Code, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
-    Message,
+    RaftMessage,
     VoteRequest,
     VoteResponse,
 )
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
@@ -33,9 +33,9 @@ def member() -> RaftCore:
     return core
 
 
-def said(core: RaftCore, kind: type[Message]) -> list[Message]:
+def said(core: RaftCore, kind: type[RaftMessage]) -> list[RaftMessage]:
     """What it has sent of one kind since the last look."""
-    messages: list[Message] = []
+    messages: list[RaftMessage] = []
     while (ready := core.ready()) is not None:
         messages += [*ready.immediate, *ready.messages]
         core.advance()
@@ -104,7 +104,7 @@ def test_after_a_round_without_success(
 ) -> None:
     core = member()
     answer_votes(core, answers, START + 40)
-    assert core.role is Role.CANDIDATE and core.term == 5
+    assert core.role is RaftRole.CANDIDATE and core.term == 5
     due = core.election.next_vote_at
     assert wait[0] <= due - START - 40 <= wait[1]
     core.tick(due - 1)
@@ -116,7 +116,7 @@ def test_after_a_round_without_success(
 def test_case_5_the_winner_leads_and_sends_heartbeats_at_once() -> None:
     core = member()
     answer_votes(core, [(V.ACCEPT, 5), (NO, -1)], START + 40)
-    assert core.role is Role.LEADER and core.leader_id == "n0" and core.term == 5
+    assert core.role is RaftRole.LEADER and core.leader_id == "n0" and core.term == 5
     assert [one.target for one in said(core, HeartbeatRequest)] == ["n1", "n2"]
 
 
@@ -143,11 +143,11 @@ def test_sending_heartbeats_1_to_3_in_each_interval_to_all_others() -> None:
 
 BEATS = [
     # paragraph, the answers of n1 and n2, role, when the next heartbeat leaves (None: never)
-    ("1: a quorum", [(C.SUCCESS, 5), (C.NETWORK_ERROR, -1)], Role.LEADER, 2000),
-    ("2 (1): not ready", [(C.TERM_NOT_READY, 4), (C.TERM_NOT_READY, 4)], Role.LEADER, 10),
-    ("2 (2): a higher term", [(C.EXPIRED_TERM, 9), (C.EXPIRED_TERM, 7)], Role.CANDIDATE, None),
-    ("2 (3): inconsistent", [(C.INCONSISTENT_LEADER, 5)] * 2, Role.CANDIDATE, None),
-    ("2 (4): not silent long enough", [(C.NETWORK_ERROR, -1)] * 2, Role.LEADER, 2000),
+    ("1: a quorum", [(C.SUCCESS, 5), (C.NETWORK_ERROR, -1)], RaftRole.LEADER, 2000),
+    ("2 (1): not ready", [(C.TERM_NOT_READY, 4), (C.TERM_NOT_READY, 4)], RaftRole.LEADER, 10),
+    ("2 (2): a higher term", [(C.EXPIRED_TERM, 9), (C.EXPIRED_TERM, 7)], RaftRole.CANDIDATE, None),
+    ("2 (3): inconsistent", [(C.INCONSISTENT_LEADER, 5)] * 2, RaftRole.CANDIDATE, None),
+    ("2 (4): not silent long enough", [(C.NETWORK_ERROR, -1)] * 2, RaftRole.LEADER, 2000),
 ]
 
 
@@ -155,7 +155,7 @@ BEATS = [
     ("paragraph", "answers", "role", "wait"), BEATS, ids=[beat[0] for beat in BEATS]
 )
 def test_after_a_round_of_heartbeats(
-    paragraph: str, answers: list[tuple[Code, int]], role: Role, wait: int | None
+    paragraph: str, answers: list[tuple[Code, int]], role: RaftRole, wait: int | None
 ) -> None:
     core = elected()
     now = START + 2000
@@ -186,6 +186,6 @@ def test_heartbeat_responses_2_4_silence_for_three_intervals_ends_a_leader() -> 
     for now in (START + 2000, START + 4000, START + 6000):
         core.tick(now)
         answer_beats(core, [(C.NETWORK_ERROR, -1)] * 2, now)
-        assert core.role is Role.LEADER
+        assert core.role is RaftRole.LEADER
     core.tick(START + 8000)
-    assert core.role is Role.CANDIDATE and core.leader_id is None
+    assert core.role is RaftRole.CANDIDATE and core.leader_id is None

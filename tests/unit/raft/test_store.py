@@ -6,11 +6,11 @@ import pytest
 
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.raft.core.core import Ready
 from rocketmq_tw.raft.core.entry import Entry, place
 from rocketmq_tw.raft.core.log import LogBase, LogWrites
+from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.core.state import HardState
 from rocketmq_tw.raft.store.format import decode_entry, encode_header, encode_index
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.errors import StoreError

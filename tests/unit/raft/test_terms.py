@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.raft.bodies import MAX_VALUES, RequestCode
+from rocketmq_tw.raft.bodies import MAX_VALUES, DLedgerRequestCode
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, PushKind, Refused, Role, VoteResult
+from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, Refused, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from rocketmq_tw.raft.core.terms import MAX_TERM_STEP
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
@@ -29,7 +29,7 @@ def member() -> RaftCore:
     return core
 
 
-def requests(term: int) -> list[m.Message]:
+def requests(term: int) -> list[m.RaftMessage]:
     base: dict[str, Any] = {"source": "n1", "target": "n0", "term": term, "rpc": 7}
     return [
         m.VoteRequest(**base, end_index=9, end_term=4),
@@ -42,7 +42,7 @@ def requests(term: int) -> list[m.Message]:
 
 
 @pytest.mark.parametrize("message", requests(HUGE), ids=lambda one: type(one).__name__)
-def test_a_request_from_beyond_changes_nothing(message: m.Message) -> None:
+def test_a_request_from_beyond_changes_nothing(message: m.RaftMessage) -> None:
     core = member()
     with pytest.raises(Refused) as refused:
         core.check(message)
@@ -56,7 +56,7 @@ def test_a_request_from_beyond_changes_nothing(message: m.Message) -> None:
 @pytest.mark.parametrize(
     "message", requests(TERM + MAX_TERM_STEP), ids=lambda one: type(one).__name__
 )
-def test_one_from_a_group_that_elected_long_without_us_is_followed(message: m.Message) -> None:
+def test_one_from_a_group_that_elected_long_without_us_is_followed(message: m.RaftMessage) -> None:
     core = member()
     core.check(message)
     core.step(message, 10_000)
@@ -103,7 +103,7 @@ def test_a_leader_does_not_give_way_to_an_answer_from_beyond() -> None:
                     now,
                 )
         core._state.outbox.clear()
-    assert core.role is Role.LEADER and core.term == TERM
+    assert core.role is RaftRole.LEADER and core.term == TERM
 
 
 def test_a_group_goes_on_electing(group: Any) -> None:
@@ -112,7 +112,7 @@ def test_a_group_goes_on_electing(group: Any) -> None:
     for target in group.nodes:
         answer = group.ask(
             target,
-            RequestCode.HEART_BEAT,
+            DLedgerRequestCode.HEART_BEAT,
             {"group": "g", "remoteId": target, "leaderId": other, "term": HUGE},
         )
         assert answer["code"] in (Code.UNEXPECTED_ARGUMENT, Code.UNEXPECTED_MEMBER)
@@ -127,7 +127,7 @@ def test_a_batch_of_more_entries_than_may_wait_is_refused(group: Any) -> None:
     most = group.nodes[leader].core.config.max_pending_requests
     bodies = [base64.b64encode(b"{}").decode()] * (most + 1)
     answer = group.ask(
-        leader, RequestCode.APPEND, {"group": "g", "remoteId": leader, "batchMsgs": bodies}
+        leader, DLedgerRequestCode.APPEND, {"group": "g", "remoteId": leader, "batchMsgs": bodies}
     )
     assert answer["code"] == Code.UNEXPECTED_ARGUMENT
     assert group.nodes[leader].core.log.end_index == -1
@@ -136,4 +136,4 @@ def test_a_batch_of_more_entries_than_may_wait_is_refused(group: Any) -> None:
 def test_a_push_of_very_many_entries_of_nothing_is_not_read(group: Any) -> None:
     leader = group.elect()
     body = b'{"batchEntry":[%b{}]}' % (b"{}," * (MAX_VALUES * 2))
-    assert group.ask(leader, RequestCode.PUSH, body)["code"] == Code.UNEXPECTED_ARGUMENT
+    assert group.ask(leader, DLedgerRequestCode.PUSH, body)["code"] == Code.UNEXPECTED_ARGUMENT

@@ -2,18 +2,18 @@
 
 from random import Random
 
-from rocketmq_tw.raft.core.codes import Code, Role, VoteResult
+from rocketmq_tw.raft.core.codes import Code, RaftRole, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
-from rocketmq_tw.raft.core.core import RaftCore
+from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.messages import (
-    Message,
     PushRequest,
+    RaftMessage,
     TransferRequest,
     TransferResponse,
     VoteRequest,
     VoteResponse,
 )
-from rocketmq_tw.raft.core.state import HardState
+from rocketmq_tw.raft.core.raft_core import RaftCore
 from tests.support.raft_store import MemoryStore
 
 CONFIG = RaftConfig(self_id="n0", members=("n0", "n1", "n2"))
@@ -26,20 +26,20 @@ class Lone:
         self.core = RaftCore(CONFIG, MemoryStore(), HardState(1, None), -1, Random(1))
         self.now = 1000
 
-    def said(self) -> list[Message]:
+    def said(self) -> list[RaftMessage]:
         """What it sent since the last look."""
-        messages: list[Message] = []
+        messages: list[RaftMessage] = []
         while (ready := self.core.ready()) is not None:
             messages += [*ready.immediate, *ready.messages]
             self.core.advance()
         return [one for one in messages if not isinstance(one, PushRequest)]
 
-    def step(self, message: Message) -> None:
+    def step(self, message: RaftMessage) -> None:
         self.core.step(message, self.now)
 
     def lead(self) -> None:
         """Time passes until it asks for votes, and both are given."""
-        while self.core.role is not Role.LEADER:
+        while self.core.role is not RaftRole.LEADER:
             self.now += 10
             self.core.tick(self.now)
             for asked in self.said():

@@ -7,7 +7,7 @@ import socket
 import pytest
 from twisted.internet.error import CannotListenError
 
-from rocketmq_tw.services.failing import Keys, reason_of
+from rocketmq_tw.services.failing import Keys, describe_failed_start
 
 KEYS = Keys("haListenPort", "bindAddress", {"root": "/a/store", "log": "/a/store/log", "unset": ""})
 
@@ -18,7 +18,7 @@ def system_error(code: int, path: str | None = None) -> OSError:
 
 def test_a_taken_port_and_an_address_that_is_not_ours_are_told_apart() -> None:
     taken = CannotListenError("1.2.3.4", 80, system_error(errno.EADDRINUSE))
-    assert reason_of(taken, KEYS) == (
+    assert describe_failed_start(taken, KEYS) == (
         "1.2.3.4:80 cannot be listened on (Address already in use): change haListenPort"
     )
     for error in (
@@ -26,7 +26,7 @@ def test_a_taken_port_and_an_address_that_is_not_ours_are_told_apart() -> None:
         socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
     ):
         elsewhere = CannotListenError("1.2.3.400", 80, error)
-        assert reason_of(elsewhere, KEYS).endswith(": change bindAddress")
+        assert describe_failed_start(elsewhere, KEYS).endswith(": change bindAddress")
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_a_taken_port_and_an_address_that_is_not_ours_are_told_apart() -> None:
     ],
 )
 def test_a_path_that_cannot_be_used_is_named_with_its_key(path: str, key: str | None) -> None:
-    reason = reason_of(system_error(errno.EACCES, path), KEYS)
+    reason = describe_failed_start(system_error(errno.EACCES, path), KEYS)
     assert reason == f"{path}: Permission denied" + (f": change {key}" if key else "")
 
 
 def test_another_path_is_no_help_where_the_disk_is_full() -> None:
-    reason = reason_of(system_error(errno.ENOSPC, "/a/store/log/00"), KEYS)
+    reason = describe_failed_start(system_error(errno.ENOSPC, "/a/store/log/00"), KEYS)
     assert reason == "/a/store/log/00: No space left on device"

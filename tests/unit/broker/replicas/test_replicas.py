@@ -10,6 +10,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.replicas.kinship import newest_record
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.slave import SlaveLink
@@ -405,6 +406,67 @@ def test_a_slave_of_another_log_is_not_linked(
     assert not slave.part.client.linked
     assert slave.bytes() == before
     assert any(why in reason and "docs/replication.md" in reason for reason in reasons), reasons
+
+
+def test_part_of_a_record_that_the_master_lost_is_not_spliced_with_another() -> None:
+    """An asynchronous master that loses its power may have other bytes there afterwards."""
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    end = group.master.plane.store.end_offset
+    files = group.master.plane.files.kill()  # type: ignore[attr-defined]
+    group.stop()
+    group.send(b"second")
+    lost = group.master.plane.store.read_log(end, 100)
+    slave.plane.commit.append_raw(end, lost[:60])
+    group.master = group.new_master(files=files, mapped_file_size_commit_log=FILE_SIZE)
+    group.send(b"another one")
+    for _ in range(10):
+        group.settle()
+    assert slave.part.client.linked
+    assert slave.bytes() == group.master.bytes()
+    slave.copy()
+    assert slave.bodies() == [b"first", b"another one"]
+
+
+def test_messages_of_a_topic_that_was_deleted_are_compared_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    slave.plane.store.remove_topics(["Topic"])()
+    reasons: list[str] = []
+    monkeypatch.setattr(slave.part.client, "note", reasons.append)
+    another_master(group, b"OTHER", b"second")
+    group.master.plane.store.remove_topics(["Topic"])()
+    for _ in range(10):
+        group.settle()
+    assert not slave.part.client.linked
+    assert any("another message" in reason for reason in reasons), reasons
+
+
+def test_the_newest_record_is_found_by_the_log() -> None:
+    group = Group()
+    plane = group.master.plane
+
+    def newest() -> int:
+        found: list[int] = []
+        newest_record(plane.store, FILE_SIZE, group.clock).addCallback(found.append)
+        group.settle()
+        return found[0]
+
+    assert newest() == -1
+    offsets = []
+    for number in range(30):
+        offsets.append(plane.store.append(make_message(b"%d" % number * 100)).physical_offset)
+        plane.store.write_pending()
+        assert newest() == offsets[-1]
+    plane.store.dispatch()
+    plane.store.remove_topics(["Topic"])()
+    assert newest() == offsets[-1] > FILE_SIZE
 
 
 def test_a_slave_in_front_of_the_masters_first_file_is_told_what_to_do(

@@ -5,13 +5,13 @@ from random import Random
 
 import msgspec
 
-from rocketmq_tw.raft.core.codes import Role
+from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.log import Log
-from rocketmq_tw.raft.core.messages import Message
+from rocketmq_tw.raft.core.messages import RaftMessage
 from rocketmq_tw.raft.core.quorum import is_quorum
 
-RoleListener = Callable[[Role], None]
+RoleListener = Callable[[RaftRole], None]
 
 
 class HardState(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class HardState(msgspec.Struct, frozen=True):
     vote_for: str | None = None
 
 
-class State:
+class MemberState:
     """The state that the rules of the protocol share. `now` is the time of the present call."""
 
     def __init__(self, config: RaftConfig, log: Log, hard: HardState, random: Random) -> None:
@@ -29,7 +29,7 @@ class State:
         self.log = log
         self.random = random
         self.now = 0
-        self.role = Role.CANDIDATE
+        self.role = RaftRole.CANDIDATE
         self.term = hard.term
         self.vote_for = hard.vote_for
         self.leader_id: str | None = None
@@ -40,7 +40,7 @@ class State:
         self.transferee: str | None = None
         self.term_to_take = -1
         self.hard_dirty = False
-        self.outbox: list[Message] = []
+        self.outbox: list[RaftMessage] = []
         self.role_listeners: list[RoleListener] = []
         # Answers to an earlier life of this member must not be taken for answers to this one.
         self._last_rpc = random.getrandbits(40)
@@ -64,7 +64,7 @@ class State:
         self._last_rpc += 1
         return self._last_rpc
 
-    def send(self, message: Message) -> None:
+    def send(self, message: RaftMessage) -> None:
         self.outbox.append(message)
 
     @property
@@ -87,19 +87,19 @@ class State:
     def become_candidate(self, term: int) -> None:
         """Leaves a leader, or leads no longer. The term itself rises with the next round."""
         self.known_max_term = max(self.known_max_term, term)
-        self._become(Role.CANDIDATE, None)
+        self._become(RaftRole.CANDIDATE, None)
 
     def become_follower(self, leader_id: str) -> None:
         # Entries of the present term came from its only leader; what is committed is in the log
         # of every later one; of the rest nothing is known.
         newest_is_leaders = self.log.end_term == self.term
         self.matched_index = self.log.end_index if newest_is_leaders else self.commit_index
-        self._become(Role.FOLLOWER, leader_id)
+        self._become(RaftRole.FOLLOWER, leader_id)
 
     def become_leader(self) -> None:
-        self._become(Role.LEADER, self.self_id)
+        self._become(RaftRole.LEADER, self.self_id)
 
-    def _become(self, role: Role, leader_id: str | None) -> None:
+    def _become(self, role: RaftRole, leader_id: str | None) -> None:
         self.role = role
         self.leader_id = leader_id
         self.transferee = None

@@ -20,13 +20,14 @@ from typing import Any, Protocol
 import msgspec
 
 from rocketmq_tw.raft.core import messages as m
-from rocketmq_tw.raft.core.codes import Code, Refused, Role
+from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.entry import Entry, largest_body
 from rocketmq_tw.raft.core.follower import Follower
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
 from rocketmq_tw.raft.core.log import Log, LogBase, LogStore, LogWrites
+from rocketmq_tw.raft.core.member_state import HardState, MemberState
 from rocketmq_tw.raft.core.reads import Reads, ReadState
 from rocketmq_tw.raft.core.replication import Replication
 from rocketmq_tw.raft.core.snapshot import (
@@ -35,9 +36,8 @@ from rocketmq_tw.raft.core.snapshot import (
     SnapshotSender,
     SnapshotStore,
 )
-from rocketmq_tw.raft.core.state import HardState, State
 from rocketmq_tw.raft.core.terms import is_reachable
-from rocketmq_tw.raft.core.transfer import Transfer
+from rocketmq_tw.raft.core.transfer import LeadershipTransfer
 
 #: Messages that promise nothing about our storage, so they need not wait for it.
 _UNBOUND = (
@@ -59,12 +59,12 @@ class Ready(msgspec.Struct):
     hard_state: HardState | None
     snapshot: Snapshot | None
     writes: LogWrites
-    immediate: list[m.Message]
-    messages: list[m.Message]
+    immediate: list[m.RaftMessage]
+    messages: list[m.RaftMessage]
     committed: list[Entry]
     reads: list[ReadState]
     failed_reads: list[int]
-    roles: list[Role]
+    roles: list[RaftRole]
 
     @property
     def must_store(self) -> bool:
@@ -87,7 +87,7 @@ class RaftCore:
         meta = store.snapshot
         log = Log(store, LogBase() if meta is None else meta.base, config.data_file_size)
         self._store = store
-        self._state = state = State(config, log, hard_state, random)
+        self._state = state = MemberState(config, log, hard_state, random)
         floor = log.base.index if meta is None else meta.index
         state.commit_to(max(floor, min(commit_index, log.end_index)))
         state.matched_index = state.commit_index
@@ -95,14 +95,14 @@ class RaftCore:
         #: The commit index that what is on stable storage vouches for: of the last `Ready` done.
         self.stored_commit_index = state.commit_index
         self._commit_in_flight = state.commit_index
-        self._roles: list[Role] = []
+        self._roles: list[RaftRole] = []
         state.role_listeners.append(self._roles.append)
         self.election = Election(state)
         self.heartbeats = Heartbeats(state, self.election)
         self._snapshots = SnapshotReceiver(state)
         self.replication = Replication(state, SnapshotSender(state, store))
         self._follower = Follower(state, self.election, self._snapshots)
-        self._transfer = Transfer(state, self.election, self.heartbeats, self.replication)
+        self._transfer = LeadershipTransfer(state, self.election, self.heartbeats, self.replication)
         self._reads = Reads(state, self.heartbeats, self.replication)
         self._in_flight: Ready | None = None
         self._steps: dict[type, Callable[[Any], None]] = {
@@ -121,7 +121,7 @@ class RaftCore:
     # What others may look at.
 
     @property
-    def role(self) -> Role:
+    def role(self) -> RaftRole:
         return self._state.role
 
     @property
@@ -158,9 +158,9 @@ class RaftCore:
         """Does what is due by `now`."""
         state = self._state
         state.now = max(state.now, now)
-        if state.role is Role.LEADER:
+        if state.role is RaftRole.LEADER:
             self.heartbeats.maintain_leader()
-        elif state.role is Role.FOLLOWER:
+        elif state.role is RaftRole.FOLLOWER:
             self.heartbeats.maintain_follower()
         else:
             self.election.maintain()
@@ -169,9 +169,9 @@ class RaftCore:
     def next_deadline(self) -> int:
         """When `tick` is needed next, were nothing else to happen."""
         state = self._state
-        if state.role is Role.CANDIDATE:
+        if state.role is RaftRole.CANDIDATE:
             times = [max(self.election.deadline, state.now + state.config.maintain_interval_ms)]
-        elif state.role is Role.FOLLOWER:
+        elif state.role is RaftRole.FOLLOWER:
             times = [self.heartbeats.follower_deadline]
         else:
             times = [self.heartbeats.leader_deadline]
@@ -183,7 +183,7 @@ class RaftCore:
             times.append(transfer)
         return min(times)
 
-    def step(self, message: m.Message, now: int) -> None:
+    def step(self, message: m.RaftMessage, now: int) -> None:
         """Takes a message of another member; one for somebody else is passed over, and so is one
         that `check` refuses."""
         state = self._state
@@ -191,7 +191,7 @@ class RaftCore:
         if message.target == state.self_id and is_reachable(message.term, state.term):
             self._steps[type(message)](message)
 
-    def check(self, message: m.Message) -> None:
+    def check(self, message: m.RaftMessage) -> None:
         """Raises `Refused` for a message whose term no member can have reached."""
         own = self._state.term
         if not is_reachable(message.term, own):
@@ -203,7 +203,7 @@ class RaftCore:
     def propose(self, bodies: Sequence[bytes]) -> list[Entry]:
         """Appends entries as the leader, in order. Raises `Refused`; then none is appended."""
         state, config = self._state, self._state.config
-        if state.role is not Role.LEADER:
+        if state.role is not RaftRole.LEADER:
             raise Refused(Code.NOT_LEADER, f"{state.leader_id or 'no member'} leads the group")
         if state.transferee is not None:
             raise Refused(Code.LEADER_TRANSFERRING, f"handing over to {state.transferee}")
@@ -261,10 +261,10 @@ class RaftCore:
         if self._in_flight is not None:
             raise RuntimeError("advance() has to follow the last ready()")
         state = self._state
-        if state.role is Role.LEADER:
+        if state.role is RaftRole.LEADER:
             # Followers take pushes only after the first heartbeat, so that one goes first.
             self.heartbeats.maintain_leader()
-        if state.role is Role.LEADER:
+        if state.role is RaftRole.LEADER:
             self._reads.flush()
             self.replication.advance_commit()
             self.replication.maintain()
