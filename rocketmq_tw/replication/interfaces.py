@@ -25,5 +25,5 @@ class IReplicatedLog(Interface):
 class IReplicator(Interface):
     """Answers when replicas have what a reply promises."""
 
-    def wait(end_offset: int, sync: bool) -> "Deferred[int]":
+    def wait(end_offset: int) -> "Deferred[int]":
         """Fires with a response code once enough replicas have the log up to `end_offset`."""

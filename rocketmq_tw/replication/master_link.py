@@ -9,6 +9,8 @@ from collections.abc import Callable
 from rocketmq_tw.replication.flow import FlowMeter
 from rocketmq_tw.replication.frames import TRANSFER_HEADER, LinkError, ReportReader
 
+#: Stock reports within its interval of 5 s; who never does takes the place of a slave.
+FIRST_REPORT_MS = 10_000
 #: (offset, size) -> log bytes, never past the end of a log file.
 ReadLog = Callable[[int, int], bytes]
 
@@ -49,10 +51,10 @@ class MasterLink:
         An empty slave starts at the beginning of the log's last file, as stock has it. Raises
         `LinkError` for a report outside of `log_start`..`log_end`: that slave's log is not ours.
         """
-        self._last_read = now_ms
         offset = self._reports.feed(data)
         if offset is None:
             return False
+        self._last_read = now_ms
         if offset < 0 or offset > log_end:
             raise LinkError(f"the slave reports offset {offset}, the log ends at {log_end}")
         if self.next_offset < 0:
@@ -103,8 +105,11 @@ class MasterLink:
         return frame
 
     def expired(self, now_ms: int) -> bool:
-        """Whether the slave has been silent for the housekeeping interval."""
-        return now_ms - self._last_read > self._housekeeping_ms
+        """Whether no whole report came for the housekeeping interval, or no first one soon."""
+        patience = self._housekeeping_ms
+        if self.next_offset < 0:
+            patience = min(patience, FIRST_REPORT_MS)
+        return now_ms - self._last_read > patience
 
     def _sent(self, count: int, now_ms: int) -> None:
         self._last_write = now_ms

@@ -58,6 +58,7 @@ class SlaveConnection(Protocol):
     def __init__(self, service: "HAService") -> None:
         self._service = service
         self._writable = True
+        self.is_closing = False
         self.address = ""
 
     def connectionMade(self) -> None:
@@ -106,6 +107,7 @@ class SlaveConnection(Protocol):
     def close(self, reason: str) -> None:
         """Closes the link and logs why."""
         self._writable = False
+        self.is_closing = True
         self._log.warn(
             "HA link with slave {peer} closed: {reason}", peer=self.address, reason=reason
         )
@@ -186,21 +188,28 @@ class HAService(Factory):
         stopped.callback(None)
 
     def buildProtocol(self, addr: object) -> SlaveConnection | None:
-        if len(self.slaves) >= MAX_SLAVES:
+        if len(self.slaves) >= MAX_SLAVES and not self._make_room():
             self._logger.warn("more than {n} slaves: refused {addr}", n=MAX_SLAVES, addr=addr)
             return None
         return SlaveConnection(self)
 
+    def _make_room(self) -> bool:
+        """Closes the oldest link that has not reported yet; whether there is one: connections that
+        say nothing must not keep slaves out."""
+        for slave in self.slaves:
+            if slave.link.next_offset < 0 and not slave.is_closing:
+                slave.close("it has not reported, and others wait for its place")
+                return True
+        return False
+
     # What the broker asks
 
-    def wait(self, end_offset: int, sync: bool) -> "Deferred[int]":
+    def wait(self, end_offset: int) -> "Deferred[int]":
         """Fires once the log up to `end_offset` is on as many replicas as the settings demand.
 
         SLAVE_NOT_AVAILABLE at once where too few slaves are near enough to be waited for;
         FLUSH_SLAVE_TIMEOUT after slaveTimeout.
         """
-        if not sync:
-            return succeed(int(ResponseCode.SUCCESS))
         settings = self._settings
         offsets = self._acknowledged()
         available = in_sync(offsets, self._log.end_offset, settings.max_gap)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Set
 from itertools import islice
 from operator import attrgetter
 
-from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
 from rocketmq_tw.store.dispatch_entries import DispatchEntry, Entry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
@@ -101,11 +101,11 @@ class Dispatching:
     def _run_once(self, limit: int) -> int:
         """Dispatches all that waits in memory, or the next records of the log: where these fail,
         they are all that is read again."""
-        if self.from_log:
-            entries, reached = self._read_entries(limit)
-        else:
-            entries, reached = self._waiting_entries(limit)
         try:
+            if self.from_log:
+                entries, reached = self._read_entries(limit)
+            else:
+                entries, reached = self._waiting_entries(limit)
             self._queues.check_room()
             arrived = self._queues.put(entries)
             if self._index is not None:
@@ -154,7 +154,35 @@ class Dispatching:
                 _passed_over(entry) if covers(entry.topic, entry.physical_offset) else entry
                 for entry in entries
             ]
-        return entries, scan.position
+        return self._until_one_begins_anew(entries, scan.position)
+
+    def _until_one_begins_anew(
+        self, entries: list[Entry], position: int
+    ) -> tuple[list[Entry], int]:
+        """The entries in front of the first message of a topic that was deleted and made again, and
+        where the log goes on behind them; where that message comes first, its topic's queues begin
+        anew.
+
+        A replica learns of that from the log alone: a queue that has messages gets a first one, and
+        nobody gives a queue offset twice.
+        """
+        met: set[tuple[str, int]] = set()
+        for number, entry in enumerate(entries):
+            key = entry.topic, entry.queue_id
+            if entry.queue_offset == 0 and entry.in_queue:
+                queue = self._queues.find(*key)
+                has_messages = queue is not None and (
+                    queue.max_offset > 0 and entry.physical_offset >= queue.max_physical
+                )
+                if number and (has_messages or key in met):
+                    return entries[:number], entry.physical_offset
+                if has_messages:
+                    counts = self._queues.count_of(entry.topic)
+                    self._deleted.note([Deletion(entry.topic, entry.physical_offset, *counts)])
+                    self._queues.remove_topic(entry.topic)
+            if entry.in_queue:
+                met.add(key)
+        return entries, position
 
 
 def _passed_over(entry: Entry) -> DispatchEntry:

@@ -6,7 +6,7 @@ Keys are collected and written together: the entries of one go need one system c
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import repeat
@@ -255,23 +255,25 @@ class MessageIndex:
             self.unsynced.files.add(last.path)
         self.mark = (last.begin_offset, last.count)
 
-    def query(
-        self, topic: str, key: str, limit: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
-        """Offsets of messages that may have the key (hashes collide), newest file first; and the
-        last indexed message's store time and offset."""
+    def search(
+        self, topic: str, key: str, limit: int, begin: int, end: int, found: list[int]
+    ) -> Iterator[None]:
+        """Adds to `found` the offsets of messages that may have the key (hashes collide), newest
+        file first, each once; in short steps, between which the index may change."""
         self.write_pending()
         wanted = key_hash(f"{topic}#{key}")
-        found: list[int] = []
-        for index in reversed(self._list):
+        for index in self._list[::-1]:
+            if index not in self._list:
+                # It was removed since.
+                continue
             if index.overlaps(begin, end):
-                index.find(wanted, limit, begin, end, found)
+                for _ in index.find(wanted, limit, begin, end, found):
+                    yield
+                    if index not in self._list:
+                        break
             if len(found) >= limit or index.begin_timestamp < begin:
                 break
-        found = list(dict.fromkeys(found))
-        if not self._list:
-            return found, 0, 0
-        return found, self._list[-1].end_timestamp, self._list[-1].end_offset
+        found[:] = dict.fromkeys(found)
 
     def cut(self, physical_offset: int) -> None:
         """The log was truncated there: so is the index."""

@@ -19,6 +19,8 @@ ENTRY = struct.Struct(">iqii")
 HEADER_SIZE = 40
 ENTRY_SIZE = 20
 _MAX_INT = 0x7FFFFFFF
+#: Entries that one read of a search takes, and those between two steps of it.
+_BLOCK, _STEP = 256, 500
 
 
 def file_size(slots: int, capacity: int) -> int:
@@ -102,14 +104,28 @@ class IndexFile:
         self._slots.release()
         return written
 
-    def find(self, wanted: int, limit: int, begin: int, end: int, found: list[int]) -> None:
+    def find(
+        self, wanted: int, limit: int, begin: int, end: int, found: list[int]
+    ) -> Iterator[None]:
         """Adds the offsets of entries with this hash and a store time between the two, newest
-        first, until `found` has `limit`. Entries keep whole seconds."""
+        first, until `found` has `limit`. Entries keep whole seconds. A step for each `_STEP` of
+        them, between which the file may change."""
         number = self._slots.peek(wanted % self._slots.count)
-        if number >= self.count:
-            return
-        while number > 0 and len(found) < limit:
-            hashed, offset, seconds, previous = self._entry(number)
+        first, block, looked_at = 0, b"", 0
+        while 0 < number < self.count and len(found) < limit:
+            looked_at += 1
+            if looked_at % _STEP == 0:
+                yield
+                block = b""
+                continue
+            if number < first or not block:
+                # A chain of many entries mostly stays near; one read serves what lies in front.
+                first = max(number + 1 - _BLOCK, 1)
+                size = (number + 1 - first) * ENTRY_SIZE
+                block = self._file.pread(size, self._entries_at + first * ENTRY_SIZE)
+                block = block.ljust(size, b"\0")
+            place = (number - first) * ENTRY_SIZE
+            hashed, offset, seconds, previous = ENTRY.unpack_from(block, place)
             moment = self.begin_timestamp + seconds * 1000
             if seconds < 0 or moment + 999 < begin:
                 return

@@ -275,10 +275,15 @@ class IMessageStore(Interface):
     def queues() -> dict[str, set[int]]:
         """Topics with the queue ids that have files."""
 
-    def query_by_key(
-        topic: str, key: str, max_count: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
-        """Physical offsets, and the index's last update time and physical offset."""
+    def search_by_key(
+        topic: str, key: str, max_count: int, begin: int, end: int, found: list[int]
+    ) -> Iterator[None]:
+        """Adds to `found` the physical offsets that the index has for a key, at most `max_count`;
+        in steps of a millisecond, between which anything else may be done with the store."""
+
+    indexed: tuple[int, int] = Attribute(
+        "Store time and physical offset of the last message in the index; 0 and 0 without one."
+    )
 
     def truncate_to(offset: int) -> None:
         """Drops the log at and behind `offset`, which must be where a record starts, and what

@@ -22,6 +22,7 @@ from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
+from rocketmq_tw.store.expiry import last_writes, remove_oldest
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import (
     Appended,
@@ -34,8 +35,8 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import remove_oldest, remove_topics, truncate
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove, last_writes
+from rocketmq_tw.store.removing import remove_topics, truncate
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 
 
 @implementer(IMessageStore)
@@ -333,6 +334,9 @@ class MessageStore(StoreReads):
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset
-        times = last_writes(self.config, self._log, min(self._log.flushed_offset, safe))
+        done = min(self._log.flushed_offset, self._dispatching.reached, safe)
+        times = last_writes(self._log, done, self.config.delete_file_batch_max)
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        return remove_oldest(self._log, self._queues, self._index, count, safe)
+        if not count:
+            return 0
+        return remove_oldest(count, self._log, self._queues, self._index, safe)

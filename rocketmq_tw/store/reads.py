@@ -131,14 +131,21 @@ class StoreReads:
                 found.setdefault(queue.topic, set()).add(queue.queue_id)
         return found
 
-    def query_by_key(
-        self, topic: str, key: str, max_count: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
+    def search_by_key(
+        self, topic: str, key: str, max_count: int, begin: int, end: int, found: list[int]
+    ) -> Iterator[None]:
         """See `IMessageStore`; hashes collide, so the caller compares the keys."""
         if self._index is None:
-            return [], 0, 0
+            return iter(())
         limit = min(max_count, self._most_found)
-        return self._index.query(topic, key, limit, begin, end)
+        return self._index.search(topic, key, limit, begin, end, found)
+
+    @property
+    def indexed(self) -> tuple[int, int]:
+        """See `IMessageStore`."""
+        if self._index is None or self._index.end_offset < 0:
+            return 0, 0
+        return self._index.end_timestamp, self._index.end_offset
 
     @property
     def damaged_records(self) -> int:

@@ -1,4 +1,4 @@
-"""Taking things out of a store: the end of the log, its oldest files, and topics."""
+"""Taking things out of a store: the end of the log, and topics."""
 
 from __future__ import annotations
 
@@ -57,20 +57,3 @@ def remove_topics(
     dispatching.forget_topics(topics)
     for topic in topics:
         queues.remove_topic(topic)
-
-
-def remove_oldest(
-    log: ILog, queues: QueueTable, index: MessageIndex | None, count: int, safe_offset: int
-) -> int:
-    """Removes the log's `count` oldest files, and those of queues and index that point into them
-    only; returns how many files there were. The checkpoint claims all up to `safe_offset`."""
-    if not count:
-        return 0
-    for _ in range(count):
-        log.remove_first()
-    removed = count
-    for queue in queues:
-        removed += queue.remove_before(log.min_offset, safe_offset)
-    if index:
-        removed += index.remove_before(log.min_offset)
-    return removed

@@ -9,7 +9,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ManualClock, make_message, open_store, read_all
+from tests.support.stores import ManualClock, by_key, make_message, open_store, read_all
 
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]
 
@@ -127,7 +127,7 @@ class Life:
                     assert message.physical_offset + message.store_size > promised
                     continue
                 key = "k" + message.body.split()[0].decode()
-                hits, _, _ = store.query_by_key(queue[0], key, 64, 0, 1 << 62)
+                hits = by_key(store, queue[0], key, 64, 0, 1 << 62)
                 assert message.physical_offset in hits
 
 

@@ -8,7 +8,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import make_message, open_store, put, read_all
+from tests.support.stores import by_key, make_message, open_store, put, read_all
 
 _COUNT = 30
 
@@ -29,7 +29,7 @@ def check(files: MemoryFiles, kept: int) -> None:
     assert found == list(range(len(found)))
     assert len(found) >= kept
     for number in found[-3:]:
-        assert store.query_by_key("Topic", f"k{number}", 9, 0, 1 << 62)[0]
+        assert by_key(store, "Topic", f"k{number}", 9, 0, 1 << 62)
     assert store.append(make_message()).queue_offset == len(found)
 
 

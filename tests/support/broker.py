@@ -357,7 +357,13 @@ class BrokerInMemory:
         except RequestError as error:
             return request.response(error.code, error.remark)
         if isinstance(result, Deferred):
-            result.addCallback(peer.reply)
+
+            def refuse(failure: Failure) -> RemotingCommand:
+                failure.trap(RequestError)
+                error: Any = failure.value
+                return request.response(error.code, error.remark)
+
+            result.addErrback(refuse).addCallback(peer.reply)
         elif result is not None:
             assert isinstance(result, RemotingCommand)
             return result

@@ -20,7 +20,7 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ManualClock, make_message, read_all, small_config
+from tests.support.stores import ManualClock, by_key, make_message, read_all, small_config
 
 _TOPICS = ("A", "B", "C")
 _QUEUE_IDS = (0, 1)
@@ -343,10 +343,10 @@ class StoreLife:
                         continue
                     return f"{name}/{queue_id} lacks {offset}, at {one.start} of the log"
             for message in list(found.values())[-2:]:
-                if b"\0" in message.properties:
+                if b"\0" in message.properties or message.physical_offset < oldest:
                     continue
                 key = "k" + message.body.split()[0].decode()
-                if message.physical_offset not in store.query_by_key(name, key, 64, 0, 1 << 62)[0]:
+                if message.physical_offset not in by_key(store, name, key, 64, 0, 1 << 62):
                     return f"{name}/{queue_id}: {key} at {message.physical_offset} has no key"
         queues.update(wanted)
         for body in bodies & self._refused.keys():

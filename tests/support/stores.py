@@ -91,3 +91,13 @@ def read_all(store: MessageStore, topic: str = "Topic", queue_id: int = 0) -> li
             raise AssertionError(f"no progress at {offset}: {read}")
         offset = read.next_offset
     return found
+
+
+def by_key(
+    store: MessageStore, topic: str, key: str, limit: int, begin: int, end: int
+) -> list[int]:
+    """The log offsets that the store's index has for a key."""
+    found: list[int] = []
+    for _ in store.search_by_key(topic, key, limit, begin, end, found):
+        pass
+    return found

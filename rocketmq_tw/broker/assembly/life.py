@@ -38,6 +38,7 @@ class Life:
         self._changing = DeferredLock()
         self._started: list[Part] = []
         self._loaded: list[KeptTable] = []
+        self._is_ready = False
         self._stopped = False
         self._periodic = PeriodicTasks(host.reactor)
 
@@ -59,6 +60,7 @@ class Life:
                     task.name, task.seconds, self._in_roles(task), may_hang=task.may_hang
                 )
         self._serve()
+        self._is_ready = True
 
     @inlineCallbacks
     def change(self, state: RoleState) -> Steps:
@@ -69,6 +71,8 @@ class Life:
         try:
             if self._stopped:
                 return
+            if not self._is_ready:
+                raise ValueError("a broker that is not started has no role to change")
             isolated = state.role is Role.ISOLATED
             if not isolated and state.role not in TRANSITIONS[Role.ISOLATED]:
                 raise ValueError(f"a broker that is isolated cannot be {state.role.value}")

@@ -16,11 +16,15 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import VERSION_5_3_3, RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.broker_admin import GetBrokerConfigResponseHeader
 
 log = Logger()
+
+#: Of one change of the configuration; all keys together take a tenth of it.
+MAX_CONFIG_BYTES = 64 * 1024
 
 #: Stock's clients parse these; the pools and wheels that they are about do not exist here.
 _IDLE = dict.fromkeys(
@@ -82,6 +86,11 @@ class AdminRequests:
         }
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        if len(request.body) > MAX_CONFIG_BYTES:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(request.body)} bytes of configuration: send at most {MAX_CONFIG_BYTES}",
+            )
         changed = self._live_config.update(request.body)
         log.info(
             "{peer} changed the configuration: {changes}",
@@ -102,7 +111,6 @@ class AdminRequests:
     def runtime_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         table = {
             **_IDLE,
-            "brokerActive": "true",
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION_5_3_3),
             "timerEnqueueTps": "0.0",

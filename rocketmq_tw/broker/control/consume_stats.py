@@ -127,7 +127,7 @@ class ConsumeStatsRequests:
         return OffsetWrapper(
             broker_offset=max(0, self._store.max_queue_offset(topic, queue_id)),
             consumer_offset=consumed,
-            pull_offset=consumed,
+            pull_offset=max(consumed, self._offsets.pulled.query(group, topic, queue_id)),
             last_timestamp=max(0, last_time),
         )
 

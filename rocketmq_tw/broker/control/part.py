@@ -37,6 +37,7 @@ class Control(Part):
         cluster: Cluster,
     ) -> None:
         self._parts = parts
+        self._role = role
         self._topics = tables.topics
         self._membership = cluster.membership
         config, store, registry = host.config, writing.store, clients.registry
@@ -67,7 +68,8 @@ class Control(Part):
         return self._handlers
 
     def _shown(self) -> Mapping[str, str]:
-        shown: dict[str, str] = {}
+        # As in stock: whether it does what only a master does.
+        shown = {"brokerActive": str(self._role.is_master).lower()}
         for part in self._parts:
             shown |= part.runtime_info()
         return shown

@@ -96,6 +96,13 @@ class ResetRequests:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"there is no group {header.dest_group} here: create it first",
             )
+        log.info(
+            "{peer} copies the offsets of {source} to {target} in {topics}",
+            peer=peer.address,
+            source=source,
+            target=header.dest_group,
+            topics=header.topic or "all topics",
+        )
         connected = self._clients.consumer_group(source)
         for topic in topics:
             gave_up = (

@@ -69,5 +69,13 @@ class Delay(Part):
                 self.offsets.set(level, last)
         return write_progress(self.offsets, self._commit, self._host.in_thread)
 
+    def runtime_info(self) -> Mapping[str, str]:
+        """Of each level that something waited in: how far it is delivered, and its queue's end."""
+        end = self._store.max_queue_offset
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{end(SCHEDULE_TOPIC, queue_of(level))}"
+            for level, offset in self.offsets.table().offset_table.items()
+        }
+
     def all_offsets(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self.offsets.table()))

@@ -51,7 +51,9 @@ class Reading(Part):
                     stats.pulled,
                     replicas.master_is_near,
                 ).handlers(),
-                ViewRequests(store, host.store_config, tables.topics, role).handlers(),
+                ViewRequests(
+                    store, host.store_config, tables.topics, role, host.in_slices
+                ).handlers(),
                 QueueRequests(clients.registry, store, tables.topics, role).handlers(),
             ]
         )

@@ -75,11 +75,11 @@ class PullRequests:
         tables: Tables,
         clients: ClientRegistry,
         long_polling: LongPolling,
-        pulled: Callable[[str, str, int], None],
+        pulled: Callable[[str, str, int, int], None],
         master_is_near: Callable[[], bool],
     ) -> None:
-        """`pulled(topic, group, messages)` is told what each answer takes along; `master_is_near`
-        tells a slave whether clients will find its master."""
+        """`pulled(topic, group, messages, bytes)` is told what each answer takes along;
+        `master_is_near` tells a slave whether clients will find its master."""
         self._config = config
         self._store_config = store_config
         self._role = role
@@ -138,6 +138,9 @@ class PullRequests:
             code = _code(read.status, header.queue_offset)
             if may_suspend and header.sys_flag & PULL_COMMIT_OFFSET:
                 self._commit_offset(header, peer)
+        self._offsets.pulled.note(
+            header.consumer_group, header.topic, header.queue_id, read.next_offset
+        )
         suggested = self._suggest_broker(read, group)
         if self._role.is_copy:
             code = self._code_of_slave(code)
@@ -155,8 +158,7 @@ class PullRequests:
             )
             if held:
                 return None
-        if read.messages:
-            self._pulled(header.topic, header.consumer_group, read.messages)
+        self._pulled(header.topic, header.consumer_group, read.messages, len(read.data))
         return request.response(
             code,
             read.status.name if reset is None else "OFFSET_RESET",

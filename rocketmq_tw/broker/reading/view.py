@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -42,7 +47,9 @@ class ViewRequests:
         config: MessageStoreConfig,
         topics: TopicTable,
         role: RoleHolder,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
     ) -> None:
+        self._in_slices = in_slices
         self._store = store
         self._config = config
         self._topics = topics
@@ -68,19 +75,29 @@ class ViewRequests:
             )
         return request.response(body=record)
 
-    def query(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """The records that the index has for a key of a topic, joined."""
+    def query(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """The records that the index has for a key of a topic, joined. Many messages may share a
+        key: others are served while it is searched for."""
         header = request.header(QueryMessageRequestHeader)
         most = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_FLAG) == "true":
             most = self._config.default_query_max_num
-        offsets, last_time, last_offset = self._store.query_by_key(
+        found: list[int] = []
+        steps = self._store.search_by_key(
             header.topic,
             header.key,
             max(1, min(most, MAX_QUERY_MESSAGES)),
             header.begin_timestamp,
             header.end_timestamp,
+            found,
         )
+        searched = self._in_slices(steps)
+        return searched.addCallback(lambda _: self._found(request, header, found))
+
+    def _found(
+        self, request: RemotingCommand, header: QueryMessageRequestHeader, offsets: list[int]
+    ) -> RemotingCommand:
+        last_time, last_offset = self._store.indexed
         records: list[bytes] = []
         size = 0
         for offset in offsets:

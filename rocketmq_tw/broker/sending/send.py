@@ -38,6 +38,9 @@ _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
 
+#: Messages of one batch, which are stored in one go; their ids are in one answer.
+MAX_BATCHED = 32_768
+
 _REMARKS = {
     ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but not on stable storage within syncFlushTimeout",
     ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored, but not on enough replicas within slaveTimeout",
@@ -275,6 +278,11 @@ class SendRequests:
             batch = decode_batch(request.body)
         except ValueError as error:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
+        if len(batch.bodies) > MAX_BATCHED:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch of {len(batch.bodies)} messages: send at most {MAX_BATCHED}",
+            )
         # The batch's own id must not hide those that its messages have.
         properties.pop(props.UNIQ_KEY, None)
         self._add_own_properties(properties)

@@ -23,7 +23,7 @@ class Stats(Part):
 
     def __init__(self, host: Host, writing: Writing) -> None:
         self.statistics = Statistics(host.now_ms)
-        self.traffic = Traffic(host.now_ms)
+        self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
         writing.store.on_arrival(self.statistics.arrived)
         writing.store.on_arrival(self.traffic.arrived)
 
@@ -33,10 +33,12 @@ class Stats(Part):
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("counting", SAMPLE_SECONDS, self._sample)
 
-    def pulled(self, topic: str, group: str, messages: int) -> None:
-        """So many messages of `topic` left in one answer to a member of `group`."""
+    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
+        """So many messages of `topic`, of `size` bytes, left in one answer to a member of `group`;
+        none where the read found nothing."""
         self.statistics.count_pulled(messages)
-        self.traffic.pulled(topic, group, messages)
+        if messages:
+            self.traffic.pulled(topic, group, messages, size)
 
     def runtime_info(self) -> Mapping[str, str]:
         statistics = self.statistics
@@ -47,8 +49,9 @@ class Stats(Part):
             "getTransferredTps": str(statistics.pulled),
             # 4.9's spelling; its clients fail without it.
             "getTransferedTps": str(statistics.pulled),
-            "getFoundTps": str(statistics.pulled),
-            "getTotalTps": str(statistics.pulled),
+            "getFoundTps": str(statistics.found),
+            "getMissTps": str(statistics.missed),
+            "getTotalTps": statistics.reads(),
             "putMessageTimesTotal": str(statistics.sent.total),
             "msgPutTotalYesterdayMorning": str(statistics.sent_by_day.yesterday),
             "msgPutTotalTodayMorning": str(statistics.sent_by_day.today),

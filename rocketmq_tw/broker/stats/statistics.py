@@ -56,6 +56,9 @@ class Statistics:
         self.boot_timestamp = now_ms()
         self.sent = Rate()
         self.pulled = Rate()
+        #: Reads that found something and those that did not.
+        self.found = Rate()
+        self.missed = Rate()
         self.sent_by_day = Day()
         self.pulled_by_day = Day()
         self._date = self._today()
@@ -66,12 +69,25 @@ class Statistics:
 
     def count_pulled(self, messages: int) -> None:
         """So many messages left in one answer."""
-        self.pulled.total += messages
+        if messages:
+            self.pulled.total += messages
+            self.found.total += 1
+        else:
+            self.missed.total += 1
+
+    def reads(self) -> str:
+        """Reads a second, over each window."""
+        return " ".join(
+            f"{self.found.per_second(window) + self.missed.per_second(window):.2f}"
+            for window in WINDOWS
+        )
 
     def sample(self) -> None:
         """To be called every `SAMPLE_SECONDS`."""
         self.sent.sample()
         self.pulled.sample()
+        self.found.sample()
+        self.missed.sample()
         date = self._today()
         if date != self._date:
             self._date = date

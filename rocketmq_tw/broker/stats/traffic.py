@@ -21,6 +21,8 @@ _HOUR_STEP, _DAY_STEP = 60, 360
 _MINUTE_LOOKS, _HOUR_LOOKS, _DAY_LOOKS = 6, 6, 24
 
 TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
+#: Bytes of what a group got; and messages of the whole broker, whose key is the cluster's name.
+GROUP_SIZE, BROKER_PUT, BROKER_GET = "GROUP_GET_SIZE", "BROKER_PUT_NUMS", "BROKER_GET_NUMS"
 
 _topic_of, _count_of = attrgetter("topic"), attrgetter("count")
 
@@ -61,27 +63,36 @@ class _Flow:
 
 
 class Traffic:
-    """`now_ms` tells milliseconds since 1970; `look` is to be called every 10 seconds."""
+    """`now_ms` tells milliseconds since 1970; `look` is to be called every 10 seconds. `cluster`
+    is the key of what is counted for the whole broker."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], cluster: str = "") -> None:
         self._now_ms = now_ms
-        self._flows: dict[str, dict[str, _Flow]] = {TOPIC_PUT: {}, GROUP_GET: {}}
+        self._cluster = cluster
+        names = (TOPIC_PUT, GROUP_GET, GROUP_SIZE, BROKER_PUT, BROKER_GET)
+        self._flows: dict[str, dict[str, _Flow]] = {name: {} for name in names}
         self._looks = 0
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
         """Messages became readable: the store's arrival callback."""
         numbers = dict.fromkeys(map(_topic_of, runs), 0)
+        total = sum(map(_count_of, runs))
+        self._count(BROKER_PUT, self._cluster, total)
         if len(numbers) == 1:
-            self._count(TOPIC_PUT, runs[0].topic, sum(map(_count_of, runs)))
+            self._count(TOPIC_PUT, runs[0].topic, total)
             return
         for run in runs:
             numbers[run.topic] += run.count
         for topic, number in numbers.items():
             self._count(TOPIC_PUT, topic, number)
 
-    def pulled(self, topic: str, group: str, messages: int) -> None:
-        """So many messages of `topic` left in one answer to a member of `group`."""
-        self._count(GROUP_GET, group_key(topic, group), messages)
+    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
+        """So many messages of `topic`, of `size` bytes, left in one answer to a member of
+        `group`."""
+        key = group_key(topic, group)
+        self._count(GROUP_GET, key, messages)
+        self._count(GROUP_SIZE, key, size)
+        self._count(BROKER_GET, self._cluster, messages)
 
     def look(self) -> None:
         """Moves the windows on; a key without a message for a day is forgotten."""
@@ -106,7 +117,8 @@ class Traffic:
         return flow.since(flow.minute[0], self._now_ms()).tps
 
     def of(self, name: str, key: str) -> BrokerStatsData | None:
-        """The windows of a key: a topic for TOPIC_PUT_NUMS, `topic@group` for GROUP_GET_NUMS."""
+        """The windows of a key: a topic for TOPIC_PUT_NUMS, `topic@group` for GROUP_GET_NUMS and
+        GROUP_GET_SIZE, the cluster for BROKER_PUT_NUMS and BROKER_GET_NUMS."""
         flow = self._flows.get(name, {}).get(key)
         if flow is None:
             return None

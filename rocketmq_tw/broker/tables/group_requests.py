@@ -5,6 +5,7 @@ from a topic.
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -26,10 +27,14 @@ from rocketmq_tw.wire.headers.groups import (
 )
 from rocketmq_tw.wire.headers.topics import UpdateGroupForbiddenRequestHeader
 
+#: Groups of one request that the log names.
+NAMED = 100
 #: Why another broker than the master refuses a change of topics and groups.
 ONLY_A_MASTER_CHANGES = (
     "this broker is no master, its topics and groups are the master's: change them there"
 )
+
+log = Logger()
 
 
 class GroupRequests:
@@ -52,17 +57,31 @@ class GroupRequests:
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        kept = self._groups.update(decode_request(SubscriptionGroupConfig, request.body))
+        config = decode_request(SubscriptionGroupConfig, request.body)
+        log.info("{peer} makes or changes a group: {group}", peer=peer.address, group=config)
+        kept = self._groups.update(config)
         return kept.addCallback(lambda _: request.response())
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """All of the groups or none."""
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
+        log.info(
+            "{peer} makes or changes {n} groups: {groups}",
+            peer=peer.address,
+            n=len(configs),
+            groups=", ".join(config.group_name for config in configs[:NAMED]),
+        )
         kept = self._groups.update(*configs) if configs else succeed(None)
         return kept.addCallback(lambda _: request.response())
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(DeleteSubscriptionGroupRequestHeader)
+        log.info(
+            "{peer} deletes the group {group!r}{and_offsets}",
+            peer=peer.address,
+            group=header.group_name,
+            and_offsets=" and its offsets" if header.clean_offset or header.remove_offset else "",
+        )
 
         def deleted(_: None) -> RemotingCommand:
             # Only now: a deletion that cannot be kept must leave all as it was.
@@ -106,4 +125,11 @@ class GroupRequests:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
             )
+        log.info(
+            "{peer} {does} the group {group!r} to read {topic!r}",
+            peer=peer.address,
+            does="allows" if header.readable else "forbids",
+            group=name,
+            topic=topic,
+        )
         return self._groups.set_readable(name, topic, header.readable).addCallback(answer)

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
+from rocketmq_tw.broker.tables.pull_offsets import PullOffsets
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
@@ -38,6 +39,7 @@ class OffsetTable:
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._pairs = PairIndex()
+        self.pulled = PullOffsets()
         self._commits = 0
         self._dirty = False
         self.data_version = DataVersion(timestamp=now_ms())
@@ -111,16 +113,19 @@ class OffsetTable:
             self._dirty = True
 
     def remove_group(self, group: str) -> None:
+        self.pulled.remove_group(group)
         for topic in self.topics_of(group):
             self._remove(pair_key(topic, group))
 
     def remove_topic(self, topic: str) -> None:
+        self.pulled.remove_topic(topic)
         for group in self.groups_of(topic):
             self._remove(pair_key(topic, group))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Sets the offset and holds it against commits until a pull has taken it up."""
         key = f"{topic}@{group}"
+        self.pulled.clear(group, topic)
         self._resets.setdefault(key, {})[queue_id] = offset
         self._add(key)[queue_id] = offset
         self._dirty = True
@@ -143,6 +148,7 @@ class OffsetTable:
     def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
         """Takes offsets behind `end_of(topic, queue_id)` back to it: what they stand for is cut off
         the log. None: the queue is not cut."""
+        self.pulled.clamp(end_of)
         for table in (self._offsets, self._resets):
             for key, queues in table.items():
                 topic, _ = split_key(key)

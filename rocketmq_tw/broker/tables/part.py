@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.role.state import COPYING_ROLES, Role
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.group_requests import ONLY_A_MASTER_CHANGES, GroupRequests
@@ -22,10 +23,14 @@ from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.tables.topic_requests import TopicRequests
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 
-#: Requests that change what a slave copies; stock 4.9's slaves refuse them with SYSTEM_ERROR.
+log = Logger()
+
+#: Requests that change what a slave copies. Stock 5.3's tools ask slaves too and fail where one
+#: refuses; its slaves say yes, and the next copy from the master takes any change back.
 CHANGING = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
@@ -63,7 +68,17 @@ class Tables(Part):
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
             return self._handlers
+        if role in COPYING_ROLES:
+            return self._handlers | dict.fromkeys(CHANGING, self._left_to_the_master)
         return self._handlers | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
+
+    def _left_to_the_master(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        log.info(
+            "{peer} sent request {code}: left to the master, which this slave copies",
+            peer=peer.address,
+            code=request.code,
+        )
+        return request.response(remark=ONLY_A_MASTER_CHANGES)
 
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.flush_consumer_offset_interval / 1000

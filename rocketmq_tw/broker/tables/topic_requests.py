@@ -29,8 +29,10 @@ from rocketmq_tw.wire.headers.topics import (
     GetTopicStatsInfoRequestHeader,
 )
 
-#: A topic's queues are files; stock has no limit, but nobody means a million of them.
-MAX_QUEUES = 65_536
+#: A topic's queues are files, and requests about a topic look at each of them; stock has no limit.
+MAX_QUEUES = 4_096
+#: Topics of one request that the log names.
+NAMED = 100
 
 log = Logger()
 
@@ -78,6 +80,7 @@ class TopicRequests:
             attributes=parse_attributes(header.attributes),
         )
         self._check(config)
+        log.info("{peer} makes or changes a topic: {topic}", peer=peer.address, topic=config)
         kept = self._topics.update(config)
         return kept.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
@@ -92,6 +95,12 @@ class TopicRequests:
             self._check(config)
         if not configs:
             return request.response()
+        log.info(
+            "{peer} makes or changes {n} topics: {topics}",
+            peer=peer.address,
+            n=len(configs),
+            topics=", ".join(config.topic_name for config in configs[:NAMED]),
+        )
         # They are announced together.
         first = configs[0].topic_name
         kept = self._topics.update(*configs)
@@ -109,6 +118,7 @@ class TopicRequests:
                     retry = f"{names.retry_topic(group)}{separator}{topic}"
                     if self._topics.get(retry) is not None:
                         doomed.append(retry)
+        log.info("{peer} deletes the topics {topics}", peer=peer.address, topics=doomed[:NAMED])
         kept = self._topics.delete(*doomed)
         return kept.addCallback(self._deleted, request, doomed)
 

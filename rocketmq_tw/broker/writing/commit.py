@@ -265,7 +265,8 @@ class Commit:
             waiting.flush_code = None
         if self.replicator is not None:
             waiting.replica_code = None
-            replicated = self.replicator.wait(waiting.end_offset, self._role.state.synchronous)
+            # Only those who must wait have one; the role may have changed since the append.
+            replicated = self.replicator.wait(waiting.end_offset)
             replicated.addErrback(self._replication_failed)
             replicated.addCallback(self._replicated, waiting)
         if sync_flush:

@@ -338,7 +338,7 @@ class World:
             if code == ResponseCode.SUCCESS:
                 self.stored.append(send)
 
-        self.master.service.wait(send.end, sync=True).addCallback(answered)
+        self.master.service.wait(send.end).addCallback(answered)
 
     def sync(self) -> None:
         process = self.random.choice(self.processes)

@@ -39,6 +39,14 @@ def slave_link(log_end=0):
     return SlaveLink(log_end, now_ms=0, heartbeat_ms=5000, housekeeping_ms=20000)
 
 
+def test_a_link_without_a_whole_report_is_no_slaves():
+    link = master_link()
+    for moment in range(0, 12_000, 3_000):
+        assert not link.receive(b"\0"[: moment < 9_000], 0, len(LOG), moment)
+    assert not link.expired(10_000)
+    assert link.expired(10_001), "bytes that make no report are no sign of life"
+
+
 def reporting(offset):
     link = master_link()
     link.receive(REPORT.pack(offset), 0, len(LOG), 0)

@@ -105,9 +105,9 @@ def test_who_waits_for_what_a_slave_has_is_answered_at_once() -> None:
     with linked(service) as link:
         link.protocol.dataReceived(REPORT.pack(100))
         codes: list[int] = []
-        service.wait(100, sync=True).addCallback(codes.append)
+        service.wait(100).addCallback(codes.append)
         assert codes == [ResponseCode.SUCCESS]
-        service.wait(101, sync=True).addCallback(codes.append)
+        service.wait(101).addCallback(codes.append)
         assert len(codes) == 1
 
 

@@ -9,7 +9,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ROOT, make_message, open_store, put, read_all
+from tests.support.stores import ROOT, by_key, make_message, open_store, put, read_all
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_all_queues_built_again_leave_out_what_was_deleted(files: MemoryFiles) -
         store = open_store(files)
         assert bodies(store) == AGAIN
         assert store.queues() == {"Topic": {0}}
-        assert store.query_by_key("Gone", "k", 9, 0, 1 << 62)[0] == []
+        assert by_key(store, "Gone", "k", 9, 0, 1 << 62) == []
         store.close()
 
 

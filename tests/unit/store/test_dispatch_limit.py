@@ -5,7 +5,15 @@ import pytest
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ROOT, ManualClock, make_message, put, read_all, small_config
+from tests.support.stores import (
+    ROOT,
+    ManualClock,
+    by_key,
+    make_message,
+    put,
+    read_all,
+    small_config,
+)
 
 
 def load(files: MemoryFiles, limit: int | None, **changes: object) -> MessageStore:
@@ -41,13 +49,13 @@ def test_recovery_dispatches_up_to_the_limit(
     assert numbers(store) == list(range(limited_to))
     assert store.dispatched_offset == offsets[limited_to]
     assert store.end_offset > offsets[-1]
-    assert store.query_by_key("Topic", f"k{limited_to}", 9, 0, 1 << 62)[0] == []
+    assert by_key(store, "Topic", f"k{limited_to}", 9, 0, 1 << 62) == []
     with pytest.raises(NotWritableError, match="not dispatched"):
         store.append(make_message())
     store.dispatch_limit = None
     store.dispatch()
     assert numbers(store) == list(range(20))
-    assert store.query_by_key("Topic", f"k{limited_to}", 9, 0, 1 << 62)[0] != []
+    assert by_key(store, "Topic", f"k{limited_to}", 9, 0, 1 << 62) != []
     assert store.append(make_message()).queue_offset == 20
 
 

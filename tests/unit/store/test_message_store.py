@@ -24,7 +24,7 @@ from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ManualClock, make_message, open_store, put, read_all
+from tests.support.stores import ManualClock, by_key, make_message, open_store, put, read_all
 
 
 @pytest.fixture
@@ -362,8 +362,8 @@ def test_an_index_that_cannot_be_written_holds_up_no_queue(
     put(store, *[make_message(b"%d" % n, keys=f"k{n}") for n in range(600)])
     assert len(read_all(store)) == 600
     files.faults.clear()
-    assert store.query_by_key("Topic", "k7", 9, 0, 1 << 62)[0]
-    assert store.query_by_key("Topic", "k599", 9, 0, 1 << 62)[0]
+    assert by_key(store, "Topic", "k7", 9, 0, 1 << 62)
+    assert by_key(store, "Topic", "k599", 9, 0, 1 << 62)
 
 
 def test_a_failed_dispatch_reads_little_of_the_log_again(
@@ -422,7 +422,7 @@ def test_a_replica_has_the_same_bytes_and_queues(store: MessageStore) -> None:
     assert replica.read_log(0, 4096) == store.read_log(0, 4096)
     for queue_id in (0, 1):
         assert read_all(replica, queue_id=queue_id) == read_all(store, queue_id=queue_id)
-    assert replica.query_by_key("Topic", "k7", 9, 0, 1 << 62)[0]
+    assert by_key(replica, "Topic", "k7", 9, 0, 1 << 62)
     assert replica.append(make_message()).queue_offset == 6
     with pytest.raises(StoreError, match="ends at"):
         replica.append_raw(5, b"x")
@@ -454,8 +454,8 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
     store.checkpoint()
     store.truncate_to(offsets[8])
     assert (store.end_offset, store.max_queue_offset("Topic", 0)) == (offsets[8], 8)
-    assert store.query_by_key("Topic", "k7", 9, 0, 1 << 62)[0] == [offsets[7]]
-    assert store.query_by_key("Topic", "k8", 9, 0, 1 << 62)[0] == []
+    assert by_key(store, "Topic", "k7", 9, 0, 1 << 62) == [offsets[7]]
+    assert by_key(store, "Topic", "k8", 9, 0, 1 << 62) == []
     for survivor in (files.crash(), files.kill()):
         assert open_store(survivor, clock).end_offset == offsets[8]
     assert store.append(make_message()).queue_offset == 8

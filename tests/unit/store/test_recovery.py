@@ -10,7 +10,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.layout import MAGIC_V1
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ROOT, make_message, open_store, put, read_all, small_config
+from tests.support.stores import ROOT, by_key, make_message, open_store, put, read_all, small_config
 
 LOG = f"{ROOT}/commitlog"
 QUEUE = f"{ROOT}/consumequeue/Topic/0"
@@ -78,7 +78,7 @@ def test_torn_last_record(files: MemoryFiles) -> None:
     store = open_store(files)
     assert bodies_of(store) == bodies
     assert store.end_offset == last
-    assert store.query_by_key("Topic", "torn", 10, 0, 1 << 62)[0] == []
+    assert by_key(store, "Topic", "torn", 10, 0, 1 << 62) == []
     appended = store.append(make_message(b"new"))
     assert (appended.physical_offset, appended.queue_offset) == (last, 10)
 
@@ -239,7 +239,7 @@ def test_index_file(files: MemoryFiles, damage: str) -> None:
         overwrite(files, f"{ROOT}/index/{name}", 60, bytes(range(200)))
     store = open_store(files)
     for number in range(10):
-        hits, _, _ = store.query_by_key("Topic", f"k{number}", 10, 0, 1 << 62)
+        hits = by_key(store, "Topic", f"k{number}", 10, 0, 1 << 62)
         assert len(hits) == 1, number
 
 
@@ -252,7 +252,7 @@ def test_damaged_checkpoint(files: MemoryFiles, content: bytes) -> None:
     file.pwrite(content, 0)
     store = open_store(files.kill())
     assert bodies_of(store) == bodies
-    assert len(store.query_by_key("Topic", "k3", 10, 0, 1 << 62)[0]) == 1
+    assert len(by_key(store, "Topic", "k3", 10, 0, 1 << 62)) == 1
 
 
 def test_kill_between_file_creation_and_first_write(files: MemoryFiles) -> None:

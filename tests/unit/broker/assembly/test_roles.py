@@ -17,7 +17,7 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, fired
 from tests.support.network import FakePeer, MemoryNetwork
 
 NAMES, FIRST, SECOND = "10.0.0.1:9876", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -266,3 +266,22 @@ def test_the_configuration_shows_the_role_of_now() -> None:
     pair.swap(pair.first, pair.second, SYNC_MASTER)
     assert shown(pair.first) == ["brokerId=1", "brokerRole=SLAVE"]
     assert shown(pair.second) == ["brokerId=0", "brokerRole=SYNC_MASTER"]
+
+
+def test_what_a_sync_master_stored_in_its_last_turn_waited_for_a_slave() -> None:
+    pair = Pair()
+    pair.second.stop()
+    alone = pair.first
+    alone.become(SYNC_MASTER)
+    peer = FakePeer()
+    alone.handlers[RequestCode.SEND_MESSAGE_V2](alone.send_request(b"last"), peer)
+    alone.become(SLAVE)
+    assert [reply.code for reply in peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
+
+
+def test_a_broker_that_is_not_started_has_no_role_to_change() -> None:
+    broker = BrokerInMemory(started=False)
+    with pytest.raises(ValueError, match="not started"):
+        fired(broker.broker.change_role(MASTER))
+    broker.start()
+    assert broker.broker.role.role is Role.MASTER

@@ -526,7 +526,7 @@ def test_rates_are_told_with_the_offsets(plane: BrokerInMemory) -> None:
     plane.topics.update(TopicConfig(topic_name="T"))
     plane.put("T", *[b"x"] * 60)
     commit(plane, 1)
-    plane.traffic.pulled("T", "G", 30)
+    plane.traffic.pulled("T", "G", 30, 300)
     plane.clock.advance(2)
     asked = plane.ask(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="T"))
     put_tps = decode_body(TopicStatsTable, asked.body).topic_put_tps
@@ -577,6 +577,17 @@ def test_a_lock_keeps_no_name_that_nothing_could_have(
     with pytest.raises(RequestError):
         plane.ask(RequestCode.LOCK_BATCH_MQ, body=body)
     assert not plane.locks.holds_any("G")
+
+
+def test_requests_of_one_go_have_their_limits(plane: BrokerInMemory) -> None:
+    queues = [MessageQueue(topic="T", broker_name="broker-a", queue_id=n) for n in range(10_001)]
+    body = LockBatchRequestBody(consumer_group="G", client_id="c", mq_set=queues)
+    for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+        with refused(ResponseCode.INVALID_PARAMETER):
+            plane.ask(code, body=body)
+    with refused(ResponseCode.INVALID_PARAMETER):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"traceOn=false\n" * 5_000)
+    assert plane.config.trace_on
 
 
 # The broker itself
@@ -743,7 +754,7 @@ def test_an_empty_heartbeat_of_a_client_says_nothing_wrong(plane: BrokerInMemory
 
 
 def test_the_traffic_of_a_topic_is_shown(plane: BrokerInMemory) -> None:
-    plane.traffic.pulled("T", "G", 4)
+    plane.traffic.pulled("T", "G", 4, 40)
     header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@G")
     answer = plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
     found = decode_body(BrokerStatsData, answer.body)

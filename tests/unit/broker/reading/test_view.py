@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.message.decode import decode_messages
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryMessageRequestHeader
@@ -111,3 +112,36 @@ def test_offsets_by_time(
         fields["boundaryType"] = boundary
     response = ask(plane, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **fields)
     assert ok(response) == {"offset": str(offset)}
+
+
+def with_a_hot_key(**store: Any) -> BrokerInMemory:
+    """3,000 messages with the key `all`, after one that is five seconds older."""
+    plane = BrokerInMemory(max_index_num=5000, **store)
+    ok(plane.send(b"first", properties={"KEYS": "all"}))
+    plane.clock.advance(5)
+    for _ in range(3000):
+        message = StoredMessage(topic="Topic", queue_id=0, body=b"m")
+        message.properties = b"KEYS\x01all\x02"
+        plane.store.append(message)
+    plane.store.write_pending()
+    plane.store.fsync()
+    plane.store.dispatch()
+    return plane
+
+
+def test_a_key_that_many_messages_share_is_searched_for_in_steps() -> None:
+    plane = with_a_hot_key()
+    found: list[int] = []
+    steps = plane.store.search_by_key("Topic", "all", 32, 0, START_MS + 2000, found)
+    assert sum(1 for _ in steps) >= 5
+    assert found == [0]
+
+
+def test_an_index_that_is_cut_during_a_search() -> None:
+    plane = with_a_hot_key()
+    found: list[int] = []
+    steps = plane.store.search_by_key("Topic", "all", 32, 0, START_MS + 2000, found)
+    next(steps)
+    plane.store.truncate_to(plane.consume()[1].physical_offset)
+    assert list(steps) == []
+    assert found == []

@@ -42,7 +42,7 @@ def test_messages_are_counted_by_topic_and_by_group() -> None:
     traffic = Traffic(now)
     arrive(traffic, "A")
     arrive(traffic, "A", "B", "A")
-    traffic.pulled("A", "G", 3)
+    traffic.pulled("A", "G", 3, 30)
     now.now_ms += 2_000
     found = traffic.of(TOPIC_PUT, "A")
     assert found is not None

@@ -18,6 +18,8 @@ from tests.support.broker import BrokerInMemory, Threads
 from tests.support.network import FakePeer
 
 MANY = 20_000
+#: Of one heartbeat.
+GROUPS = 1000
 
 
 def allocated(work: Callable[[], object]) -> int:
@@ -69,25 +71,26 @@ def test_a_write_has_what_was_there_when_it_began_and_the_next_one_the_rest() ->
 
 
 def test_a_heartbeat_of_many_groups_lets_others_in_between() -> None:
-    broker, peer = BrokerInMemory(), FakePeer()
-    wanted = [ConsumerData(group_name=f"G{n}") for n in range(3000)]
+    broker, peer = BrokerInMemory(threads=Threads(eager=False)), FakePeer()
+    wanted = [ConsumerData(group_name=f"G{n}") for n in range(GROUPS)]
     data = HeartbeatData(client_id="c", consumer_data_set=wanted)
     request = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
     answered: list[RemotingCommand] = []
     broker.handlers[RequestCode.HEART_BEAT](request, peer).addCallback(answered.append)
     in_first_turn = len(broker.groups.all())
-    assert in_first_turn < 3000 and not answered
+    assert in_first_turn < GROUPS and not answered
     for _ in range(20_000):
         if answered:
             break
+        broker.threads.run()
         broker.clock.advance(0.001)
     assert answered[0].code == ResponseCode.SUCCESS
-    assert all(broker.clients.consumer_group(f"G{n}") for n in range(3000))
+    assert all(broker.clients.consumer_group(f"G{n}") for n in range(GROUPS))
 
 
 def test_a_client_that_goes_during_its_heartbeat_leaves_nothing() -> None:
-    broker, peer = BrokerInMemory(), FakePeer()
-    wanted = [ConsumerData(group_name=f"G{n}") for n in range(3000)]
+    broker, peer = BrokerInMemory(threads=Threads(eager=False)), FakePeer()
+    wanted = [ConsumerData(group_name=f"G{n}") for n in range(GROUPS)]
     data = HeartbeatData(client_id="c", consumer_data_set=wanted)
     request = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
     broker.handlers[RequestCode.HEART_BEAT](request, peer)

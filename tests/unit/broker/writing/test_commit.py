@@ -38,11 +38,11 @@ class Answers(list[tuple[str, ResponseCode]]):
 @implementer(IReplicator)
 class Replicas:
     def __init__(self) -> None:
-        self.waits: list[tuple[int, bool, Deferred[int]]] = []
+        self.waits: list[tuple[int, Deferred[int]]] = []
 
-    def wait(self, end_offset: int, sync: bool) -> Deferred[int]:
+    def wait(self, end_offset: int) -> Deferred[int]:
         answer: Deferred[int] = Deferred()
-        self.waits.append((end_offset, sync, answer))
+        self.waits.append((end_offset, answer))
         return answer
 
 
@@ -104,7 +104,7 @@ def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
     plane.commit.append(make_message(), order.to("answered"))
     plane.clock.advance(0)
     assert [name for name, _ in order] == ["written", "dispatched"]
-    plane.commit.replicator.waits[0][2].callback(int(ResponseCode.SUCCESS))
+    plane.commit.replicator.waits[0][1].callback(int(ResponseCode.SUCCESS))
     assert [name for name, _ in order] == ["written", "dispatched", "answered"]
 
 
@@ -298,8 +298,8 @@ class TestReplicas:
         plane.commit.append(make_message(), answers.to("a"))
         plane.commit.append(make_message(), answers.to("b"))
         plane.clock.advance(0)
-        ((end_offset, sync, answer),) = replicas.waits
-        assert end_offset == plane.store.end_offset and not sync
+        ((end_offset, answer),) = replicas.waits
+        assert end_offset == plane.store.end_offset
         assert answers == []
         answer.callback(ResponseCode.SUCCESS)
         assert answers == [("a", ResponseCode.SUCCESS), ("b", ResponseCode.SUCCESS)]
@@ -313,8 +313,7 @@ class TestReplicas:
         plane, replicas, answers = self.make(threads=threads, broker_role="SYNC_MASTER", **SYNC)
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
-        _, sync, answer = replicas.waits[0]
-        assert sync
+        _, answer = replicas.waits[0]
         steps = [threads.run, lambda: answer.callback(code)]
         for step in steps if flushed_first else reversed(steps):
             assert answers == []
@@ -326,14 +325,14 @@ class TestReplicas:
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
         plane.clock.advance(6)
-        replicas.waits[0][2].callback(ResponseCode.SUCCESS)
+        replicas.waits[0][1].callback(ResponseCode.SUCCESS)
         assert answers == [("a", ResponseCode.FLUSH_DISK_TIMEOUT)]
 
     def test_a_replicator_that_fails_is_a_system_error(self) -> None:
         plane, replicas, answers = self.make()
         plane.commit.append(make_message(), answers.to("a"))
         plane.clock.advance(0)
-        replicas.waits[0][2].errback(ZeroDivisionError())
+        replicas.waits[0][1].errback(ZeroDivisionError())
         assert answers == [("a", ResponseCode.SYSTEM_ERROR)]
 
     def test_who_does_not_wait_does_not_ask(self) -> None:

@@ -1,0 +1,58 @@
+"""How far each group has pulled each queue: what is between that and its consumer offset is being
+consumed. Kept in memory only, as in stock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
+
+#: Pairs of a topic and a group that are remembered; further ones show what is committed.
+MAX_PULLED = 100_000
+
+
+class PullOffsets:
+    """(group, topic) → queue id → where the group's next pull begins."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[int, int]] = {}
+        self._pairs = PairIndex()
+
+    def note(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """A pull was told to go on at `next_offset`."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            if len(self._offsets) >= MAX_PULLED:
+                return
+            queues = self._offsets[key] = {}
+            self._pairs.add(key)
+        queues[queue_id] = next_offset
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset; -1 where nothing is known."""
+        return self._offsets.get(pair_key(topic, group), {}).get(queue_id, -1)
+
+    def clear(self, group: str, topic: str) -> None:
+        """The group was reset in the topic: what it has pulled says nothing any more."""
+        key = pair_key(topic, group)
+        if self._offsets.pop(key, None) is not None:
+            self._pairs.discard(key)
+
+    def remove_group(self, group: str) -> None:
+        for topic in self._pairs.topics_of(group):
+            self.clear(group, topic)
+
+    def remove_topic(self, topic: str) -> None:
+        for group in self._pairs.groups_of(topic):
+            self.clear(group, topic)
+
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
+        """Takes offsets behind `end_of(topic, queue_id)` back to it; None: the queue is not cut."""
+        for key, queues in self._offsets.items():
+            topic, _ = split_key(key)
+            for queue_id, offset in queues.items():
+                end = end_of(topic, queue_id)
+                if end is not None and offset > end:
+                    queues[queue_id] = end
