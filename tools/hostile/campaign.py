@@ -59,7 +59,7 @@ BEHAVIOURS = (
     Behaviour("messages to new topics", tables.new_topics),
     Behaviour("offsets of new groups", tables.new_offsets),
     Behaviour("locks of thousands of queues", tables.many_locks),
-    Behaviour("batches of 50,000 empty messages", tables.tiny_messages),
+    Behaviour("batches of 32,000 empty messages", tables.tiny_messages),
     Behaviour("queries for a key of very many", reading.shared_key),
     Behaviour("pulls with 50,000 tags", reading.many_tags),
     Behaviour("held pulls of 100,000 subscribed tags", reading.subscribed_tags),

@@ -26,7 +26,7 @@ _MOST_OFFSETS = 100_000
 _MOST_LOCKS = 20
 _MOST_REGISTRATIONS = 40
 _REGISTERED = 5000
-_TINY = 50_000
+_TINY = 32_000
 
 
 def new_groups(attack: Attack) -> None:
