@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection
 from functools import lru_cache
 from sys import byteorder
@@ -11,6 +12,16 @@ from typing import NamedTuple
 TAG_TYPE = "TAG"
 SQL92_TYPE = "SQL92"
 SUBSCRIBE_ALL = "*"
+
+#: Characters of an expression; parsing a longer one takes too long.
+MAX_EXPRESSION = 65_536
+#: Characters of a text whose hash code, or of an expression whose tags, are remembered.
+_SHORT_TEXT = 255
+_SHORT_EXPRESSION = 1024
+#: Codes that are kept as a set; more of them take a tenth of the memory in an array.
+_FEW_CODES = 64
+#: What an array can hold; no consume queue has another code.
+_LONG = range(-(1 << 63), 1 << 63)
 
 #: What Java's `String.trim` takes off.
 _BLANKS = "".join(map(chr, range(0x21)))
@@ -31,13 +42,19 @@ class TagExpression(NamedTuple):
         return self.text == SUBSCRIBE_ALL or tag in self.tags
 
 
-@lru_cache(maxsize=4096)
 def java_hash_code(text: str) -> int:
     """`String.hashCode`: over UTF-16 units, a signed 32-bit number."""
+    return _remembered_hash(text) if len(text) <= _SHORT_TEXT else _hash(text)
+
+
+def _hash(text: str) -> int:
     code = 0
     for unit in array("H", text.encode(_UTF_16, "surrogatepass")):
         code = code * 31 + unit & 0xFFFFFFFF
     return code - 0x100000000 if code & 0x80000000 else code
+
+
+_remembered_hash = lru_cache(maxsize=4096)(_hash)
 
 
 def tags_code(tags: str | None) -> int:
@@ -45,19 +62,34 @@ def tags_code(tags: str | None) -> int:
     return java_hash_code(tags) if tags else 0
 
 
-@lru_cache(maxsize=1024)
 def parse_tag_expression(text: str | None) -> TagExpression:
-    """Parses `*`, `a` or `a || b`; raises `ValueError` where only bars are there.
+    """Parses `*`, `a` or `a || b`; raises `ValueError` where only bars are there, or more than
+    `MAX_EXPRESSION` characters.
 
     Blank tags between bars are passed over; blanks alone name no tag and so match nothing.
     """
     if not text or text == SUBSCRIBE_ALL:
-        return TagExpression(SUBSCRIBE_ALL, frozenset(), frozenset())
+        return _EVERYTHING
+    if len(text) <= _SHORT_EXPRESSION:
+        return _remembered_expression(text)
+    if len(text) > MAX_EXPRESSION:
+        raise ValueError(
+            f"an expression of {len(text)} characters: {MAX_EXPRESSION} are the limit,"
+            " write fewer tags or *"
+        )
+    return _parse(text)
+
+
+def _parse(text: str) -> TagExpression:
     parts = text.split("||")
     if not any(parts):
         raise ValueError(f"the expression {text!r} names no tag: write a tag, `a || b` or *")
     tags = frozenset(part.strip(_BLANKS) for part in parts) - {""}
     return TagExpression(text, tags, frozenset(map(java_hash_code, tags)))
+
+
+_EVERYTHING = TagExpression(SUBSCRIBE_ALL, frozenset(), frozenset())
+_remembered_expression = lru_cache(maxsize=1024)(_parse)
 
 
 def tag_match(text: str | None, codes: Collection[int]) -> Callable[[int], bool] | None:
@@ -67,4 +99,12 @@ def tag_match(text: str | None, codes: Collection[int]) -> Callable[[int], bool]
     """
     if text == SUBSCRIBE_ALL:
         return None
-    return frozenset(codes).__contains__
+    if len(codes) <= _FEW_CODES:
+        return frozenset(codes).__contains__
+    ordered = array("q", sorted(code for code in codes if code in _LONG))
+
+    def is_wanted(code: int) -> bool:
+        place = bisect_left(ordered, code)
+        return place < len(ordered) and ordered[place] == code
+
+    return is_wanted

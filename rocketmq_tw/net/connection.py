@@ -1,7 +1,8 @@
 """A connection of a server, with limits, so that no peer costs more than it may.
 
 What one peer does never grows our memory: a frame is bounded, what all connections hold together
-is bounded (`Budget`), and a peer that does not take its replies is not read from either.
+is bounded (`Budget`), and a peer that does not take its replies is not read from either. What one
+peer holds is no reason to refuse another that holds little.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,8 @@ class ServerConnection(RemotingProtocol):
         self._stalls = shared.stalls
         self._outboxes = shared.outboxes
         self._outbox = Outbox(shared.outboxes, None)
+        #: Bytes of the budget that this connection holds.
+        self._charged = 0
         self._held = 0
         self._unread = 0
         #: Requests that are not over: number to the bytes that are charged for it. The number is
@@ -112,12 +115,12 @@ class ServerConnection(RemotingProtocol):
             self._frame_since = self.last_received
         if grown:
             self._held += grown
-            self._budget.used += grown
-            if grown > 0 and self._budget.exhausted:
+            self._charge(grown)
+            if grown > 0 and self._budget.refuses(self._charged):
                 self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._budget.used -= self._held + self._unread + sum(self._open.values())
+        self._charge(-(self._held + self._unread + sum(self._open.values())))
         self._held = self._unread = 0
         self._open.clear()
         self._opaques.clear()
@@ -146,7 +149,7 @@ class ServerConnection(RemotingProtocol):
         self.transport.pauseProducing()  # type: ignore[union-attr]
 
     def resumeProducing(self) -> None:
-        self._budget.used -= self._unread
+        self._charge(-self._unread)
         self._unread = 0
         self._stuck_since = None
         if self._frame_since is not None:
@@ -192,8 +195,8 @@ class ServerConnection(RemotingProtocol):
         if self._stuck_since is not None:
             self._unread += len(data)
             self._full = self._unread >= ENOUGH_UNREAD
-            self._budget.used += len(data)
-            if self._budget.exhausted:
+            self._charge(len(data))
+            if self._budget.refuses(self._charged):
                 self.close(f"it leaves {self._unread} bytes unread, which are too many for us")
                 self.abort()
 
@@ -203,7 +206,7 @@ class ServerConnection(RemotingProtocol):
         number = response.opaque
         charged = self._open.pop(number, 0)
         if charged:
-            self._budget.used -= charged
+            self._charge(-charged)
         if self._opaques and number in self._opaques:
             response.opaque = self._opaques.pop(number)
         length = self._answer(response)
@@ -227,7 +230,8 @@ class ServerConnection(RemotingProtocol):
             self._observed[number] = (command.code, size, self._clock.seconds())
         self._open[number] = 0
         self._header_length = len(frame.header)
-        if self._budget.used > self._budget.limit:
+        budget = self._budget
+        if budget.used > budget.limit and budget.refuses(self._charged + self._memory_of(command)):
             self._refuse_busy(command)
         else:
             self._serve(command)
@@ -251,18 +255,23 @@ class ServerConnection(RemotingProtocol):
     def _replies_later(self, command: RemotingCommand) -> None:
         if command.opaque in self._open:
             self._open[command.opaque] = charged = self._memory_of(command)
-            self._budget.used += charged
+            self._charge(charged)
 
     def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
         # Until it fires, even where the connection is lost before: it holds the request.
         charged = self._memory_of(command)
-        self._budget.used += charged
+        self._charge(charged)
         result.addBoth(self._give_back, charged)
         super()._wait(command, result)
 
     def _give_back(self, result: Any, charged: int) -> Any:
-        self._budget.used -= charged
+        self._charge(-charged)
         return result
+
+    def _charge(self, size: int) -> None:
+        """So many bytes more, or fewer, are held for this connection."""
+        self._charged += size
+        self._budget.used += size
 
     def _memory_of(self, command: RemotingCommand) -> int:
         """The bytes that an open request keeps, roughly."""

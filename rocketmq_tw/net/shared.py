@@ -1,5 +1,6 @@
 """What all connections of a server share: its limits, the look at who is idle, the outboxes."""
 
+from collections.abc import Sized
 from typing import Any, Protocol
 
 from twisted.internet.task import LoopingCall
@@ -15,15 +16,20 @@ SWEEP_INTERVAL = 5.0
 
 
 class Budget:
-    """The bytes that all connections of a server hold together, and how many they may."""
+    """The bytes that all connections of a server hold together, and how many they may.
 
-    def __init__(self, limit: int) -> None:
+    Where it is used up, who holds little goes on: half of the limit, in equal shares, belongs to
+    the connections that are open, whatever the others hold.
+    """
+
+    def __init__(self, limit: int, sharers: Sized) -> None:
         self.limit = limit
         self.used = 0
+        self._sharers = sharers
 
-    @property
-    def exhausted(self) -> bool:
-        return self.used > self.limit
+    def refuses(self, held: int) -> bool:
+        """Whether the limit is passed and a connection that holds so many bytes has to give way."""
+        return self.used > self.limit and held * 2 * len(self._sharers) > self.limit
 
 
 class Watched(Protocol):
@@ -110,7 +116,7 @@ class Shared:
     def __init__(self, clock: Any, config: NettyServerConfig) -> None:
         self.clock = clock
         self.config = config
-        self.budget = Budget(config.max_bytes_in_flight)
         self.connections = ConnectionTable(clock, config)
+        self.budget = Budget(config.max_bytes_in_flight, self.connections)
         self.outboxes = Outboxes()
         self.stalls = StallLog(clock.seconds)

@@ -1,24 +1,18 @@
 """Random bytes on every port: no unhandled error, bounded memory, and the servers still serve."""
 
 import contextlib
-import importlib
-import pkgutil
 import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
-from rocketmq_tw.wire import headers
-from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.command import RemotingCommand, SerializeType, encode_command
 from rocketmq_tw.wire.frame import encode_frame
-from rocketmq_tw.wire.headers.base import Header
 from tests.support.load import Load, read_topic
 from tests.support.processes import ServerProcess
+from tests.support.random_requests import random_bytes, random_request
 from tests.support.remoting import Connection
 from tests.support.servers import OurBroker, OurNameServer
 from tests.support.wait import wait_until
@@ -26,54 +20,11 @@ from tests.support.wait import wait_until
 GROWTH_LIMIT = 64 * 1024 * 1024
 #: What a log line of an error that nobody handled, or an exception that nobody expected, holds.
 UNHANDLED = ("Traceback", "Unhandled")
-CODES = [int(code) for code in RequestCode]
-FIELDS = sorted(
-    {
-        field.encode_name
-        for module in pkgutil.iter_modules(headers.__path__, headers.__name__ + ".")
-        for kind in vars(importlib.import_module(module.name)).values()
-        if isinstance(kind, type) and issubclass(kind, Header)
-        for field in msgspec.structs.fields(kind)
-    }
-)
-VALUES = [
-    "0",
-    "1",
-    "2",
-    "7",
-    "-1",
-    "1e9",
-    "1099511627776",
-    "-9223372036854775808",
-    "null",
-    "true",
-    "false",
-    "[]",
-    "{}",
-    "../../etc/passwd",
-    "a/b",
-    "%RETRY%",
-    "TBW102",
-    "load",
-    "fuzzed",
-    "TestCluster",
-    "127.0.0.1:1",
-    "10.0.0.1:99999",
-    "TAG",
-    "*",
-    "é\x00",
-    "",
-    "x" * 300,
-]
-
-
-def _random_bytes(dice: random.Random) -> bytes:
-    return dice.randbytes(dice.randrange(1, 4096))
 
 
 def _random_frame(dice: random.Random) -> bytes:
     """A frame whose lengths are right and whose header is anything."""
-    return encode_frame(dice.randrange(256), _random_bytes(dice), _random_bytes(dice))
+    return encode_frame(dice.randrange(256), random_bytes(dice), random_bytes(dice))
 
 
 def _wrong_lengths(dice: random.Random) -> bytes:
@@ -81,25 +32,9 @@ def _wrong_lengths(dice: random.Random) -> bytes:
     return length.to_bytes(4, "big") + dice.randrange(1 << 32).to_bytes(4, "big") + b"{}"
 
 
-def _random_request(dice: random.Random) -> bytes:
-    """A well-formed command: any code, any fields, any body."""
-    names = dice.sample(FIELDS, dice.choice([3, 20, len(FIELDS)]))
-    fields = {name: dice.choice(VALUES) for name in names}
-    body = dice.choice([b"", b"{}", b"[]", b"null", b'{"a":', _random_bytes(dice)])
-    command = RemotingCommand(
-        dice.choice(CODES),
-        ext_fields=fields,
-        body=body,
-        opaque=dice.randrange(1 << 31),
-        flag=dice.choice([0, 0, 0, 1, 2, 3]),
-        serialization=dice.choice(list(SerializeType)),
-    )
-    return encode_command(command)
-
-
-GARBAGE = (_random_bytes, _random_frame, _wrong_lengths, _random_request)
+GARBAGE = (random_bytes, _random_frame, _wrong_lengths, random_request)
 #: One garbled message ends its connection, so well-formed ones need connections of their own.
-REQUESTS = (_random_request,)
+REQUESTS = (random_request,)
 
 
 def _attack(address: str, dice: random.Random) -> None:

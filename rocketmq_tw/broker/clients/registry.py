@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from twisted.logger import Logger
 
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.tags import tag_match
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -57,6 +58,8 @@ class ConsumerGroup:
         self.fingerprint = 0
         #: What its subscriptions take in memory, roughly.
         self.size = 0
+        #: Topic -> a subscription and what `tag_match` made of it; all its reads share that.
+        self._matches: dict[str, tuple[SubscriptionData, Callable[[int], bool] | None]] = {}
 
     @property
     def is_broadcasting(self) -> bool:
@@ -82,7 +85,20 @@ class ConsumerGroup:
                 known = subscription
             after[subscription.topic] = known
         self.subscriptions = after
+        self._matches = {
+            topic: made for topic, made in self._matches.items() if after.get(topic) is made[0]
+        }
         return before.keys() != after.keys()
+
+    def wanted_tags(self, topic: str) -> Callable[[int], bool] | None:
+        """What a queue's tags code is asked for a topic that the group subscribes to; None where
+        every message matches."""
+        made = self._matches.get(topic)
+        if made is None:
+            subscription = self.subscriptions[topic]
+            match = tag_match(subscription.sub_string, subscription.code_set)
+            made = self._matches[topic] = (subscription, match)
+        return made[1]
 
 
 class _Memberships:

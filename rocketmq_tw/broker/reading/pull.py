@@ -270,7 +270,7 @@ class PullRequests:
                 ResponseCode.FILTER_DATA_NOT_EXIST,
                 f"{subscription.expression_type} expressions are not kept here: use tags",
             )
-        return MessageFilter(tag_match(subscription.sub_string, subscription.code_set))
+        return MessageFilter(consumers.wanted_tags(header.topic))
 
     def _check_pull_consumer(self, name: str, peer: IPeer) -> None:
         consumers = self._clients.consumer_group(name)

@@ -1,10 +1,18 @@
 """Hash codes and expressions, against what the stock jars made and their rules."""
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
 
-from rocketmq_tw.message.tags import java_hash_code, parse_tag_expression, tag_match, tags_code
+from rocketmq_tw.message.tags import (
+    MAX_EXPRESSION,
+    java_hash_code,
+    parse_tag_expression,
+    tag_match,
+    tags_code,
+)
 
 
 def test_hash_codes_are_javas(golden: Any) -> None:
@@ -56,3 +64,35 @@ def test_blanks_match_nothing() -> None:
 def test_bars_alone_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="names no tag"):
         parse_tag_expression(text)
+
+
+def test_very_many_tags_match_like_few() -> None:
+    expression = parse_tag_expression("||".join(f"t{number}" for number in range(5000)))
+    match = tag_match(expression.text, expression.codes)
+    assert match is not None
+    for number in (0, 1, 2500, 4999):
+        assert match(java_hash_code(f"t{number}"))
+    assert not match(0) and not match(java_hash_code("t5000")) and not match(1 << 62)
+    strange = tag_match("", [1 << 200, *range(100)])
+    assert strange is not None and strange(99) and not strange(100)
+
+
+def test_an_expression_without_end_is_refused() -> None:
+    parse_tag_expression("x" * MAX_EXPRESSION)
+    with pytest.raises(ValueError, match="65537 characters: 65536 are the limit"):
+        parse_tag_expression("x" * (MAX_EXPRESSION + 1))
+
+
+def test_long_expressions_and_tags_are_not_kept() -> None:
+    tags = "||".join(f"t{number}" for number in range(5000))
+    java_hash_code("x")
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            parse_tag_expression(f"first-{number}||{tags}")
+            java_hash_code(f"{number}" + "x" * 100_000)
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2_000_000, "50 expressions of 35 KB with 5,000 tags"

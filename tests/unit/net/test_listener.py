@@ -103,7 +103,7 @@ def test_they_share_the_bytes_in_flight(server, other):
     first, second = server.connect(), server.connect(OTHER)
     first.send(HELD, bytes(10_001))
     server.clock.advance(0)
-    second.send(ECHO)
+    second.send(ECHO, bytes(2_500))
     server.clock.advance(0)
     assert [response.code for response in second.responses] == [ResponseCode.SYSTEM_BUSY]
 

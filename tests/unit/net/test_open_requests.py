@@ -106,6 +106,37 @@ def test_oneway_requests_over_the_budget_are_not_carried_out():
     assert [response.code for response in client.responses] == [ResponseCode.SYSTEM_BUSY]
 
 
+def test_who_holds_little_is_served_whatever_another_one_holds():
+    server = MemoryServer(max_bytes_in_flight=40_000)
+    greedy, honest = server.connect(), server.connect()
+    for opaque in range(20):
+        greedy.send(LATER, bytes(4_000), opaque=opaque)
+    server.clock.advance(0)
+    assert {response.code for response in greedy.responses} == {ResponseCode.SYSTEM_BUSY}
+    held = server.used
+    assert held > 40_000
+    honest.send(ECHO, b"small", opaque=1)
+    honest.transport.write(b"\x00\x00\x40\x00" + bytes(4000))
+    server.clock.advance(0)
+    assert [response.body for response in honest.responses] == [b"small"]
+    assert not honest.lost, "a frame that comes in pieces may end"
+    assert server.used == held + 4004
+
+
+def test_what_many_hold_stays_within_one_and_a_half_budgets():
+    server = MemoryServer(max_bytes_in_flight=100_000)
+    clients = [server.connect() for _ in range(20)]
+    for client in clients:
+        for opaque in range(10):
+            client.send(LATER, bytes(8_000), opaque=opaque)
+            server.clock.advance(0)
+    assert server.used <= 150_000
+    for client in clients:
+        client.send(LATER, opaque=10)
+    server.clock.advance(0)
+    assert server.used <= 150_000
+
+
 def test_what_a_coroutine_works_on_counts_although_its_connection_is_lost(server, client):
     client.send(HELD, bytes(1000))
     client.send(LATER, bytes(1000))

@@ -106,6 +106,28 @@ def test_an_older_subscription_does_not_replace_a_newer_one() -> None:
     assert found.sub_version == 5
 
 
+def test_all_reads_of_a_subscription_share_its_tags() -> None:
+    world, client = World(), make_client("c1")
+
+    def subscribe(codes: list[int], version: int) -> None:
+        wanted = SubscriptionData(topic="T", sub_string="many", code_set=codes, sub_version=version)
+        data = ConsumerData(group_name="G", subscription_data_set=[wanted])
+        world.registry.register_consumer(
+            client, data, notify_changes=False, fingerprint=0, without_sub=False
+        )
+
+    subscribe(list(range(1000)), 1)
+    group = world.registry.consumer_group("G")
+    assert group is not None
+    first = group.wanted_tags("T")
+    assert first is not None and first(999) and not first(1000)
+    subscribe(list(range(2000)), 1)
+    assert group.wanted_tags("T") is first, "the version did not change"
+    subscribe(list(range(2000)), 2)
+    changed = group.wanted_tags("T")
+    assert changed is not None and changed(1999)
+
+
 def test_members_are_told_of_a_leaver() -> None:
     world, first, second = World(), make_client("c1"), make_client("c2")
     world.consume(first)
