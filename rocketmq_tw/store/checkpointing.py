@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
@@ -18,6 +19,13 @@ from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.unsynced import Unsynced
+
+
+class Rounds(NamedTuple):
+    """What was changed when `prepared` was n is on stable storage once `synced` is above n."""
+
+    prepared: int
+    synced: int
 
 
 class Checkpointing:
@@ -41,13 +49,20 @@ class Checkpointing:
         self._index = index
         #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
         self._syncing = Unsynced()
-        #: Numbers of the last checkpoints prepared and written.
+        #: Numbers of the last checkpoints prepared and written, or overtaken.
         self._prepared = self._written = 0
+        #: Of the last that was written.
+        self._synced = 0
 
     def load(self) -> Checkpoint:
         """What the file says; nothing safe where there is none."""
         self.last = read_checkpoint(self._files, self._path)
         return self.last
+
+    @property
+    def rounds(self) -> Rounds:
+        """How many checkpoints were prepared, and which was the last to sync its files."""
+        return Rounds(self._prepared, self._synced)
 
     def retract(self) -> None:
         """A power loss while queues are built again must not find that they were safe."""
@@ -130,6 +145,7 @@ class Checkpointing:
                 # Never again a checkpoint that claims these files: the next start rebuilds them.
                 self.failed = True
             raise StoreError(f"queues or index cannot be synced: {error}") from error
+        self._synced = max(self._synced, number)
         if number > self._written:
             self._written = number
             write_checkpoint(self._files, self._path, checkpoint)

@@ -116,6 +116,9 @@ class ConsumeQueue:
         self.next_offset = 0
         #: The log's end as far as this queue knows it; -1 while it is empty.
         self.max_physical = -1
+        #: How many checkpoints were prepared when a file was removed; what a former process removed
+        #: is durable with the first checkpoint.
+        self._removed_at = 0
         self._units_per_file = file_size // UNIT_SIZE
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
@@ -277,13 +280,12 @@ class ConsumeQueue:
         self.cut_where(lambda unit: unit.is_written and unit.position < position)
 
     def cut_in_front(self, position: int) -> None:
-        """Ends the queue at the first unit of a record that stands in front of `position` of the
-        log: it was left over by another queue of that name."""
+        """Ends the queue at the first unit that is not of a record at `position` of the log or
+        behind it: another queue of that name left it over. Nothing remains where none is."""
         self.cut_where(
-            lambda unit: unit.is_written and (unit.is_filler or unit.position >= position)
+            lambda unit: unit.is_written and not unit.is_filler and unit.position >= position
         )
         if self.max_physical < 0:
-            # Nothing is left, or nothing but fillers of that other queue.
             self.segments.clear()
             self._end_at(0)
 
@@ -317,19 +319,23 @@ class ConsumeQueue:
                 high = middle
         self.min_offset = low
 
-    def remove_before(self, min_physical: int, safe_offset: int) -> int:
-        """Removes files whose messages are all gone from the log, where the next one is on stable
-        storage, as it is if it begins in front of the checkpoint's `safe_offset`: a queue without
-        files would not know its end. Returns their number."""
+    def remove_before(self, min_physical: int, safe_offset: int, prepared: int, synced: int) -> int:
+        """Removes files whose messages are all gone from the log; returns their number.
+
+        Only where the next file is on stable storage, as it is if it begins in front of the
+        checkpoint's `safe_offset`: a queue without files would not know its end. And only one
+        file until that is durable, as it is with a checkpoint prepared later (see `Rounds`): a
+        power loss among several could leave a gap.
+        """
         removed = 0
-        while len(self.segments.starts) > 1:
+        if len(self.segments.starts) > 1 and synced > self._removed_at:
             last = self.segments.starts[1] // UNIT_SIZE - 1
             position, _, _ = UNIT.unpack(self.read(last, 1))
             following, _, _ = UNIT.unpack(self.read(last + 1, 1))
-            if position >= min_physical or following >= safe_offset:
-                break
-            self.segments.remove_first()
-            removed += 1
+            if position < min_physical and following < safe_offset:
+                self.segments.remove_first()
+                self._removed_at = prepared
+                removed = 1
         self.correct_min_offset(min_physical)
         return removed
 

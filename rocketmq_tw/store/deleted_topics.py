@@ -74,6 +74,15 @@ class DeletedTopics:
             self._end = len(_text(kept))
             self._synced = self._noted
 
+    def forget_counts(self) -> None:
+        """A checkpoint was written since all these deletions: `since` need tell of none. Durable
+        when it returns."""
+        self._set([msgspec.structs.replace(one, queues=0, units=0) for one in self._all])
+        self.close()
+        write_atomic(self._files, self._path, _text(self._all))
+        self._end = len(_text(self._all))
+        self._synced = self._noted
+
     def note(self, deletions: list[Deletion]) -> None:
         """Topics were deleted. Raises `OSError`, and then they were not, unless `is_stale` says
         that what was half written could not be taken back."""
@@ -115,6 +124,10 @@ class DeletedTopics:
     def covers(self, topic: str, position: int) -> bool:
         """Whether the record at a log offset is of a topic that was deleted since."""
         return position < self._latest.get(topic, 0)
+
+    def topics(self) -> list[str]:
+        """All topics with a deletion that is not forgotten."""
+        return sorted(self._latest)
 
     def offset_of(self, topic: str) -> int:
         """The log offset where the topic was last deleted; 0 where it never was."""

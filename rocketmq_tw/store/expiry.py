@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
@@ -25,15 +26,22 @@ def last_writes(log: ILog, done: int, most: int) -> list[int]:
 
 
 def remove_oldest(
-    count: int, log: ILog, queues: QueueTable, index: MessageIndex | None, safe_offset: int
+    count: int,
+    log: ILog,
+    queues: QueueTable,
+    index: MessageIndex | None,
+    checkpointing: Checkpointing,
 ) -> int:
-    """Removes the `count` oldest files of the log and what only points into them; returns how many
-    files went. The checkpoint says that all up to `safe_offset` is on stable storage."""
+    """Removes the `count` oldest files of the log and what only points into them, though of each
+    queue one file at most between two checkpoints; returns how many files went."""
     for _ in range(count):
         log.remove_first()
     removed = count
+    safe_offset, rounds = checkpointing.last.safe_offset, checkpointing.rounds
     for queue in queues:
-        removed += queue.remove_before(log.min_offset, safe_offset)
+        if not count and len(queue.segments.starts) == 1:
+            continue
+        removed += queue.remove_before(log.min_offset, safe_offset, *rounds)
     if index is not None:
         removed += index.remove_before(log.min_offset)
     return removed

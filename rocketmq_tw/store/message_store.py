@@ -135,6 +135,10 @@ class MessageStore(StoreReads):
         if (last.safe_offset < 0 and report.records) or last.safe_offset > dispatched:
             # So that the next crash need not read all of it again.
             self.checkpoint()
+        if any(self._deleted.since(last.safe_offset)):
+            # A checkpoint without them takes their place: what else is missing must be seen.
+            self.checkpoint()
+            self._deleted.forget_counts()
         return report
 
     def _run_recovery(self, clean: bool) -> RecoveryReport:
@@ -346,6 +350,4 @@ class MessageStore(StoreReads):
         done = min(self._log.flushed_offset, self._dispatching.reached, safe)
         times = last_writes(self._log, done, self.config.delete_file_batch_max)
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        if not count:
-            return 0
-        return remove_oldest(count, self._log, self._queues, self._index, safe)
+        return remove_oldest(count, self._log, self._queues, self._index, self._checkpointing)

@@ -137,6 +137,14 @@ class QueueTable:
         self.unsynced.forget_below(directory)
         self.unsynced.dirs.add(self._directory)
 
+    def sync_names(self, topic: str) -> None:
+        """Makes durable which files a topic's queues have; raises `OSError`."""
+        directory = f"{self._directory}/{topic}"
+        own = [q.segments.directory for key, q in self._queues.items() if key[0] == topic]
+        for each in (self._directory, directory, *own):
+            if self._files.exists(each):
+                self._files.sync_dir(each)
+
     def mark_names_unsynced(self) -> None:
         """After a crash: which names in directories are durable was known to the process only."""
         for queue in self:

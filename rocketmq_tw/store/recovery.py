@@ -331,4 +331,8 @@ class Recovery:
             queue.correct_min_offset(log.min_offset)
         if self._index:
             self._index.cut(dispatched)
+        # A deletion may be forgotten once no power loss brings the files of its queues back.
+        for topic in self._deleted.topics():
+            if self._deleted.offset_of(topic) <= log.min_offset:
+                self._queues.sync_names(topic)
         self._deleted.rewrite(log.min_offset, end)

@@ -37,7 +37,7 @@ def truncate(
     if index:
         index.cut(offset)
     checkpointing.after_cut()
-    deleted.rewrite(log.min_offset, offset)
+    deleted.rewrite(0, offset)
 
 
 def remove_topics(

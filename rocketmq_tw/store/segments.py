@@ -254,10 +254,15 @@ class Segments:
         `keep_first`: the oldest file stays even where it is empty then. `opened`: the file that
         `offset` falls into, where the caller has it open.
         """
+        removed = False
         while self.starts and self.starts[-1] >= offset:
             if keep_first and len(self.starts) == 1:
                 break
+            if removed:
+                # One by one: a power loss among several could leave a gap.
+                self.sync_names()
             self._remove_last(durable)
+            removed = True
         if self.starts and offset < self.end:
             start = self.starts[-1]
             file = opened or self.file(start)
@@ -280,7 +285,6 @@ class Segments:
         self._remove(self.starts[-1])
         self.starts.pop()
         if durable:
-            # One by one: a power loss among several could leave a gap.
             self.sync_names()
 
     def _remove(self, start: int) -> None:
