@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
@@ -30,6 +33,9 @@ from rocketmq_tw.wire.headers.groups import (
 )
 from rocketmq_tw.wire.headers.offsets import QueryConsumeTimeSpanRequestHeader
 
+#: Queues in one answer about all groups; a frame of stock's clients has room for some more.
+MAX_LISTED_QUEUES = 50_000
+
 
 class ConsumeStatsRequests:
     def __init__(
@@ -42,7 +48,13 @@ class ConsumeStatsRequests:
         store: IMessageStore,
         traffic: Traffic,
         now_ms: Callable[[], int],
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_thread: InThread,
     ) -> None:
+        """`in_slices` goes through steps without holding others up (`Host.in_slices`)."""
+        self._in_slices = in_slices
+        self._in_thread = in_thread
+        self._looking = DeferredLock()
         self._traffic = traffic
         self._config = config
         self._topics = topics
@@ -69,10 +81,22 @@ class ConsumeStatsRequests:
         stats = self._stats(group, listed or self._consumed_topics(group))
         return request.response(body=encode_body(stats))
 
-    def of_all_groups(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def of_all_groups(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Of every group: in slices, one such request at a time, and encoded in a thread."""
         only_ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
         body = ConsumeStatsList(broker_addr=peer.local_address)
-        for group in self._groups.all():
+
+        def look() -> Deferred[RemotingCommand]:
+            looked = self._in_slices(self._look_at_all(body, only_ordered))
+            looked.addCallback(lambda _: self._in_thread(lambda: encode_body(body)))
+            return looked.addCallback(lambda data: request.response(body=data))
+
+        return self._looking.run(look)
+
+    def _look_at_all(self, body: ConsumeStatsList, only_ordered: bool) -> Iterator[None]:
+        """Fills `body`, a group in each step; raises `RequestError` where it would be too large."""
+        queues = 0
+        for group in list(self._groups.all()):
             each = []
             for topic in sorted(self._consumed_topics(group)):
                 config = self._topics.get(topic)
@@ -84,8 +108,15 @@ class ConsumeStatsRequests:
                     for queue in stats.offset_table.values()
                 )
                 each.append(stats)
+                queues += len(stats.offset_table)
+                if queues > MAX_LISTED_QUEUES:
+                    raise RequestError(
+                        ResponseCode.SYSTEM_ERROR,
+                        f"the groups of this broker consume more than {MAX_LISTED_QUEUES} queues:"
+                        " ask for one group at a time",
+                    )
             body.consume_stats_list.append({group: each})
-        return request.response(body=encode_body(body))
+            yield
 
     def time_span(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(QueryConsumeTimeSpanRequestHeader)

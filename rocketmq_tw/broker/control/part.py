@@ -58,7 +58,16 @@ class Control(Part):
                     self._permission_changed,
                 ).handlers(),
                 ConsumeStatsRequests(
-                    config, topics, groups, offsets, registry, store, stats.traffic, host.now_ms
+                    config,
+                    topics,
+                    groups,
+                    offsets,
+                    registry,
+                    store,
+                    stats.traffic,
+                    host.now_ms,
+                    host.in_slices,
+                    host.in_thread,
                 ).handlers(),
                 ResetRequests(config, topics, groups, offsets, registry, store).handlers(),
             ]

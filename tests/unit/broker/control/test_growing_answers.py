@@ -1,0 +1,42 @@
+"""Answers about everything that the broker has: made in slices, and not without end."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_tw.broker.control import consume_stats
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.offsets import ConsumeStatsList
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.groups import GetConsumeStatsInBrokerHeader
+from tests.support.broker import BrokerInMemory, fired
+
+
+def all_groups(broker: BrokerInMemory) -> ConsumeStatsList:
+    header = GetConsumeStatsInBrokerHeader(is_order=False)
+    answer = broker.ask(RequestCode.GET_BROKER_CONSUME_STATS, header)
+    if hasattr(answer, "addCallback"):
+        for _ in range(10):
+            broker.clock.advance(0)
+        answer = fired(answer)
+    return decode_body(ConsumeStatsList, answer.body)
+
+
+def test_all_groups_at_once_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerInMemory()
+    broker.add_topic("T", read_queue_nums=4, write_queue_nums=4)
+    for number in range(10):
+        broker.groups.get(f"G{number}")
+        broker.offsets.commit(f"G{number}", "T", 0, 1)
+    listed = {
+        name
+        for each in all_groups(broker).consume_stats_list
+        for name, stats in each.items()
+        if stats
+    }
+    assert listed == {f"G{number}" for number in range(10)}
+    monkeypatch.setattr(consume_stats, "MAX_LISTED_QUEUES", 39)
+    with pytest.raises(RequestError, match="more than 39 queues: ask for one group") as raised:
+        all_groups(broker)
+    assert raised.value.code == ResponseCode.SYSTEM_ERROR
