@@ -282,9 +282,18 @@ class ConsumeQueue:
     def cut_in_front(self, position: int) -> None:
         """Ends the queue at the first unit that is not of a record at `position` of the log or
         behind it: another queue of that name left it over. Nothing remains where none is."""
-        self.cut_where(
-            lambda unit: unit.is_written and not unit.is_filler and unit.position >= position
-        )
+        # One by one: where a power loss took some writes, what is left need not be a prefix.
+        end = self._first_offset()
+        while units := self.read(end, self._units_per_file):
+            for start, size, _ in UNIT.iter_unpack(units):
+                if start < position or size == _FILLER_SIZE or size <= 0:
+                    break
+                end += 1
+            else:
+                continue
+            break
+        if end < self.max_offset:
+            self.cut_at(end)
         if self.max_physical < 0:
             self.segments.clear()
             self._end_at(0)

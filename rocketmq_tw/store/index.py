@@ -13,9 +13,15 @@ from itertools import repeat
 from operator import add, itemgetter, mul
 from sys import byteorder
 
-from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
-from rocketmq_tw.store.index_file import IndexFile, IndexKey, index_file_size
+from rocketmq_tw.store.index_file import (
+    INDEX_HEADER,
+    INDEX_HEADER_SIZE,
+    IndexFile,
+    IndexKey,
+    index_file_size,
+)
 from rocketmq_tw.store.unsynced import Unsynced
 
 _NAME_DIGITS = 17
@@ -127,6 +133,13 @@ def _magnitude(value: int) -> int:
     return value
 
 
+def _begin_offset(file: IFile) -> int:
+    begin: int = INDEX_HEADER.unpack(
+        file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
+    )[2]
+    return begin
+
+
 def index_name(now_ms: int) -> str:
     """A file's name: its creation in local time, yyyyMMddHHmmssSSS."""
     moment = datetime.fromtimestamp(now_ms / 1000)
@@ -183,10 +196,13 @@ class MessageIndex:
             for name in self._files.list(self._directory)
             if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
         ]
+        opened = [self._files.open(f"{self._directory}/{name}") for name in names]
+        if mark[0] not in [_begin_offset(file) for file in opened]:
+            # Its file was lost and built again since the checkpoint: nothing is known of any.
+            mark = (-1, 1)
         trusted = True
-        for name in names:
+        for name, file in zip(names, opened, strict=True):
             path = f"{self._directory}/{name}"
-            file = self._files.open(path)
             trusted = trusted and file.size() == self.file_size
             if not trusted:
                 file.close()
