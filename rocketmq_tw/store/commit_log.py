@@ -65,8 +65,8 @@ class CommitLog:
     def load(self, *, clean: bool) -> None:
         """See `ILog`."""
         self._files.make_dirs(self.segments.directory)
-        # A crash may have come while the last file's end was cut off.
-        short = Short.REFUSE if clean else Short.EXTEND_LAST
+        # A crash may have come while a file's end was cut off.
+        short = Short.REFUSE if clean else Short.EXTEND
         self.segments.load("mappedFileSizeCommitLog", short=short)
 
     def scan(self, position: int, end: int, *, check_body: bool = True) -> LogScan:
@@ -81,6 +81,8 @@ class CommitLog:
         """See `ILog`."""
         if cut:
             self.segments.cut(offset, durable=True, keep_first=True)
+        # What the last process removed may not be durable yet.
+        self._files.sync_dir(self.segments.directory)
         for start in self.segments.starts:
             if start + self.file_size > since:
                 self.segments.file(start).fsync()

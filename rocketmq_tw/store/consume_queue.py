@@ -241,6 +241,18 @@ class ConsumeQueue:
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 
+    def end_at(self, position: int) -> int:
+        """The queue offset at which the queue would end if the log ended at `position`."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is not None and unit.is_written and unit.position < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def cut_where(self, keep: Callable[[Unit], bool]) -> None:
         """Ends the queue at the first unit that `keep` refuses; what it keeps is a prefix.
 
@@ -270,6 +282,10 @@ class ConsumeQueue:
         self.cut_where(
             lambda unit: unit.is_written and (unit.is_filler or unit.position >= position)
         )
+        if self.max_physical < 0:
+            # Nothing is left, or nothing but fillers of that other queue.
+            self.segments.clear()
+            self._end_at(0)
 
     def cut_at(self, offset: int) -> None:
         """Ends the queue at a queue offset."""
@@ -301,14 +317,16 @@ class ConsumeQueue:
                 high = middle
         self.min_offset = low
 
-    def remove_before(self, min_physical: int) -> int:
-        """Removes files whose messages are all gone from the log, but never the last, which
-        knows the queue's end; returns their number."""
+    def remove_before(self, min_physical: int, safe_offset: int) -> int:
+        """Removes files whose messages are all gone from the log, where the next one is on stable
+        storage, as it is if it begins in front of the checkpoint's `safe_offset`: a queue without
+        files would not know its end. Returns their number."""
         removed = 0
         while len(self.segments.starts) > 1:
             last = self.segments.starts[1] // UNIT_SIZE - 1
             position, _, _ = UNIT.unpack(self.read(last, 1))
-            if position >= min_physical:
+            following, _, _ = UNIT.unpack(self.read(last + 1, 1))
+            if position >= min_physical or following >= safe_offset:
                 break
             self.segments.remove_first()
             removed += 1

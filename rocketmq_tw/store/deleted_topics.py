@@ -31,6 +31,7 @@ class DeletedTopics:
     and may run in another thread."""
 
     def __init__(self, files: IFiles, path: str) -> None:
+        self.is_stale = False
         self._files = files
         self._path = path
         self._file: IFile | None = None
@@ -74,7 +75,8 @@ class DeletedTopics:
             self._synced = self._noted
 
     def note(self, deletions: list[Deletion]) -> None:
-        """Topics were deleted. Raises `OSError`."""
+        """Topics were deleted. Raises `OSError`, and then they were not, unless `is_stale` says
+        that what was half written could not be taken back."""
         if not deletions:
             return
         if self._file is None:
@@ -82,10 +84,22 @@ class DeletedTopics:
             self._file = self._files.open(self._path, create=True)
         # In front of it a line feed: a torn line must not take this one along.
         text = b"\n" + _text(deletions)
-        self._file.pwrite(text, self._end)
+        try:
+            self._file.pwrite(text, self._end)
+        except OSError:
+            self.is_stale = True
+            self._file.truncate(self._end)
+            self.is_stale = False
+            raise
         self._end += len(text)
         self._set([*self._all, *deletions])
         self._noted += 1
+
+    def take_back(self, end_offset: int) -> None:
+        """The log lost what was buffered behind `end_offset`, whose offsets new messages get.
+        Raises `OSError`, see `note`."""
+        behind = sorted(topic for topic, offset in self._latest.items() if offset > end_offset)
+        self.note([Deletion(topic, end_offset) for topic in behind])
 
     def sync(self) -> None:
         """Makes all that was noted durable; raises `OSError`."""
@@ -118,10 +132,12 @@ class DeletedTopics:
             self._file = None
 
     def _set(self, deletions: Iterable[Deletion]) -> None:
-        self._all = list(deletions)
+        self._all = []
         self._latest = {}
-        for one in self._all:
-            self._latest[one.topic] = max(self._latest.get(one.topic, 0), one.offset)
+        # From the last one: it says where the topic's end is, whatever was said before.
+        for one in reversed(list(deletions)):
+            offset = min(one.offset, self._latest.setdefault(one.topic, one.offset))
+            self._all.insert(0, msgspec.structs.replace(one, offset=offset))
 
 
 def _text(deletions: list[Deletion]) -> bytes:

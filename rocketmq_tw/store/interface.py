@@ -256,6 +256,10 @@ class IMessageStore(Interface):
     def min_queue_offset(topic: str, queue_id: int) -> int:
         """The oldest offset still readable; 0 where there is no queue."""
 
+    def queue_end_at(topic: str, queue_id: int, position: int) -> int | None:
+        """The offset at which a queue would end if the log were cut at `position`; None where it
+        has nothing behind that."""
+
     def offset_by_time(topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
         """The first offset stored at or after `timestamp`; `upper`: the last one at or before."""
 

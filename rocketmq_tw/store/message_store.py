@@ -1,50 +1,45 @@
 """The message store: one face for the log, the queues and the index of a broker.
 
-`appending` and `dispatching` do the work on a message's way in, `queue_reader` on its way out.
+`appending` and `dispatching` do the work on a message's way in, `reads` on its way out.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable
 
 from zope.interface import implementer
 
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import RecordHead, decode_record
-from rocketmq_tw.store import time_search
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, Unit
-from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
+from rocketmq_tw.store.consume_queue import UNIT_SIZE
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import (
-    EVERY_MESSAGE,
     Appended,
     Arrival,
     ILog,
     IMessageStore,
-    MessageFilter,
-    QueueRead,
 )
+from rocketmq_tw.store.ownership import Ownership
 from rocketmq_tw.store.paths import StorePaths
-from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.store.removing import remove_oldest, remove_topics, truncate
+from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove, last_writes
 
 
 @implementer(IMessageStore)
-class MessageStore:
+class MessageStore(StoreReads):
     """See `IMessageStore`. `clock` gives milliseconds since 1970; `memory_bytes` is the machine's
     memory, from which stock reckons what is still cached; `log` is a commit log of its own unless
     another one is given.
@@ -83,24 +78,21 @@ class MessageStore:
         if log is None:
             size = config.mapped_file_size_commit_log
             log = CommitLog(reserving, self.paths.commit_log, size, plain=files)
-        self._log: ILog = log
-        self._queues = QueueTable(
-            files, self.paths.consume_queue, config.mapped_file_size_consume_queue
-        )
-        self._index: MessageIndex | None = None
+        queues = QueueTable(files, self.paths.consume_queue, config.mapped_file_size_consume_queue)
+        index = None
         if config.message_index_enable:
-            self._index = MessageIndex(
+            index = MessageIndex(
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
+        super().__init__(config, log, queues, index, memory_bytes)
         self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         maker = EntryMaker(self.delay_levels, index=self._index is not None)
         self._dispatching = Dispatching(log, self._queues, self._index, maker, self._deleted)
         self._appending = Appending(config, log, self._queues, self._dispatching, clock)
-        self._reader = QueueReader(config, log, memory_bytes)
         self._checkpointing = Checkpointing(
             reserving, self.paths.checkpoint, log, self._queues, self._index
         )
-        self._lock: IFile | None = None
+        self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
         self._disk_full = False
 
@@ -108,15 +100,7 @@ class MessageStore:
 
     def load(self) -> RecoveryReport:
         """Locks, recovers, and leaves `abort` behind until `close`; see `IMessageStore`."""
-        files, paths = self._files, self.paths
-        files.make_dirs(paths.root)
-        try:
-            self._lock = files.lock(paths.lock)
-        except BlockingIOError as error:
-            raise StoreError(
-                f"{paths.root} is in use by another broker: stop it, or set storePathRootDir"
-            ) from error
-        self._lock.pwrite(b"lock", 0)
+        self._ownership.take()
         try:
             report = self._recover()
         except BaseException:
@@ -126,18 +110,17 @@ class MessageStore:
         return report
 
     def _recover(self) -> RecoveryReport:
-        files, paths = self._files, self.paths
-        clean = not files.exists(paths.abort)
+        clean = self._ownership.was_closed
         # In front of the first change: a crash in the middle of one leaves what only an unclean
         # start accepts.
-        self._write_abort()
+        self._ownership.mark_open()
         self._files.keep(self.paths.abort)
         try:
             self.report = report = self._run_recovery(clean)
         except StoreError:
             if clean:
                 # Nothing was changed.
-                self._remove_abort()
+                self._ownership.mark_closed()
             raise
         dispatched = report.dispatched_offset
         last = self._checkpointing.last
@@ -172,22 +155,10 @@ class MessageStore:
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
-    def _write_abort(self) -> None:
-        abort = self._files.open(self.paths.abort, create=True)
-        abort.truncate(0)
-        abort.pwrite(str(os.getpid()).encode(), 0)
-        abort.fsync()
-        abort.close()
-        self._files.sync_dir(self.paths.root)
-
-    def _remove_abort(self) -> None:
-        self._files.remove(self.paths.abort)
-        self._files.sync_dir(self.paths.root)
-
     def close(self) -> None:
         """Writes, flushes, dispatches up to the limit, checkpoints; removes `abort` only where all
         of it held."""
-        if self._lock is None:
+        if not self._ownership.is_taken:
             return
         was_open = not self._refusal
         self._refusal = "the store is closed"
@@ -201,7 +172,7 @@ class MessageStore:
                 limit = end if self.dispatch_limit is None else self.dispatch_limit
                 is_whole = self._dispatching.reached == end or limit < end
                 if is_whole and not self._checkpointing.failed:
-                    self._remove_abort()
+                    self._ownership.mark_closed()
         finally:
             self._release()
 
@@ -212,23 +183,7 @@ class MessageStore:
         self._files.give_up()
         if self._index:
             self._index.close()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    @property
-    def is_copy(self) -> bool:
-        """See `IMessageStore`."""
-        return self._reader.is_copy
-
-    @is_copy.setter
-    def is_copy(self, is_copy: bool) -> None:
-        self._reader.is_copy = is_copy
-
-    @property
-    def cached_bytes(self) -> int:
-        """See `IMessageStore`."""
-        return self._reader.cached_bytes
+        self._ownership.release()
 
     @property
     def end_offset(self) -> int:
@@ -285,29 +240,24 @@ class MessageStore:
 
     def write_pending(self) -> int:
         """See `IMessageStore`."""
-        return self._appending.write()
+        try:
+            return self._appending.write()
+        except StoreError:
+            try:
+                if not self._log.failure:
+                    self._deleted.take_back(self._log.written_offset)
+            except OSError as error:
+                self._refusal = f"a deletion cannot be taken back: {error}; restart"
+            raise
 
     def truncate_to(self, offset: int) -> None:
         """See `IMessageStore`."""
-        log = self._log
         if self._refusal:
             raise NotWritableError(self._refusal)
-        if not log.min_offset <= offset <= log.end_offset:
-            raise StoreError(
-                f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
-            )
         try:
-            # Before the log shrinks: a checkpoint must never claim more than there is.
-            self._checkpointing.before_cut(offset)
-            log.truncate_to(offset)
-            for queue in self._queues:
-                if queue.max_physical > offset:
-                    queue.cut_behind(offset)
-                queue.next_offset = queue.max_offset
-            if self._index:
-                self._index.cut(offset)
-            self._checkpointing.after_cut()
-            self._deleted.rewrite(log.min_offset, offset)
+            truncate(
+                self._log, self._queues, self._index, self._checkpointing, self._deleted, offset
+            )
         except OSError as error:
             self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
             raise NotWritableError(self._refusal) from error
@@ -325,7 +275,7 @@ class MessageStore:
             raise NotWritableError(f"deletions of topics cannot be synced: {error}") from error
         return self._log.fsync()
 
-    # DispatchEntry
+    # Dispatch
 
     def dispatch(self) -> int:
         """See `IMessageStore` and the class about how far it goes."""
@@ -340,118 +290,17 @@ class MessageStore:
         """See `IMessageStore`."""
         return self._dispatching.on_arrival(callback)
 
-    # Read
-
-    def read_queue(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int,
-        max_bytes: int,
-        wanted: MessageFilter = EVERY_MESSAGE,
-    ) -> QueueRead:
-        """See `IMessageStore`."""
-        queue = self._readable(topic, queue_id)
-        return self._reader.read(queue, offset, max_count, max_bytes, *wanted)
-
-    def _readable(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self._queues.find(topic, queue_id)
-
-    def read_log(self, offset: int, size: int) -> bytes:
-        """See `IMessageStore`."""
-        return self._log.read(size, offset)
-
-    def record_at(self, physical_offset: int) -> bytes | None:
-        """See `IMessageStore`."""
-        return time_search.sound_record(self._log, physical_offset)
-
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """See `IMessageStore`."""
-        data = self.record_at(physical_offset)
-        return None if data is None else decode_record(data)
-
-    def records(self, position: int) -> Iterator[RecordHead]:
-        """See `IMessageStore`."""
-        return iter(self._log.scan(position, self._log.written_offset, check_body=False))
-
-    def max_queue_offset(self, topic: str, queue_id: int) -> int:
-        """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
-
-    def min_queue_offset(self, topic: str, queue_id: int) -> int:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.min_offset
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
-    ) -> int:
-        """See `IMessageStore`; 0 where there is no queue."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        return time_search.offset_by_time(self._log, queue, timestamp, upper=upper)
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        return -1 if queue is None else time_search.queue_store_time(self._log, queue, offset)
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return -1
-        return time_search.queue_store_time(self._log, queue, queue.min_offset)
-
-    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
-        """See `IMessageStore`."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None or offset < queue.min_offset:
-            return []
-        units = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
-        return [unit for unit in units if unit is not None]
-
-    def queues(self) -> dict[str, set[int]]:
-        """See `IMessageStore`."""
-        found: dict[str, set[int]] = {}
-        for queue in self._queues:
-            if queue.segments.starts:
-                found.setdefault(queue.topic, set()).add(queue.queue_id)
-        return found
-
-    def query_by_key(
-        self, topic: str, key: str, max_count: int, begin: int, end: int
-    ) -> tuple[list[int], int, int]:
-        """See `IMessageStore`; hashes collide, so the caller compares the keys."""
-        if self._index is None:
-            return [], 0, 0
-        limit = min(max_count, self.config.max_msgs_num_batch)
-        return self._index.query(topic, key, limit, begin, end)
-
-    @property
-    def damaged_records(self) -> int:
-        """Records that reads left out because their bytes are not what was stored."""
-        return self._reader.damaged
-
     # Housekeeping
 
     def remove_topics(self, topics: Iterable[str]) -> Callable[[], None]:
         """See `IMessageStore`."""
         doomed = frozenset(topics)
-        end = self._log.end_offset
         try:
-            self._deleted.note(
-                [Deletion(topic, end, *self._queues.count_of(topic)) for topic in sorted(doomed)]
-            )
+            remove_topics(self._log, self._queues, self._deleted, self._dispatching, doomed)
         except OSError as error:
+            if self._deleted.is_stale:
+                self._refusal = f"a deletion was written in part: {error}; restart"
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
-        if doomed:
-            self._dispatching.forget_topics(doomed)
-        for topic in doomed:
-            self._queues.remove_topic(topic)
         return self._deleted.sync
 
     @property
@@ -482,29 +331,8 @@ class MessageStore:
         """See `IMessageStore`."""
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
-        log = self._log
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset
-        done = min(log.flushed_offset, self._dispatching.reached, safe)
-        starts = log.file_starts
-        times = []
-        for _start, following in pairwise(starts):
-            if following > done:
-                break
-            moment = time_search.log_store_time(log, following)
-            if moment < 0:
-                break
-            times.append(moment)
-            if len(times) == self.config.delete_file_batch_max:
-                break
+        times = last_writes(self.config, self._log, min(self._log.flushed_offset, safe))
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        if not count:
-            return 0
-        for _ in range(count):
-            log.remove_first()
-        removed = count
-        for queue in self._queues:
-            removed += queue.remove_before(log.min_offset)
-        if self._index:
-            removed += self._index.remove_before(log.min_offset)
-        return removed
+        return remove_oldest(self._log, self._queues, self._index, count, safe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
@@ -130,7 +131,9 @@ class QueueTable:
             self._queues.pop(key).forget_unwritten()
         directory = f"{self._directory}/{topic}"
         self._pool.forget_below(directory)
-        self._files.remove_tree(directory)
+        # Files that cannot be removed are emptied by whoever makes them again.
+        with suppress(OSError):
+            self._files.remove_tree(directory)
         self.unsynced.forget_below(directory)
         self.unsynced.dirs.add(self._directory)
 

@@ -7,6 +7,8 @@ from enum import Enum
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import DiskUsage
+from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.time_search import log_store_time
 
 _HOUR = 3_600_000
 
@@ -61,3 +63,17 @@ def files_to_remove(
             break
         expired += 1
     return expired
+
+
+def last_writes(config: MessageStoreConfig, log: ILog, done: int) -> list[int]:
+    """The time of the last write to each of the oldest files that end at or before `done`, as many
+    as go at once, at most."""
+    times: list[int] = []
+    for following in log.file_starts[1:]:
+        if following > done or len(times) == config.delete_file_batch_max:
+            break
+        moment = log_store_time(log, following)
+        if moment < 0:
+            break
+        times.append(moment)
+    return times

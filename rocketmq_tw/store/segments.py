@@ -23,8 +23,6 @@ class Short(Enum):
     """What `Segments.load` does with files that are too short; one that is extended gets zeros."""
 
     REFUSE = "refuse"
-    #: The last one is extended: a crash may have come while its end was cut off.
-    EXTEND_LAST = "extend the last"
     EXTEND = "extend"
 
 
@@ -92,24 +90,7 @@ class Segments:
             if len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
         )
         repaired = False
-        for start in list(starts):
-            file = self._pool.get(self.path(start))
-            size, is_last = file.size(), start == starts[-1]
-            if size == self.file_size:
-                continue
-            if size == 0 and is_last:
-                self._remove(start)
-                starts.pop()
-                break
-            may_extend = short is Short.EXTEND or (short is Short.EXTEND_LAST and is_last)
-            if not may_extend or size > self.file_size:
-                raise DamagedStoreError(
-                    f"{self.path(start)} has {size} bytes where {size_key} says {self.file_size}: "
-                    f"set {size_key} to what the store was written with, or restore the file"
-                )
-            file.truncate(self.file_size)
-            self.unsynced.files.add(self.path(start))
-            repaired = True
+        # Before any file is changed: a wrong size in the configuration shows here.
         for before, after in pairwise(starts):
             if after - before != self.file_size:
                 if drop_behind_gap and not (after - before) % self.file_size:
@@ -127,6 +108,23 @@ class Segments:
                 f"{self.path(starts[0])} is no multiple of {size_key} = {self.file_size}: set "
                 f"{size_key} to what the store was written with"
             )
+        for start in list(starts):
+            file = self._pool.get(self.path(start))
+            size, is_last = file.size(), start == starts[-1]
+            if size == self.file_size:
+                continue
+            if size == 0 and is_last:
+                self._remove(start)
+                starts.pop()
+                break
+            if short is Short.REFUSE or size > self.file_size:
+                raise DamagedStoreError(
+                    f"{self.path(start)} has {size} bytes where {size_key} says {self.file_size}: "
+                    f"set {size_key} to what the store was written with, or restore the file"
+                )
+            file.truncate(self.file_size)
+            self.unsynced.files.add(self.path(start))
+            repaired = True
         self.starts = starts
         self._present = set(starts)
         return repaired
@@ -147,8 +145,21 @@ class Segments:
         """Creates the next file in its full size; `durable`: its size and name are synced."""
         if self.starts and start != self.end:
             raise StoreError(f"{self.path(start)} would leave a gap behind {self.end}")
+        try:
+            file = self._create(start, durable)
+        except OSError:
+            self._take_back(start)
+            raise
+        self.starts.append(start)
+        self._present.add(start)
+        return file
+
+    def _create(self, start: int, durable: bool) -> IFile:
         path = self.path(start)
         file = self._pool.get(path, create=True)
+        if file.size():
+            # Left over by something that failed.
+            file.truncate(0)
         file.truncate(self.file_size)
         if durable:
             file.fsync()
@@ -156,9 +167,16 @@ class Segments:
         else:
             self.unsynced.files.add(path)
             self.unsynced.dirs.add(self.directory)
-        self.starts.append(start)
-        self._present.add(start)
         return file
+
+    def _take_back(self, start: int) -> None:
+        """A file that could not be made whole must not be found behind a gap later."""
+        try:
+            if self._files.exists(self.path(start)):
+                self._remove(start)
+        except OSError:
+            # Whoever cuts removes it with the others.
+            self.starts.append(start)
 
     def write(self, buffers: Sequence[bytes], offset: int, *, durable_name: bool = False) -> None:
         """Writes the buffers, one after the other, from `offset`; all must fit in its file, which
@@ -201,7 +219,8 @@ class Segments:
 
     def remove_first(self) -> None:
         """Removes the oldest file."""
-        self._remove(self.starts.pop(0))
+        self._remove(self.starts[0])
+        del self.starts[0]
 
     def remove_before(self, offset: int) -> None:
         """Removes the files that end at or before `offset`; durable when it returns."""
@@ -258,16 +277,22 @@ class Segments:
         self._pool.close()
 
     def _remove_last(self, durable: bool) -> None:
-        self._remove(self.starts.pop())
+        self._remove(self.starts[-1])
+        self.starts.pop()
         if durable:
             # One by one: a power loss among several could leave a gap.
             self.sync_names()
 
     def _remove(self, start: int) -> None:
         path = self.path(start)
+        # First, so that no other thread opens it again.
         self._present.discard(start)
-        self._zeroed.pop(start, None)
         self._pool.forget(path)
-        self._files.remove(path)
+        try:
+            self._files.remove(path)
+        except OSError:
+            self._present.add(start)
+            raise
+        self._zeroed.pop(start, None)
         self.unsynced.files.discard(path)
         self.unsynced.dirs.add(self.directory)

@@ -96,7 +96,8 @@ _encode = msgspec.json.Encoder().encode
 
 def dumps(value: Any, *, standard: bool = False) -> bytes:
     """`value` as fastjson writes it: the fields of a `msgspec.Struct` in the order of their wire
-    names and left out where None, maps in their own order with bare number and object keys.
+    names and left out where None, maps in their own order with bare number and object keys. A
+    `msgspec.Raw` stands as it is.
 
     `standard` gives strict JSON as stock does for a client that accepts no other: keys that are
     no strings become strings, maps are sorted.
@@ -132,6 +133,8 @@ def _write(value: Any, standard: bool, put: Callable[[bytes], None]) -> None:
             _write(item, standard, put)
             separator = b","
         put(b"[]" if separator == b"[" else b"]")
+    elif isinstance(value, msgspec.Raw):
+        put(bytes(value))
     else:
         put(_encode(value))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Cooperator
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.interfaces import InThread
@@ -39,6 +41,16 @@ class Host:
     in_thread: InThread
     now_ms: Callable[[], int]
     before_request: list[RequestCheck]
+    _slices: Cooperator = attrs.field(init=False)
+
+    @_slices.default
+    def _make_slices(self) -> Cooperator:
+        return Cooperator(scheduler=lambda work: self.reactor.callLater(0, work))
+
+    def in_slices(self, steps: Iterator[None]) -> Deferred[Any]:
+        """Goes through `steps`, some 10 ms in each turn of the reactor so that nobody else waits
+        long; fires at their end, fails with what they raise. They meet what happens in between."""
+        return self._slices.coiterate(steps)
 
     def elapsed_ms(self) -> int:
         return int(self.reactor.seconds() * 1000)

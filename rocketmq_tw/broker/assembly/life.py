@@ -63,7 +63,8 @@ class Life:
     @inlineCallbacks
     def change(self, state: RoleState) -> Steps:
         """Leads all parts from the present role into the one of `state`; fires once requests are
-        answered as that role wants. Raises `ValueError` for a role that cannot follow."""
+        answered as that role wants. Fails with `ValueError` for a role that cannot follow, changing
+        nothing, or with what a part cannot do; then the broker is isolated."""
         yield self._changing.acquire()
         try:
             if self._stopped:
@@ -76,8 +77,13 @@ class Life:
             if isolated:
                 return
             self._holder.change(state)
-            for part in self._parts:
-                yield part.enter(state)
+            try:
+                for part in self._parts:
+                    yield part.enter(state)
+            except Exception:
+                # Half a role is none: what was begun ends, and another change may follow.
+                yield from self._leave([])
+                raise
             self._serve()
             log.info(
                 "the broker is {role} now, its id is {id}",

@@ -76,8 +76,12 @@ class Part:
         """Ends what the role wanted, before the parts that this one uses; fires once it is over.
         The role is ISOLATED by then."""
 
+    def truncating(self, end: int) -> Deferred[Any] | None:
+        """The log is about to be cut at `end`: takes back what stands for messages behind that;
+        fires once this is durable."""
+
     def truncated(self, end: int) -> None:
-        """The log was cut and ends at `end` now: forgets what stood behind."""
+        """The log was cut and ends at `end` now."""
 
     def stop(self) -> Deferred[Any] | None:
         """Releases what `start` took; the role was left and the tables are saved."""

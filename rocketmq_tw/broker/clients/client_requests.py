@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
@@ -25,6 +29,8 @@ from rocketmq_tw.wire.headers.clients import (
 
 #: A thousand subscriptions take a fifth of it; what a client says stays in memory.
 MAX_HEARTBEAT_BYTES = 1 << 20
+#: So many groups of one heartbeat are registered at once; for more others had to wait.
+FEW_GROUPS = 100
 #: The bit of a topic's `topic_sys_flag` that says that unit-mode groups subscribe.
 UNIT_SUB_FLAG = 2
 
@@ -32,12 +38,14 @@ UNIT_SUB_FLAG = 2
 class ClientRequests:
     def __init__(
         self,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
         config: BrokerConfig,
         clients: ClientRegistry,
         groups: GroupTable,
         topics: TopicTable,
         announcements: Announcements,
     ) -> None:
+        self._in_slices = in_slices
         self._config = config
         self._clients = clients
         self._groups = groups
@@ -66,12 +74,33 @@ class ClientRequests:
         data = decode_request(HeartbeatData, request.body)
         names.check_length("clientID", data.client_id)
         client = Client(peer, data.client_id, request.language.name, request.version)
-        resend = False
+        resend: list[str] = []
+        steps = self._register(client, data, resend)
+        if len(data.consumer_data_set) + len(data.producer_data_set) <= FEW_GROUPS:
+            for _ in steps:
+                pass
+            return self._registered(request, data, resend)
+        registered = self._in_slices(steps)
+        return registered.addCallback(lambda _: self._registered(request, data, resend))
+
+    def _register(self, client: Client, data: HeartbeatData, resend: list[str]) -> Iterator[None]:
+        """One group after the other; adds to `resend` those whose subscriptions are wanted."""
         for consumer in data.consumer_data_set:
-            resend = self._register_consumer(client, consumer, data) or resend
+            if not client.peer.connected:
+                return
+            if self._register_consumer(client, consumer, data):
+                resend.append(consumer.group_name)
+            yield
         for producer in data.producer_data_set:
+            if not client.peer.connected:
+                return
             names.check_group(producer.group_name)
             self._clients.register_producer(producer.group_name, client)
+            yield
+
+    def _registered(
+        self, request: RemotingCommand, data: HeartbeatData, resend: list[str]
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         response = request.response()
         # A 4.9 client, and a 5.x client before it knows the broker, sends no fingerprint.
         response.ext_fields = {
@@ -127,13 +156,15 @@ class ClientRequests:
                 self._topics.get(wanted.topic) for wanted in consumer.subscription_data_set
             )
         )
-        self._topics.create_on_send_back(
-            names.retry_topic(group.group_name),
-            group.retry_queue_nums,
-            READ | WRITE,
-            UNIT_SUB_FLAG if consumer.unit_mode else 0,
-            order=ordered,
-        )
+        # Without room for it, what the group gives back is refused and says why.
+        with suppress(RequestError):
+            self._topics.create_on_send_back(
+                names.retry_topic(group.group_name),
+                group.retry_queue_nums,
+                READ | WRITE,
+                UNIT_SUB_FLAG if consumer.unit_mode else 0,
+                order=ordered,
+            )
         return self._clients.register_consumer(
             client,
             consumer,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
 Q = TypeVar("Q", bound=Hashable)
@@ -11,6 +11,8 @@ Q = TypeVar("Q", bound=Hashable)
 LOCK_EXPIRES_MS = 60_000
 #: Locks of all groups together; beyond them a queue is as if another client held it.
 MAX_LOCKS = 200_000
+#: Locks that are looked at in one step of the scan for expired ones.
+_STEP = 1000
 
 
 class RebalanceLock:
@@ -67,13 +69,21 @@ class RebalanceLock:
         held = self._groups.get(group, {})
         return any(now - since <= self._expires_ms for _, since in held.values())
 
-    def forget_expired(self) -> None:
-        """Drops locks that nobody renews any more, so that the table does not only grow."""
+    def forget_expired(self) -> Iterator[None]:
+        """Drops locks that nobody renews any more, so that the table does not only grow; a step for
+        some of them, between which the locks may change."""
         now = self._now_ms()
         for group in list(self._groups):
-            held = self._groups[group]
-            for queue in [q for q, (_, since) in held.items() if now - since > self._expires_ms]:
-                del held[queue]
-                self._count -= 1
-            if not held:
-                del self._groups[group]
+            queues = list(self._groups.get(group, ()))
+            for first in range(0, len(queues), _STEP):
+                held = self._groups.get(group)
+                if held is None:
+                    break
+                for queue in queues[first : first + _STEP]:
+                    owner = held.get(queue)
+                    if owner is not None and now - owner[1] > self._expires_ms:
+                        del held[queue]
+                        self._count -= 1
+                if not held:
+                    del self._groups[group]
+                yield

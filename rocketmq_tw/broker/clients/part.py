@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
@@ -26,13 +29,14 @@ class Clients(Part):
     """Knows who is connected, lets them know of each other, and grants locks on queues."""
 
     def __init__(self, host: Host, writing: Writing, tables: Tables) -> None:
+        self._host = host
         self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms)
         self.locks = RebalanceLock(host.elapsed_ms)
         registry, topics, groups = self.registry, tables.topics, tables.groups
         self._handlers = merge_handlers(
             [
                 ClientRequests(
-                    host.config, registry, groups, topics, tables.announcements
+                    host.in_slices, host.config, registry, groups, topics, tables.announcements
                 ).handlers(),
                 ConnectionRequests(host.config, registry, topics, groups, writing.store).handlers(),
                 SubscriptionRequests(registry, tables.offsets).handlers(),
@@ -44,8 +48,14 @@ class Clients(Part):
         return self._handlers
 
     def periodic(self) -> Iterable[Periodic]:
-        yield Periodic("the scan for silent clients", SCAN_SECONDS, self.registry.expire)
-        yield Periodic("the scan for expired locks", SCAN_SECONDS, self.locks.forget_expired)
+        yield Periodic("the scan for silent clients", SCAN_SECONDS, self._expire)
+        yield Periodic("the scan for expired locks", SCAN_SECONDS, self._forget)
+
+    def _expire(self) -> Deferred[Any]:
+        return self._host.in_slices(self.registry.expire())
+
+    def _forget(self) -> Deferred[Any]:
+        return self._host.in_slices(self.locks.forget_expired())
 
     def metrics(self) -> Iterable[Metric]:
         producers, consumers = self.registry.counts()

@@ -6,7 +6,7 @@ members of a group change, all that remain are told (40), so that they share the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from twisted.logger import Logger
 
@@ -213,21 +213,25 @@ class ClientRegistry:
         for group in member.consuming:
             self._drop_consumer(group, peer)
 
-    def expire(self) -> None:
-        """Closes the connections whose heartbeats stopped."""
+    def expire(self) -> Iterator[None]:
+        """Closes the connections whose heartbeats stopped; a step for each, between which clients
+        may come and go."""
         oldest = self._elapsed_ms() - self._config.channel_expired_timeout
-        silent = {
-            client.peer
-            for clients in (
-                *self._producers.values(),
-                *(group.clients for group in self._consumers.values()),
-            )
-            for client in clients.values()
-            if client.renewed_ms < oldest
-        }
-        for peer in silent:
-            peer.close("its client sends no heartbeats any more")
-            self.peer_lost(peer)
+        for peer in list(self._peers):
+            member = self._peers.get(peer)
+            if member is not None and any(
+                client.renewed_ms < oldest for client in self._of(peer, member)
+            ):
+                peer.close("its client sends no heartbeats any more")
+                self.peer_lost(peer)
+            yield
+
+    def _of(self, peer: IPeer, member: _Memberships) -> Iterator[Client]:
+        """The memberships of one connection."""
+        for name in member.producing:
+            yield self._producers[name][peer]
+        for name in member.consuming:
+            yield self._consumers[name].clients[peer]
 
     def _enter(self, peer: IPeer) -> _Memberships:
         member = self._peers.get(peer)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import javaproperties
 
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import role_keys
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import NotChangeable, apply_changes, plan_changes
@@ -25,7 +27,8 @@ _OLD = {"filterServerNums": "0"}
 class LiveConfig:
     """The configurations of one broker, together."""
 
-    def __init__(self, config: BrokerConfig, *others: Config) -> None:
+    def __init__(self, role: RoleHolder, config: BrokerConfig, *others: Config) -> None:
+        self._role = role
         self._config = config
         self._configs = (config, *others)
 
@@ -51,13 +54,14 @@ class LiveConfig:
         return {change.key.name: change.text for change in changes}
 
     def text(self) -> str:
-        """All keys as .properties; never a secret."""
+        """All keys as .properties, the role as it is now; never a secret."""
         values = _OLD | {
             key.name: format_value(getattr(config, key.attribute))
             for config in self._configs
             for key in keys_of(type(config)).values()
             if not key.is_secret
         }
+        values |= role_keys(self._role.state)
         return javaproperties.dumps(values, timestamp=False, sort_keys=True)
 
     def _blocked(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from rocketmq_tw.broker.control.admin import AdminRequests
 from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.control.resets import ResetRequests
+from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
@@ -27,6 +28,7 @@ class Control(Part):
     def __init__(
         self,
         host: Host,
+        role: RoleHolder,
         parts: Assembly,
         writing: Writing,
         tables: Tables,
@@ -39,7 +41,9 @@ class Control(Part):
         self._membership = cluster.membership
         config, store, registry = host.config, writing.store, clients.registry
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
-        live_config = LiveConfig(config, host.store_config, host.net_config, *host.other_configs)
+        live_config = LiveConfig(
+            role, config, host.store_config, host.net_config, *host.other_configs
+        )
         self._handlers = merge_handlers(
             [
                 AdminRequests(

@@ -46,17 +46,20 @@ class DelayOffsets:
             if offset > self.get(level) or offset < former.offset_table.get(level, -1):
                 self.set(level, offset)
 
-    def pending_write(self) -> Callable[[], None] | None:
-        """The write that is due, to be called in any thread; None where nothing changed.
+    def pending_write(self) -> Callable[[], bytes] | None:
+        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
 
-        Where it fails, `write_failed` makes it due again.
+        Where one of them fails, `write_failed` makes it due again.
         """
         if not self._dirty:
             return None
         self._dirty = False
         self.data_version = self.data_version.next(self._now_ms())
         data = encode_body(self.table())
-        return lambda: self._file.write(data)
+        return lambda: data
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
 
     def write_failed(self) -> None:
         self._dirty = True

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
@@ -30,6 +31,7 @@ class Delay(Part):
     def __init__(self, host: Host, role: RoleHolder, writing: Writing) -> None:
         self._host = host
         self._store = writing.store
+        self._commit = writing.commit
         self.levels = DelayLevels(host.store_config.message_delay_level)
         self.offsets = DelayOffsets(host.table_file("delayOffset"), host.now_ms)
         self.delivery = DelayDelivery(
@@ -60,12 +62,12 @@ class Delay(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         return self.delivery.stop()
 
-    def truncated(self, end: int) -> None:
-        store = self._store
+    def truncating(self, end: int) -> Deferred[None]:
         for level in range(1, self.levels.max_level + 1):
-            last = store.max_queue_offset(SCHEDULE_TOPIC, queue_of(level))
-            if self.offsets.get(level) > last:
+            last = self._store.queue_end_at(SCHEDULE_TOPIC, queue_of(level), end)
+            if last is not None and self.offsets.get(level) > last:
                 self.offsets.set(level, last)
+        return write_progress(self.offsets, self._commit, self._host.in_thread)
 
     def all_offsets(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self.offsets.table()))

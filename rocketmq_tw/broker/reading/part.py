@@ -51,8 +51,8 @@ class Reading(Part):
                     stats.pulled,
                     replicas.master_is_near,
                 ).handlers(),
-                ViewRequests(store, host.store_config).handlers(),
-                QueueRequests(clients.registry, store).handlers(),
+                ViewRequests(store, host.store_config, tables.topics, role).handlers(),
+                QueueRequests(clients.registry, store, tables.topics, role).handlers(),
             ]
         )
 

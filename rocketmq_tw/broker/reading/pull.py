@@ -185,13 +185,7 @@ class PullRequests:
             raise _Forbidden(
                 BROKER_FORBIDDEN, f"the broker {config.broker_ip1} takes no lite pull consumers"
             )
-        group = self._groups.get(header.consumer_group)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"{header.consumer_group} is no consumer group of this broker: create it"
-                " (rmqadmin updateSubGroup)",
-            )
+        group = self._groups.known(header.consumer_group)
         if not group.consume_enable:
             raise _Forbidden(GROUP_FORBIDDEN, f"group {header.consumer_group} may not consume")
         topic = self._topics.get(header.topic)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.consumers import ConsumeQueueBody, ConsumeQueueUnit
@@ -17,9 +19,13 @@ MAX_UNITS = 10_000
 
 
 class QueueRequests:
-    def __init__(self, clients: ClientRegistry, store: IMessageStore) -> None:
+    def __init__(
+        self, clients: ClientRegistry, store: IMessageStore, topics: TopicTable, role: RoleHolder
+    ) -> None:
         self._clients = clients
         self._store = store
+        self._topics = topics
+        self._role = role
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.QUERY_CONSUME_QUEUE: self.units}
@@ -28,7 +34,8 @@ class QueueRequests:
         """Up to `count` units from `index` on, and what the group that is named subscribes to."""
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id, store = header.topic or "", header.queue_id, self._store
-        if queue_id not in store.queues().get(topic, ()):
+        unserved = self._role.is_copy and self._topics.get(topic) is None
+        if unserved or queue_id not in store.queues().get(topic, ()):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{topic} has no queue {queue_id} with messages here"
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -34,9 +36,17 @@ MAX_QUERY_BYTES = 8 * 1024 * 1024
 class ViewRequests:
     """Answers from the store alone; what is not there is said, never created."""
 
-    def __init__(self, store: IMessageStore, config: MessageStoreConfig) -> None:
+    def __init__(
+        self,
+        store: IMessageStore,
+        config: MessageStoreConfig,
+        topics: TopicTable,
+        role: RoleHolder,
+    ) -> None:
         self._store = store
         self._config = config
+        self._topics = topics
+        self._role = role
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -94,6 +104,7 @@ class ViewRequests:
 
     def search_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(SearchOffsetRequestHeader)
+        self._check(header.topic)
         offset = self._store.offset_by_time(
             header.topic,
             header.queue_id,
@@ -104,15 +115,26 @@ class ViewRequests:
 
     def max_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(GetMaxOffsetRequestHeader)
+        self._check(header.topic)
         offset = self._store.max_queue_offset(header.topic, header.queue_id)
         return request.response(header=GetMaxOffsetResponseHeader(offset=offset))
 
     def min_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(GetMinOffsetRequestHeader)
+        self._check(header.topic)
         offset = self._store.min_queue_offset(header.topic, header.queue_id)
         return request.response(header=GetMinOffsetResponseHeader(offset=offset))
 
     def earliest_store_time(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(GetEarliestMsgStoretimeRequestHeader)
+        self._check(header.topic)
         timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
         return request.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
+
+    def _check(self, topic: str) -> None:
+        """A slave shows no queue of a topic that it does not serve: its offsets may be others than
+        the master's."""
+        if self._role.is_copy and self._topics.get(topic) is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} on this slave"
+            )

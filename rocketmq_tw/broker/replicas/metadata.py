@@ -25,6 +25,7 @@ from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.writing.queue_kinds import unsupported
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
@@ -68,6 +69,8 @@ class SlaveMetadata:
         self._timer = timer
         #: Topics that the master may have lost or be about to remove: looked at again each time.
         self._lost: dict[str, TopicConfig] = {}
+        #: Topics of the master that cannot be served here, with the attribute that says so.
+        self._unserved: dict[str, str] = {}
         self._waiting: _Progress | None = None
         #: What the master said the last time; empty before that.
         self._former = _NOTHING
@@ -80,11 +83,16 @@ class SlaveMetadata:
         self._waiting = None
         self._former = _NOTHING
 
+    def is_unserved(self, topic: str) -> bool:
+        """Whether the master has the topic and this broker leaves it out for its kind."""
+        return topic in self._unserved
+
     @inlineCallbacks
     def copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
         """Copies everything from the master at `address`; what fails leaves all as it was."""
         calls, master = self._calls, self._masters
         topics = yield calls.table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
+        self._leave_out_unserved(topics)
         if topics.data_version != self._topics.data_version or self._lost:
             lost = yield self._lost_by_master(address, topics)
             if master == self._masters:
@@ -122,6 +130,26 @@ class SlaveMetadata:
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 
+    def _leave_out_unserved(self, table: TopicConfigTable) -> None:
+        """Takes topics out of `table` whose queues are of a kind that does not exist here: what a
+        slave would show of them has other offsets than the master's."""
+        kinds = {
+            name: attribute
+            for name, config in table.topic_config_table.items()
+            if (attribute := unsupported(config))
+        }
+        for name in kinds:
+            del table.topic_config_table[name]
+            if name not in self._unserved:
+                self.log.error(
+                    "the master's topic {topic!r} has {attribute}, and such queues do not exist"
+                    " here: its messages are copied with the log, and this slave serves none of"
+                    " them",
+                    topic=name,
+                    attribute=kinds[name],
+                )
+        self._unserved = kinds
+
     @inlineCallbacks
     def _lost_by_master(
         self, address: str, table: TopicConfigTable
@@ -129,8 +157,8 @@ class SlaveMetadata:
         """The topics that are not in the master's table though it has messages of them."""
         lost: dict[str, TopicConfig] = {}
         queues = self._store.queues()
-        for topic, config in self._topics.all().items():
-            if topic in table.topic_config_table:
+        for topic, config in list(self._topics.all().items()):
+            if topic in table.topic_config_table or topic in self._unserved:
                 continue
             for queue_id in queues.get(topic, ()):
                 if (yield self._calls.max_queue_offset(address, topic, queue_id)):

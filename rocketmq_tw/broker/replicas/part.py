@@ -99,6 +99,7 @@ class Replicas(Part):
             host.store_config,
             replicated,
             writing.commit,
+            writing.truncation,
             writing.store,
             self._tables.topics,
             self._calls,

@@ -18,6 +18,7 @@ from rocketmq_tw.broker.replicas.replicated_log import StoreLog
 from rocketmq_tw.broker.replicas.settings import ha_settings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
@@ -40,6 +41,7 @@ class MasterFollower:
         store_config: MessageStoreConfig,
         replicated: StoreLog,
         commit: Commit,
+        truncation: Truncation,
         store: IMessageStore,
         topics: TopicTable,
         calls: MasterCalls,
@@ -50,7 +52,7 @@ class MasterFollower:
         self._endpoint_for = endpoint_for or host_endpoints(reactor, CONNECT_TIMEOUT)
         self._reactor = reactor
         self._config = store_config
-        self._commit = commit
+        self._truncation = truncation
         self._store = store
         self._calls = calls
         self._metadata = metadata
@@ -93,7 +95,10 @@ class MasterFollower:
         """The store's arrival callback: a topic that is new to this slave is copied soon."""
         if self._soon is not None or self._stopped:
             return
-        if any(self._topics.get(run.topic) is None for run in runs):
+        if any(
+            self._topics.get(run.topic) is None and not self._metadata.is_unserved(run.topic)
+            for run in runs
+        ):
             self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
 
     def _copy_soon(self) -> None:
@@ -142,7 +147,7 @@ class MasterFollower:
     def _agree(self) -> Generator[Deferred[Any], Any, None]:
         """Before each link: a record of which only a part came is cut off, since another master
         may have other bytes for the rest; then the logs are compared."""
-        yield self._commit.end_at_whole_record()
+        yield self._truncation.end_at_whole_record()
         if not self._master.address:
             log.warn(
                 "no name server has told the master's address: whether its log is the same as"

@@ -69,3 +69,13 @@ def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> R
             " brokerRole=SLAVE"
         )
     return RoleState(Role.MASTER, broker_id, synchronous=name == "SYNC_MASTER")
+
+
+def role_keys(state: RoleState) -> dict[str, str]:
+    """brokerRole and brokerId as a file would say them; none for a broker without a role."""
+    if state.role is Role.ISOLATED:
+        return {}
+    name = "SLAVE"
+    if state.role is Role.MASTER:
+        name = "SYNC_MASTER" if state.synchronous else "ASYNC_MASTER"
+    return {"brokerRole": name, "brokerId": str(state.broker_id)}

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from rocketmq_tw.broker.writing.queue_kinds import UNSUPPORTED
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 
 class Attribute(NamedTuple):
-    """One attribute that may be set; `changeable` says whether after creation too."""
+    """One attribute that may be set; `changeable` says whether after creation too. The value
+    `unsupported` is stock's, and refused."""
 
     values: frozenset[str]
     changeable: bool
+    unsupported: str = ""
+
+
+def _only(value: str, unsupported: str) -> Attribute:
+    return Attribute(frozenset({value}), changeable=False, unsupported=unsupported)
 
 
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
-    "queue.type": Attribute(frozenset({"BatchCQ", "SimpleCQ"}), changeable=False),
-    "cleanup.policy": Attribute(frozenset({"DELETE", "COMPACTION"}), changeable=False),
+    "queue.type": _only("SimpleCQ", UNSUPPORTED["queue.type"]),
+    "cleanup.policy": _only("DELETE", UNSUPPORTED["cleanup.policy"]),
     "message.type": Attribute(
         frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}),
         changeable=True,
@@ -54,6 +61,8 @@ def alter_attributes(
             if key not in result:
                 raise _refusal(key, "it is not set, so it cannot be removed")
             del result[key]
+        elif value == attribute.unsupported:
+            raise _refusal(key, f"this broker has no queues for {value}: leave it out")
         elif value not in attribute.values:
             raise _refusal(key, f"{value!r} is none of {', '.join(sorted(attribute.values))}")
         else:

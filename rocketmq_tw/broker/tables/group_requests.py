@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred, succeed
 
+from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
@@ -32,7 +33,10 @@ ONLY_A_MASTER_CHANGES = (
 
 
 class GroupRequests:
-    def __init__(self, groups: GroupTable, offsets: OffsetTable, role: RoleHolder) -> None:
+    def __init__(
+        self, groups: GroupTable, offsets: OffsetTable, role: RoleHolder, in_thread: InThread
+    ) -> None:
+        self._in_thread = in_thread
         self._groups = groups
         self._offsets = offsets
         self._role = role
@@ -68,8 +72,10 @@ class GroupRequests:
 
         return self._groups.delete(header.group_name).addCallback(deleted)
 
-    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        return request.response(body=encode_body(self._groups.table()))
+    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        table = self._groups.table()
+        encoded = self._in_thread(lambda: self._groups.encode(table))
+        return encoded.addCallback(lambda body: request.response(body=body))
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         name = request.header(GetSubscriptionGroupConfigRequestHeader).group

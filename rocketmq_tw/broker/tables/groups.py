@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -11,6 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.encoding import EntryCache
 from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reported
 from rocketmq_tw.broker.tables.permissions import READ
 from rocketmq_tw.config.broker import BrokerConfig
@@ -18,6 +20,8 @@ from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 #: The groups that stock 5.3.3 has from its first start.
 BUILT_IN_GROUPS = (
@@ -54,7 +58,8 @@ class GroupTable:
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=now_ms())
-        self._keeper = Keeper(file, in_thread, self.table, encode_body, self._take)
+        self._cache = EntryCache()
+        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take)
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
@@ -83,6 +88,20 @@ class GroupTable:
         self._put([created]).addErrback(reported)
         return created
 
+    def known(self, group: str) -> SubscriptionGroupConfig:
+        """The group's configuration as `get` finds it; raises `RequestError` that says why there is
+        none and what to do."""
+        config = self.get(group)
+        if config is not None:
+            return config
+        remark = f"{group} is no consumer group of this broker: create it (rmqadmin updateSubGroup)"
+        if len(self._groups) >= MAX_AUTO_CREATED_GROUPS:
+            remark += (
+                f"; with {len(self._groups)} groups none is made by its first use any more: delete"
+                " those that nobody needs (rmqadmin deleteSubGroup)"
+            )
+        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+
     def contains(self, group: str) -> bool:
         return group in self._groups
 
@@ -91,12 +110,17 @@ class GroupTable:
         return self._groups
 
     def table(self) -> SubscriptionGroupTable:
-        """All groups with the version: what the file and the wire carry."""
+        """All groups as they are now with the version: what the file and the wire carry."""
         return SubscriptionGroupTable(
             subscription_group_table=dict(self._groups),
             forbidden_table=self._forbidden,
             data_version=self.data_version,
         )
+
+    def encode(self, table: SubscriptionGroupTable) -> bytes:
+        """`table` in its wire form; may be called in any thread."""
+        entries: Any = self._cache.encode(table.subscription_group_table)
+        return encode_body(msgspec.structs.replace(table, subscription_group_table=entries))
 
     def update(self, *configs: SubscriptionGroupConfig) -> Deferred[None]:
         """Creates or replaces; raises `RequestError` for an illegal one, changing nothing. Fires
@@ -118,8 +142,10 @@ class GroupTable:
         offsets are the offset table's to remove."""
         if group not in self._groups:
             return succeed(None)
-        self._groups = {name: config for name, config in self._groups.items() if name != group}
-        self._forbidden = {name: table for name, table in self._forbidden.items() if name != group}
+        del self._groups[group]
+        if group in self._forbidden:
+            self._forbidden = self._forbidden.copy()
+            del self._forbidden[group]
         return self._keep()
 
     def may_read(self, group: str, topic: str) -> bool:
@@ -152,15 +178,13 @@ class GroupTable:
         allowed = self._config.auto_create_subscription_group or (
             self._config.enable_create_sys_group and group.startswith(names.SYSTEM_GROUP_PREFIX)
         )
-        return (
-            allowed
-            and len(group) <= names.MAX_GROUP_LENGTH
-            and names.is_legal(group)
-            and len(self._groups) < MAX_AUTO_CREATED_GROUPS
-        )
+        if not allowed or len(group) > names.MAX_GROUP_LENGTH or not names.is_legal(group):
+            return False
+        return len(self._groups) < MAX_AUTO_CREATED_GROUPS
 
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Deferred[None]:
-        self._groups = self._groups | {config.group_name: config for config in configs}
+        for config in configs:
+            self._groups[config.group_name] = config
         return self._keep()
 
     def _keep(self) -> Deferred[None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.broker.interfaces import IMessageStore
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.message.layout import physical_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -28,7 +29,9 @@ class OffsetRequests:
         topics: TopicTable,
         groups: GroupTable,
         store: IMessageStore,
+        in_thread: InThread,
     ) -> None:
+        self._in_thread = in_thread
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
@@ -61,10 +64,7 @@ class OffsetRequests:
     def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(UpdateConsumerOffsetRequestHeader)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if self._groups.get(group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group} here"
-            )
+        self._groups.known(group)
         config = self._topics.get(topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
@@ -81,8 +81,9 @@ class OffsetRequests:
         self._offsets.commit(group, topic, queue_id, header.commit_offset, peer.address)
         return request.response()
 
-    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        return request.response(body=encode_body(self._offsets.table()))
+    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        encoded = self._in_thread(self._offsets.encode)
+        return encoded.addCallback(lambda body: request.response(body=body))
 
     def _starts_in_memory(self, topic: str, queue_id: int) -> bool:
         if self._store.min_queue_offset(topic, queue_id) > 0:

@@ -8,10 +8,13 @@ admin resets; what lags far behind, or cannot be read, is never taken for 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
@@ -34,6 +37,7 @@ class OffsetTable:
         self._now_ms = now_ms
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
+        self._pairs = PairIndex()
         self._commits = 0
         self._dirty = False
         self.data_version = DataVersion(timestamp=now_ms())
@@ -43,6 +47,7 @@ class OffsetTable:
         table = self._file.read(lambda data: decode_body(ConsumerOffsetTable, data))
         if table is not None:
             self._offsets = table.offset_table
+            self._pairs.fill(self._offsets)
             self.data_version = table.data_version or self.data_version
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
@@ -56,7 +61,7 @@ class OffsetTable:
                     ResponseCode.SYSTEM_ERROR,
                     f"{MAX_PAIRS} pairs of topic and group have offsets: delete what is unused",
                 )
-            queues = self._offsets[key] = {}
+            queues = self._add(key)
         before = queues.get(queue_id)
         if before is not None and offset < before:
             log.warn(
@@ -92,30 +97,32 @@ class OffsetTable:
 
     def topics_of(self, group: str) -> set[str]:
         """The topics in which a group has offsets."""
-        return {topic for topic, owner in map(_split, self._offsets) if owner == group}
+        return self._pairs.topics_of(group)
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have offsets in a topic."""
-        return {group for name, group in map(_split, self._offsets) if name == topic}
+        return self._pairs.groups_of(topic)
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Gives the group `target` the offsets of `source` in a topic."""
         queues = self._offsets.get(f"{topic}@{source}")
         if queues is not None:
-            self._offsets[f"{topic}@{target}"] = dict(queues)
+            self._add(pair_key(topic, target)).update(queues)
             self._dirty = True
 
     def remove_group(self, group: str) -> None:
-        self._remove(lambda key: _split(key)[1] == group)
+        for topic in self.topics_of(group):
+            self._remove(pair_key(topic, group))
 
     def remove_topic(self, topic: str) -> None:
-        self._remove(lambda key: _split(key)[0] == topic)
+        for group in self.groups_of(topic):
+            self._remove(pair_key(topic, group))
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Sets the offset and holds it against commits until a pull has taken it up."""
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
-        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._add(key)[queue_id] = offset
         self._dirty = True
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
@@ -133,57 +140,70 @@ class OffsetTable:
             del self._resets[key]
         return offset
 
-    def clamp(self, end_of: Callable[[str, int], int]) -> None:
-        """Takes offsets behind the end of their queue, `end_of(topic, queue_id)`, back to it: what
-        they stood for was cut off the log."""
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
+        """Takes offsets behind `end_of(topic, queue_id)` back to it: what they stand for is cut off
+        the log. None: the queue is not cut."""
         for table in (self._offsets, self._resets):
             for key, queues in table.items():
-                topic, _ = _split(key)
+                topic, _ = split_key(key)
                 for queue_id, offset in queues.items():
                     end = end_of(topic, queue_id)
-                    if offset > end:
+                    if end is not None and offset > end:
                         queues[queue_id] = end
                         self._dirty = True
 
-    def table(self) -> ConsumerOffsetTable:
-        """All offsets with the version: what the file and the wire carry."""
-        return ConsumerOffsetTable(offset_table=self._offsets, data_version=self.data_version)
+    def encode(self) -> bytes:
+        """All offsets with the version, as the file and the wire carry them. May be called in any
+        thread, also while offsets change: each one is as it was at some moment of the call."""
+        version = self.data_version
+        parts = []
+        for key, queues in list(self._offsets.items()):
+            offsets = ",".join(
+                [f"{queue_id}:{offset}" for queue_id, offset in list(queues.items())]
+            )
+            parts.append(b"%b:{%b}" % (encode_body(key), offsets.encode()))
+        entries: Any = msgspec.Raw(b"{" + b",".join(parts) + b"}")
+        return encode_body(ConsumerOffsetTable(offset_table=entries, data_version=version))
 
     def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> None:
         """Takes over what a master has now and had when it was asked before: larger offsets,
         smaller ones only where the master's own went down, and what it has no more goes."""
         for key, queues in table.offset_table.items():
-            own = self._offsets.setdefault(key, {})
+            own = self._add(key)
             before = former.offset_table.get(key, {})
             for queue_id, offset in queues.items():
                 if offset > own.get(queue_id, -1) or offset < before.get(queue_id, -1):
                     own[queue_id] = offset
                     self._dirty = True
-        removed = former.offset_table.keys() - table.offset_table.keys()
-        self._remove(lambda key: key in removed)
+        for key in former.offset_table.keys() - table.offset_table.keys():
+            self._remove(key)
         self.data_version = table.data_version or self.data_version
 
-    def pending_write(self) -> Callable[[], None] | None:
-        """The write that is due, to be called in any thread; None where nothing changed.
+    def pending_write(self) -> Callable[[], bytes] | None:
+        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
 
-        Where it fails, `write_failed` makes it due again.
+        Where one of them fails, `write_failed` makes it due again.
         """
         if not self._dirty:
             return None
         self._dirty = False
-        data = encode_body(self.table())
-        return lambda: self._file.write(data)
+        return self.encode
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
 
     def write_failed(self) -> None:
         self._dirty = True
 
-    def _remove(self, is_gone: Callable[[str], bool]) -> None:
-        for table in (self._offsets, self._resets):
-            for key in [key for key in table if is_gone(key)]:
-                del table[key]
-                self._dirty = True
+    def _add(self, key: str) -> dict[int, int]:
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+            self._pairs.add(key)
+        return queues
 
-
-def _split(key: str) -> tuple[str, str]:
-    topic, _, group = key.partition("@")
-    return topic, group
+    def _remove(self, key: str) -> None:
+        if self._offsets.pop(key, None) is not None:
+            self._pairs.discard(key)
+            self._dirty = True
+        self._resets.pop(key, None)

@@ -53,10 +53,10 @@ class Tables(Part):
         self._handlers = merge_handlers(
             [
                 TopicRequests(
-                    config, topics, offsets, store, self.announcements, stats.traffic
+                    config, topics, offsets, store, self.announcements, stats.traffic, in_thread
                 ).handlers(),
-                GroupRequests(groups, offsets, role).handlers(),
-                OffsetRequests(offsets, topics, groups, store).handlers(),
+                GroupRequests(groups, offsets, role, in_thread).handlers(),
+                OffsetRequests(offsets, topics, groups, store, in_thread).handlers(),
             ]
         )
 
@@ -73,9 +73,10 @@ class Tables(Part):
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
 
-    def truncated(self, end: int) -> None:
+    def truncating(self, end: int) -> Deferred[Any]:
         store = self._writing.store
-        self.offsets.clamp(store.max_queue_offset)
+        self.offsets.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
+        return self._write_offsets()
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_topic_number", len(self.topics.all()))

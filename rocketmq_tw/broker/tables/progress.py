@@ -20,8 +20,12 @@ from rocketmq_tw.store.errors import NotWritableError
 class Progress(Protocol):
     """A table of offsets with a file."""
 
-    def pending_write(self) -> Callable[[], None] | None:
-        """The write of what the table has now; None where nothing changed."""
+    def pending_write(self) -> Callable[[], bytes] | None:
+        """What encodes the table, in any thread; None where nothing changed since."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Writes the file, in any thread."""
         ...
 
     def write_failed(self) -> None:
@@ -35,13 +39,15 @@ def write_progress(
 ) -> Generator[Deferred[Any], Any, None]:
     """Writes `table`, if it changed, once all that is in the log by now is durable; fails where
     either cannot be, and the next call tries again."""
-    write = table.pending_write()
-    if write is None:
+    encode = table.pending_write()
+    if encode is None:
         return
     try:
+        data = yield in_thread(encode)
+        # Behind it: an offset that was taken meanwhile stands for what is written by now.
         if not (yield commit.flushed()):
             raise NotWritableError("the log could not be made durable")
-        yield in_thread(write)
+        yield in_thread(lambda: table.write(data))
     except Exception:
         table.write_failed()
         raise

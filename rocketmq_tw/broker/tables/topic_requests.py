@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables import permissions
 from rocketmq_tw.broker.tables.announcements import Announcements
@@ -44,7 +44,9 @@ class TopicRequests:
         store: IMessageStore,
         announcements: Announcements,
         traffic: Traffic,
+        in_thread: InThread,
     ) -> None:
+        self._in_thread = in_thread
         self._traffic = traffic
         self._announcements = announcements
         self._config = config
@@ -122,8 +124,10 @@ class TopicRequests:
         self._store.remove_topics(gone)
         return request.response()
 
-    def all(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        return request.response(body=encode_body(self._topics.table()))
+    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        table = self._topics.table()
+        encoded = self._in_thread(lambda: self._topics.encode(table))
+        return encoded.addCallback(lambda body: request.response(body=body))
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         topic = request.header(GetTopicConfigRequestHeader).topic

@@ -8,6 +8,7 @@ client is told of a topic that a crash would take back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -16,6 +17,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from rocketmq_tw.broker.tables.encoding import EntryCache
 from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reported
 from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
 from rocketmq_tw.config.broker import BrokerConfig
@@ -23,6 +25,8 @@ from rocketmq_tw.message import names
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 #: Called with the topics that are new or changed, and with what fires once they are kept; a
 #: callback must return None, an errback the failure.
@@ -54,7 +58,8 @@ class TopicTable:
         self.data_version = DataVersion(timestamp=now_ms())
         self._topics = {topic.topic_name: topic for topic in _built_in(config)}
         self._system = names.SYSTEM_TOPICS | self._topics.keys()
-        self._keeper = Keeper(file, in_thread, self.table, encode_body, self._take)
+        self._cache = EntryCache()
+        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take)
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
@@ -94,6 +99,11 @@ class TopicTable:
             data_version=self.data_version,
         )
 
+    def encode(self, table: TopicConfigTable) -> bytes:
+        """`table` in its wire form; may be called in any thread."""
+        entries: Any = self._cache.encode(table.topic_config_table)
+        return encode_body(msgspec.structs.replace(table, topic_config_table=entries))
+
     def create_on_send(
         self,
         topic: str,
@@ -106,7 +116,8 @@ class TopicTable:
         answers about a new one wait for the listeners' announcement.
 
         None where it may not. `default_queue_nums` is what the client asks for; it gets no more
-        queues than the default topic has. Raises `RequestError` for an illegal name.
+        queues than the default topic has. Raises `RequestError` for an illegal name, and where it
+        would be one topic too many.
         """
         known = self._topics.get(topic)
         if known is not None:
@@ -121,9 +132,7 @@ class TopicTable:
                 default=default_topic,
             )
             return None
-        if len(self._topics) >= MAX_AUTO_CREATED_TOPICS:
-            log.warn("{topic!r} not made: there are {n} topics", topic=topic, n=len(self._topics))
-            return None
+        self._check_room(topic)
         queues = max(0, min(default_queue_nums, template.write_queue_nums))
         log.info("{peer} made the topic {topic!r} by a send", peer=peer_address, topic=topic)
         return self._put(
@@ -140,9 +149,11 @@ class TopicTable:
     def create_on_send_back(
         self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
     ) -> TopicConfig:
-        """The retry or dead-letter topic of a group, made where it is missing."""
+        """The retry or dead-letter topic of a group, made where it is missing; raises
+        `RequestError` where it would be one topic too many."""
         known = self._topics.get(topic)
         if known is None:
+            self._check_room(topic)
             known = TopicConfig(
                 topic_name=topic,
                 read_queue_nums=queue_nums,
@@ -178,10 +189,9 @@ class TopicTable:
     def delete(self, *doomed: str) -> Deferred[None]:
         """Fires once it is kept that these topics are not there, and fails where that cannot be;
         their queues are the store's to remove."""
-        left = {name: config for name, config in self._topics.items() if name not in doomed}
-        if len(left) == len(self._topics):
+        found = [name for name in doomed if self._topics.pop(name, None) is not None]
+        if not found:
             return succeed(None)
-        self._topics = left
         self.touch()
         return self._keeper.keep()
 
@@ -216,13 +226,21 @@ class TopicTable:
             return False
         return is_inherited(template.perm)
 
+    def _check_room(self, topic: str) -> None:
+        if len(self._topics) >= MAX_AUTO_CREATED_TOPICS:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic {topic} is not made: with {len(self._topics)} topics none is made by"
+                " its first use any more; delete those that nobody needs (rmqadmin deleteTopic)",
+            )
+
     def _put(self, config: TopicConfig) -> TopicConfig:
         self._put_all([config]).addErrback(reported)
         return config
 
     def _put_all(self, configs: Sequence[TopicConfig]) -> Deferred[None]:
-        # A new table each time: who copies one in a thread must not see it change.
-        self._topics = self._topics | {config.topic_name: config for config in configs}
+        for config in configs:
+            self._topics[config.topic_name] = config
         self.touch()
         kept = self._keeper.keep()
         for listener in self._listeners:

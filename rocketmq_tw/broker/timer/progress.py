@@ -79,16 +79,19 @@ class TimerProgress:
         self._dirty = self._dirty or followed != self.checkpoint
         self.checkpoint = followed
 
-    def pending_write(self) -> Callable[[], None] | None:
-        """The write that is due, to be called in any thread; None where nothing changed.
+    def pending_write(self) -> Callable[[], bytes] | None:
+        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
 
-        Where it fails, `write_failed` makes it due again.
+        Where one of them fails, `write_failed` makes it due again.
         """
         if not self._dirty or self.checkpoint is None:
             return None
         self._dirty = False
         data = self.checkpoint.encode().ljust(_FILE_SIZE, b"\0")
-        return lambda: write_atomic(self._files, self._path, data)
+        return lambda: data
+
+    def write(self, data: bytes) -> None:
+        write_atomic(self._files, self._path, data)
 
     def write_failed(self) -> None:
         self._dirty = True

@@ -9,11 +9,10 @@ said its word on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
-from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -102,7 +101,6 @@ class Commit:
         self.replicator: IReplicator | None = None
         self._after_write: list[Callable[[], None]] = []
         self._after_dispatch: list[Callable[[], None]] = []
-        self._after_truncation: list[Callable[[int], None]] = []
         self._appends: list[_Entry] = []
         self._turn_is_open = False
         self._retry: IDelayedCall | None = None
@@ -209,36 +207,12 @@ class Commit:
         self._flusher.when_flushed(self._store.end_offset, durable.callback)
         return durable
 
-    @inlineCallbacks
-    def end_at_whole_record(self) -> Generator[Deferred[Any], Any, None]:
-        """Makes the log of a former slave one that messages can be appended to: all of it is in its
-        queues, and a last record that is not whole is cut off. Fails where that cannot be."""
-        store = self._store
-        yield self.flushed()
-        while store.dispatch():
+    def dispatch_all(self) -> None:
+        """Fills the queues with all that the log has; raises what the store raises where some of
+        it cannot be dispatched."""
+        while self._store.dispatch():
             for callback in tuple(self._after_dispatch):
                 callback()
-        if store.dispatched_offset < store.written_offset:
-            yield self.truncate(store.dispatched_offset)
-
-    @inlineCallbacks
-    def truncate(self, end: int) -> Generator[Deferred[Any], Any, None]:
-        """Cuts the log at `end`, where a record must start, with what queues and index say of it,
-        while nothing is synced; durable when it fires. Nobody may append meanwhile."""
-        yield self._flusher.pause()
-        try:
-            log.info(
-                "the log is cut at {end}, {n} bytes go", end=end, n=self._store.end_offset - end
-            )
-            self._store.truncate_to(end)
-        finally:
-            self._flusher.resume()
-        for callback in tuple(self._after_truncation):
-            callback(end)
-
-    def on_truncated(self, callback: Callable[[int], None]) -> None:
-        """Calls `callback` with the log's new end after each cut."""
-        self._after_truncation.append(callback)
 
     def _write_now(self) -> None:
         if self._turn_is_open:

@@ -16,10 +16,14 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects
 from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 
 log = Logger()
 
@@ -44,24 +48,29 @@ class Writing(Part):
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.redirects = Redirects(refusals(host.config))
-
-        def truncated(end: int) -> None:
-            for part in parts:
-                part.truncated(end)
-
-        self.commit.on_truncated(truncated)
+        self.truncation = Truncation(self.store, self.commit, self.flusher, parts)
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:
+        yield self._host.in_thread(self._check_kinds)
         recovered = yield self._host.in_thread(self.store.load)
         self._loaded = True
         for note in recovered.notes:
             log.warn("recovery: {note}", note=note)
         self.flusher.start()
 
+    def _check_kinds(self) -> None:
+        """Before anything is changed: what is dispatched here would be in other queues."""
+        table = self._host.table_file("topics").read(
+            lambda data: decode_body(TopicConfigTable, data)
+        )
+        if table is not None:
+            check_topics(table.topic_config_table.values())
+        check_files(self._host.files, self.store.paths.root)
+
     def enter(self, state: RoleState) -> Deferred[None] | None:
         self.store.is_copy = state.role in COPYING_ROLES
-        return self.commit.end_at_whole_record() if state.role is Role.MASTER else None
+        return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
 
     def leave(self, state: RoleState) -> Deferred[bool]:
         return self.commit.flushed()

@@ -1,5 +1,7 @@
 """What was deleted stays deleted, whatever is built again; what came after it stays."""
 
+import errno
+
 import pytest
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
@@ -185,4 +187,17 @@ def test_a_truncated_log_meets_its_offsets_again(files: MemoryFiles) -> None:
     store.truncate_to(end)
     fill(store, 100, 5)
     files.remove_tree(f"{ROOT}/consumequeue")
+    assert bodies(open_store(files.kill())) == AGAIN
+
+
+def test_a_write_that_fails_behind_a_deletion_gives_its_offsets_back(files: MemoryFiles) -> None:
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    fill(store, 0, 3)
+    store.append(make_message(bytes(800)))
+    store.remove_topics(["Topic"])
+    disk.faults.append(Fault("pwrite", "commitlog", errno.ENOSPC, times=1))
+    with pytest.raises(NotWritableError):
+        store.write_pending()
+    fill(store, 100, 5)
     assert bodies(open_store(files.kill())) == AGAIN

@@ -22,7 +22,7 @@ from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 from rocketmq_tw.wire.bodies.registration import decode_registration
-from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.base import Header
@@ -281,6 +281,7 @@ def test_a_slave_keeps_how_far_its_master_has_delivered() -> None:
 
 def test_whoever_asks_a_slave_sees_what_it_has_acknowledged() -> None:
     world = World(broker_role="SLAVE")
+    world.broker[Tables].topics.update(TopicConfig(topic_name="Orders"))
     message = make_message(topic="Orders")
     message.store_timestamp = START_MS
     appended = world.broker[Writing].commit.append_raw(0, encode_record(message))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -159,10 +160,8 @@ def test_a_slave_with_part_of_a_record_becomes_a_master() -> None:
     record = log_of(pair.second)[:200]
     end = pair.second.store.end_offset
     pair.second.commit.append_raw(end, record[:99])
-    pair.second.offsets.commit("G", "Topic", 0, 10_000)
     pair.second.become(MASTER)
     assert pair.second.store.end_offset == end, "the rest of it never comes"
-    assert pair.second.offsets.query("G", "Topic", 0) < 10_000
     before = len(pair.bodies(pair.second))
     pair.load(pair.second)
     pair.settle()
@@ -213,3 +212,57 @@ def test_an_isolated_broker_stores_nothing_and_is_not_registered() -> None:
     pair.first.become(MASTER)
     pair.load(pair.first)
     assert pair.refused == 1
+
+
+def test_a_role_that_cannot_be_taken_up_leaves_the_broker_isolated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Pair()
+    pair.load(pair.first)
+    pair.swap(pair.first, pair.second, MASTER)
+
+    def taken(*_: object, **__: object) -> None:
+        raise CannotListenError("127.0.0.1", 10912, OSError(98, "Address already in use"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.clock, "listenTCP", taken)
+        with pytest.raises(OSError, match="haListenPort"):
+            pair.first.become(MASTER)
+    assert pair.first.broker.role.role is Role.ISOLATED
+    refused = pair.refused
+    pair.send(pair.first)
+    pair.settle()
+    assert pair.refused == refused + 1
+    pair.first.become(SLAVE)
+    pair.load(pair.second)
+    pair.settle(4)
+    assert log_of(pair.first) == log_of(pair.second)
+
+
+def test_changes_that_are_asked_for_at_once_come_one_after_the_other() -> None:
+    pair = Pair()
+    pair.load(pair.first)
+    changes = [pair.first.broker.change_role(state) for state in (SLAVE, MASTER, SLAVE, MASTER)]
+    stopped = pair.first.broker.change_role(SLAVE)
+    pair.settle(20)
+    assert all(change.called for change in (*changes, stopped))
+    assert pair.first.broker.role.role is Role.SLAVE
+    pair.first.become(MASTER)
+    assert pair.acknowledged <= set(pair.bodies(pair.first))
+    # A change that waits when the broker stops is not begun any more.
+    late = pair.first.broker.change_role(SLAVE)
+    pair.first.stop()
+    assert late.called
+
+
+def test_the_configuration_shows_the_role_of_now() -> None:
+    pair = Pair()
+
+    def shown(broker: BrokerInMemory) -> list[str]:
+        text = broker.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+        return [line for line in text.split() if line.startswith(("brokerRole=", "brokerId="))]
+
+    assert shown(pair.first) == ["brokerId=0", "brokerRole=ASYNC_MASTER"]
+    pair.swap(pair.first, pair.second, SYNC_MASTER)
+    assert shown(pair.first) == ["brokerId=1", "brokerRole=SLAVE"]
+    assert shown(pair.second) == ["brokerId=0", "brokerRole=SYNC_MASTER"]

@@ -48,7 +48,8 @@ def test_expired_locks_are_forgotten() -> None:
     locks.lock("G", ["q0"], "c1")
     time.now += LOCK_EXPIRES_MS + 1
     assert not locks.holds_any("G")
-    locks.forget_expired()
+    for _ in locks.forget_expired():
+        pass
     assert not locks._groups
 
 
@@ -62,5 +63,6 @@ def test_locks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     locks.unlock("G", ["q0"], "c1")
     assert locks.lock("H", ["q1", "q2"], "c1") == ["q1"]
     time.now += LOCK_EXPIRES_MS + 1
-    locks.forget_expired()
+    for _ in locks.forget_expired():
+        pass
     assert locks.lock("K", ["q0", "q1", "q2", "q3"], "c1") == ["q0", "q1", "q2"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.replicas.kinship import newest_record
@@ -26,6 +27,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -670,6 +672,34 @@ def test_a_group_that_the_master_deletes_goes() -> None:
     groups.delete("G")
     slave.copy()
     assert not slave.plane.groups.contains("G")
+
+
+def test_a_topic_of_a_kind_that_is_not_here_is_left_out_and_said_once() -> None:
+    group = Group()
+    group.master.plane.topics.replace_all(
+        TopicConfigTable(
+            topic_config_table={
+                **group.master.plane.topics.all(),
+                "Batches": TopicConfig(topic_name="Batches", attributes={"queue.type": "BatchCQ"}),
+            },
+            data_version=group.master.plane.topics.data_version.next(1),
+        )
+    )
+    with capturedLogs() as events:
+        slave = group.add_slave()
+        group.settle()
+        group.master.plane.put("Batches", b"m")
+        for _ in range(3):
+            slave.copy()
+    said = [text for text in map(formatEvent, events) if text and "queue.type=BatchCQ" in text]
+    assert len(said) == 1 and "'Batches'" in said[0]
+    assert slave.bytes() == group.master.bytes()
+    assert slave.plane.topics.get("Batches") is None
+    assert slave.plane.topics.get("Topic") is not None
+    for code in (RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET):
+        fields = {"topic": "Batches", "queueId": "0"}
+        answer = slave.plane.request(RemotingCommand(code, ext_fields=fields))
+        assert answer is not None and answer.code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def test_a_slave_that_stops_follows_nobody_any_more() -> None:

@@ -26,10 +26,10 @@ def make_table(file: MemoryStateFile | None = None) -> OffsetTable:
 
 
 def flush(table: OffsetTable) -> bool:
-    write = table.pending_write()
-    if write is None:
+    encode = table.pending_write()
+    if encode is None:
         return False
-    write()
+    table.write(encode())
     return True
 
 

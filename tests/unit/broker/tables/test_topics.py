@@ -113,7 +113,7 @@ def test_attributes_are_changed_by_sign() -> None:
         {"+message.type": "SOMETHING"},
         {"+no.such": "x"},
         {"-message.type": ""},
-        {"+queue.type": "BatchCQ"},
+        {"+queue.type": "SimpleCQ"},
     ],
 )
 def test_a_wrong_attribute_changes_nothing(attributes: dict[str, str]) -> None:
@@ -225,3 +225,12 @@ def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
     table.update(TopicConfig(topic_name="New"))
     threads.run()
     assert table.get("New") is not None
+
+
+@pytest.mark.parametrize("attribute", [("queue.type", "BatchCQ"), ("cleanup.policy", "COMPACTION")])
+def test_queues_of_a_kind_that_is_not_here_are_refused(attribute: tuple[str, str]) -> None:
+    key, value = attribute
+    table = make_table()
+    with pytest.raises(RequestError, match=value):
+        table.update(TopicConfig(topic_name="T", attributes={f"+{key}": value}))
+    assert table.get("T") is None

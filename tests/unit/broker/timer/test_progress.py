@@ -25,9 +25,9 @@ def loaded(files: MemoryFiles) -> TimerProgress:
 
 
 def write(progress: TimerProgress) -> None:
-    job = progress.pending_write()
-    assert job is not None
-    job()
+    encode = progress.pending_write()
+    assert encode is not None
+    progress.write(encode())
 
 
 def test_the_file_is_stocks() -> None:

@@ -1,0 +1,61 @@
+"""Cutting the end off the log, as one operation of the whole broker.
+
+What stands for messages behind the cut goes back first, durably: an offset in a file that is ahead
+of its queue would pass over the messages that take those places next. Then nothing is synced, the
+log is cut with its queues and its index, and all go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.store.message_store import MessageStore
+
+log = Logger()
+
+
+class Truncation:
+    """Cuts the log of `store`; `parts` are asked what they have of its end."""
+
+    def __init__(
+        self, store: MessageStore, commit: Commit, flusher: Flusher, parts: Assembly
+    ) -> None:
+        self._store = store
+        self._commit = commit
+        self._flusher = flusher
+        self._parts = parts
+
+    @inlineCallbacks
+    def cut(self, end: int) -> Generator[Any, Any, None]:
+        """Ends the log at `end`, where a record must start; durable when it fires. Nobody may
+        append meanwhile. Fails where some part or the store cannot; what has gone back by then
+        stays back."""
+        gone = self._store.end_offset - end
+        log.info("the log is cut at {end}, {gone} bytes go", end=end, gone=gone)
+        for part in self._parts:
+            yield part.truncating(end)
+        yield self._flusher.pause()
+        try:
+            self._store.truncate_to(end)
+        finally:
+            self._flusher.resume()
+        for part in self._parts:
+            part.truncated(end)
+
+    @inlineCallbacks
+    def end_at_whole_record(self) -> Generator[Deferred[Any], Any, None]:
+        """Makes the log of a former slave one that messages can be appended to: all of it is in its
+        queues, and a last record that is not whole is cut off. Fails where that cannot be."""
+        store = self._store
+        yield self._commit.flushed()
+        self._commit.dispatch_all()
+        # What a dispatch limit holds back is whole.
+        if store.dispatch_limit is None and store.dispatched_offset < store.written_offset:
+            yield self.cut(store.dispatched_offset)

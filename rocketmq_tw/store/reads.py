@@ -1,0 +1,146 @@
+"""The reading side of the message store: everything that looks and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import RecordHead, decode_record
+from rocketmq_tw.store import time_search
+from rocketmq_tw.store.consume_queue import Unit
+from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import EVERY_MESSAGE, ILog, MessageFilter, QueueRead
+from rocketmq_tw.store.queue_reader import QueueReader
+from rocketmq_tw.store.queues import QueueTable
+
+
+class StoreReads:
+    """What `IMessageStore` has for readers, on a log, its queues and its index; `memory_bytes` is
+    the machine's memory."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        log: ILog,
+        queues: QueueTable,
+        index: MessageIndex | None,
+        memory_bytes: int,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._most_found = config.max_msgs_num_batch
+        self._reader = QueueReader(config, log, memory_bytes)
+
+    @property
+    def is_copy(self) -> bool:
+        """See `IMessageStore`."""
+        return self._reader.is_copy
+
+    @is_copy.setter
+    def is_copy(self, is_copy: bool) -> None:
+        self._reader.is_copy = is_copy
+
+    @property
+    def cached_bytes(self) -> int:
+        """See `IMessageStore`."""
+        return self._reader.cached_bytes
+
+    def read_queue(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        wanted: MessageFilter = EVERY_MESSAGE,
+    ) -> QueueRead:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        return self._reader.read(queue, offset, max_count, max_bytes, *wanted)
+
+    def read_log(self, offset: int, size: int) -> bytes:
+        """See `IMessageStore`."""
+        return self._log.read(size, offset)
+
+    def record_at(self, physical_offset: int) -> bytes | None:
+        """See `IMessageStore`."""
+        return time_search.sound_record(self._log, physical_offset)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """See `IMessageStore`."""
+        data = self.record_at(physical_offset)
+        return None if data is None else decode_record(data)
+
+    def records(self, position: int) -> Iterator[RecordHead]:
+        """See `IMessageStore`."""
+        return iter(self._log.scan(position, self._log.written_offset, check_body=False))
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def queue_end_at(self, topic: str, queue_id: int, position: int) -> int | None:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or queue.max_physical <= position:
+            return None
+        return queue.end_at(position)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
+    ) -> int:
+        """See `IMessageStore`; 0 where there is no queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        return time_search.offset_by_time(self._log, queue, timestamp, upper=upper)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else time_search.queue_store_time(self._log, queue, offset)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return -1
+        return time_search.queue_store_time(self._log, queue, queue.min_offset)
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
+        """See `IMessageStore`."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or offset < queue.min_offset:
+            return []
+        units = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
+        return [unit for unit in units if unit is not None]
+
+    def queues(self) -> dict[str, set[int]]:
+        """See `IMessageStore`."""
+        found: dict[str, set[int]] = {}
+        for queue in self._queues:
+            if queue.segments.starts:
+                found.setdefault(queue.topic, set()).add(queue.queue_id)
+        return found
+
+    def query_by_key(
+        self, topic: str, key: str, max_count: int, begin: int, end: int
+    ) -> tuple[list[int], int, int]:
+        """See `IMessageStore`; hashes collide, so the caller compares the keys."""
+        if self._index is None:
+            return [], 0, 0
+        limit = min(max_count, self._most_found)
+        return self._index.query(topic, key, limit, begin, end)
+
+    @property
+    def damaged_records(self) -> int:
+        """Records that reads left out because their bytes are not what was stored."""
+        return self._reader.damaged

@@ -1,0 +1,114 @@
+"""What a change of a table costs, however large the table is."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from rocketmq_tw.broker.tables import groups, topics
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import BrokerInMemory, Threads
+from tests.support.network import FakePeer
+
+MANY = 20_000
+
+
+def allocated(work: Callable[[], object]) -> int:
+    """Bytes that `work` took at once, at most."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def a_large_broker() -> BrokerInMemory:
+    """It has many topics and groups and is just writing them."""
+    broker = BrokerInMemory(threads=Threads(eager=False))
+    broker.topics.update(*(TopicConfig(topic_name=f"T{n}") for n in range(MANY)))
+    broker.groups.update(*(SubscriptionGroupConfig(group_name=f"G{n}") for n in range(MANY)))
+    return broker
+
+
+def test_a_change_copies_no_table() -> None:
+    broker = a_large_broker()
+    of_tables = broker.topics, broker.groups
+    for change in (
+        lambda: of_tables[0].create_on_send("New", "TBW102", "peer", 4, 0),
+        lambda: of_tables[0].delete("T7"),
+        lambda: of_tables[1].get("New"),
+        lambda: of_tables[1].delete("G7"),
+    ):
+        assert allocated(change) < 100_000
+    assert "G7" not in broker.groups.all() and "New" in broker.groups.all()
+
+
+def test_a_write_has_what_was_there_when_it_began_and_the_next_one_the_rest() -> None:
+    broker = a_large_broker()
+    late = broker.groups.update(SubscriptionGroupConfig(group_name="Late"))
+    kept: list[object] = []
+    late.addCallback(kept.append)
+
+    def in_the_file() -> dict[str, SubscriptionGroupConfig]:
+        data = broker.files.read("/store/config/subscriptionGroup.json")
+        return decode_body(SubscriptionGroupTable, data).subscription_group_table
+
+    broker.threads.run()
+    assert "G0" in in_the_file() and "Late" not in in_the_file() and not kept
+    while broker.threads.run():
+        pass
+    assert in_the_file() == broker.groups.all() and kept == [None]
+
+
+def test_a_heartbeat_of_many_groups_lets_others_in_between() -> None:
+    broker, peer = BrokerInMemory(), FakePeer()
+    wanted = [ConsumerData(group_name=f"G{n}") for n in range(3000)]
+    data = HeartbeatData(client_id="c", consumer_data_set=wanted)
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
+    answered: list[RemotingCommand] = []
+    broker.handlers[RequestCode.HEART_BEAT](request, peer).addCallback(answered.append)
+    in_first_turn = len(broker.groups.all())
+    assert in_first_turn < 3000 and not answered
+    for _ in range(20_000):
+        if answered:
+            break
+        broker.clock.advance(0.001)
+    assert answered[0].code == ResponseCode.SUCCESS
+    assert all(broker.clients.consumer_group(f"G{n}") for n in range(3000))
+
+
+def test_a_client_that_goes_during_its_heartbeat_leaves_nothing() -> None:
+    broker, peer = BrokerInMemory(), FakePeer()
+    wanted = [ConsumerData(group_name=f"G{n}") for n in range(3000)]
+    data = HeartbeatData(client_id="c", consumer_data_set=wanted)
+    request = RemotingCommand.request(RequestCode.HEART_BEAT, body=encode_body(data))
+    broker.handlers[RequestCode.HEART_BEAT](request, peer)
+    peer.lose()
+    for _ in range(100):
+        broker.clock.advance(0.001)
+    assert broker.clients.counts() == (0, 0)
+
+
+def test_what_a_mention_may_make_is_limited_and_the_refusal_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = BrokerInMemory()
+    broker.add_topic("Topic")
+    monkeypatch.setattr(groups, "MAX_AUTO_CREATED_GROUPS", len(broker.groups.all()))
+    monkeypatch.setattr(topics, "MAX_AUTO_CREATED_TOPICS", len(broker.topics.all()))
+    answer = broker.pull(0, consumer_group="New")
+    assert answer is not None and answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "deleteSubGroup" in (answer.remark or "")
+    for topic in ("New", "%RETRY%New"):
+        answer = broker.send(topic=topic)
+        assert answer is not None and answer.code == ResponseCode.SYSTEM_ERROR
+        assert "deleteTopic" in (answer.remark or "")
+        assert broker.topics.get(topic) is None

@@ -1,0 +1,122 @@
+"""The log of a broker is cut, and the power goes away at every moment of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.broker import BrokerInMemory, Threads, fired, ok
+from tests.support.network import FakePeer
+
+SENT, KEPT = 12, 5
+
+
+def filled(files: Any) -> tuple[BrokerInMemory, int]:
+    """A broker whose consumers and delays have reached the log's end; where its message `KEPT`
+    starts."""
+    broker = BrokerInMemory(files, flush_disk_type="SYNC_FLUSH", message_delay_level="1s 1d")
+    for number in range(SENT):
+        ok(broker.send(b"%d" % number))
+        ok(broker.send(b"late %d" % number, properties={"DELAY": "1"}))
+    broker.offsets.commit("G", "Topic", 0, SENT)
+    broker.clock.advance(2)
+    broker.clock.advance(10)
+    assert broker.delay_offsets.get(1) == SENT
+    (unit,) = broker.store.queue_units("Topic", 0, KEPT, 1)
+    return broker, unit.position
+
+
+def cut(broker: BrokerInMemory, end: int) -> None:
+    fired(broker.broker[Writing].truncation.cut(end))
+
+
+def check(files: MemoryFiles) -> None:
+    """No offset is ahead of its queue, and what is sent now is what the consumer reads next."""
+    broker = BrokerInMemory(files, flush_disk_type="SYNC_FLUSH", message_delay_level="1s 1d")
+    assert broker.offsets.query("G", "Topic", 0) <= broker.store.max_queue_offset("Topic", 0)
+    waiting = broker.store.max_queue_offset("SCHEDULE_TOPIC_XXXX", 0)
+    assert broker.delay_offsets.get(1) <= waiting
+    bodies = [message.body for message in broker.consume()]
+    assert bodies[:KEPT] == [b"%d" % number for number in range(KEPT)]
+    ok(broker.send(b"next"))
+    assert broker.consume()[-1].body == b"next"
+
+
+def test_all_that_stands_for_the_end_goes_back_with_it() -> None:
+    broker, end = filled(MemoryFiles())
+    peer = FakePeer()
+    at_end = broker.store.max_queue_offset("Topic", 0)
+    assert broker.request(broker.pull_request(at_end, suspend_ms=15_000), peer) is None
+    cut(broker, end)
+    assert broker.store.end_offset == end
+    assert broker.store.max_queue_offset("Topic", 0) == KEPT
+    assert broker.offsets.query("G", "Topic", 0) == KEPT
+    assert broker.delay_offsets.get(1) == KEPT
+    assert [reply.code for reply in peer.replies] == [ResponseCode.PULL_OFFSET_MOVED]
+    ok(broker.send(b"next"))
+    assert broker.consume()[-1].body == b"next"
+    broker.stop()
+    check(broker.files)  # type: ignore[arg-type]
+
+
+def test_what_is_not_cut_keeps_its_offsets() -> None:
+    """On a slave a consumer may be ahead of the queue, which is only behind its master's."""
+    broker, _ = filled(MemoryFiles())
+    broker.offsets.commit("G", "Topic", 1, 77)
+    cut(broker, broker.store.end_offset)
+    assert broker.offsets.query("G", "Topic", 0) == SENT
+    assert broker.offsets.query("G", "Topic", 1) == 77
+
+
+def test_the_power_goes_away_at_every_moment() -> None:
+    moment = 1
+    while True:
+        memory = MemoryFiles()
+        disk = FaultyFiles(memory)
+        broker, end = filled(disk)
+        disk.changes, disk.lose_power_at = 0, moment
+        try:
+            cut(broker, end)
+            break
+        except (PowerLoss, StoreError):
+            check(memory.kill())
+            for seed in (None, 1, 2):
+                check(memory.crash(seed))
+        moment += 1
+    assert moment > 10
+    check(memory.crash())
+
+
+def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads()
+    broker = BrokerInMemory(clock=MemoryReactorClock(), threads=threads)
+    for number in range(SENT):
+        ok(broker.send(b"%d" % number))
+    (unit,) = broker.store.queue_units("Topic", 0, KEPT, 1)
+    threads.eager = False
+    ok(broker.send(b"last"))
+    broker.clock.advance(1)
+    assert threads.waiting, "a sync is under way"
+    done = broker.broker[Writing].truncation.cut(unit.position)
+    broker.clock.advance(1)
+    assert not done.called
+    cut_at: list[int] = []
+    truncate = broker.store.truncate_to
+
+    def watched(offset: int) -> None:
+        assert not threads.waiting
+        cut_at.append(offset)
+        truncate(offset)
+
+    monkeypatch.setattr(broker.store, "truncate_to", watched)
+    for _ in range(10):
+        threads.run()
+    fired(done)
+    assert cut_at == [unit.position]
