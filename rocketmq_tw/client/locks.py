@@ -8,7 +8,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import ClientError, check_success
-from rocketmq_tw.client.names import REQUEST_TIMEOUT
+from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT
 from rocketmq_tw.client.queue_worker import OrderlyWorker
 from rocketmq_tw.client.session import Session, logged
 from rocketmq_tw.net.errors import RemotingError

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.client import commands
 from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import PullResult
-from rocketmq_tw.client.names import REQUEST_TIMEOUT
+from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.client.session import Session
 from rocketmq_tw.config.net import TlsConfig

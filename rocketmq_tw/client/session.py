@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.members import BrokerRequests, GroupMember
-from rocketmq_tw.client.names import REQUEST_TIMEOUT, NameServers, Routes
+from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT, NameServers, Routes
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.address import host_address

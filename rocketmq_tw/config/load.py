@@ -9,7 +9,7 @@ import msgspec
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.properties import ConfigError, Setting, write_properties
-from rocketmq_tw.config.schema import NOT_KEPT, all_stock_names, keys_of, nearest
+from rocketmq_tw.config.schema import UNSUPPORTED_SWITCHES, all_stock_names, keys_of, nearest
 from rocketmq_tw.config.values import format_value
 
 C = TypeVar("C", bound=Config)
@@ -62,7 +62,7 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
     known = all_stock_names().union(*map(keys_of, types))
     promises: dict[str, Setting] = {}
     for setting in settings:
-        if setting.key in NOT_KEPT:
+        if setting.key in UNSUPPORTED_SWITCHES:
             promises[setting.key] = setting
         takers = [config_type for config_type in types if setting.key in keys_of(config_type)]
         if not takers:
@@ -80,9 +80,10 @@ def load(types: Sequence[type[Config]], settings: Iterable[Setting], home: str) 
                 ) from error
     for setting in promises.values():
         if setting.value.strip().lower() == "true":
+            missing = UNSUPPORTED_SWITCHES[setting.key]
             raise ConfigError(
-                f"{setting.origin}: {setting.key}={setting.value}: {NOT_KEPT[setting.key]} is not"
-                " there: give false to start without it"
+                f"{setting.origin}: {setting.key}={setting.value}: {missing} is not there:"
+                " give false to start without it"
             )
     configs = [_expand_home(config_type(**values[config_type]), home) for config_type in types]
     return Loaded(configs, notices)

@@ -25,7 +25,7 @@ _OTHER_KEYS = frozenset({"tls.enable", "tls.config.file", "rocketmqHome", "aclEn
 
 #: Switches of stock that promise what is not there: to go on without it would leave a broker open
 #: to everyone, or three masters where a group should have one.
-NOT_KEPT = {
+UNSUPPORTED_SWITCHES = {
     "aclEnable": "access control",
     "authenticationEnabled": "access control",
     "authorizationEnabled": "access control",

@@ -13,7 +13,7 @@ from rocketmq_tw.message.tags import java_hash_code
 SMALLEST = 16
 
 
-def in_hash_order(names: Iterable[str], places: int = SMALLEST) -> list[str]:
+def in_hash_map_order(names: Iterable[str], places: int = SMALLEST) -> list[str]:
     """`names` as a `java.util.HashMap` gives them that they were put into one after the other.
 
     `places` is the table's initial size, a power of two.
@@ -29,11 +29,11 @@ def in_hash_order(names: Iterable[str], places: int = SMALLEST) -> list[str]:
     return sorted(names, key=place)
 
 
-def in_copy_order(names: Iterable[str]) -> list[str]:
+def in_hash_set_order(names: Iterable[str]) -> list[str]:
     """`names` as a `java.util.HashSet` gives them that was made of all at once: it has room to
     spare."""
     names = list(names)
     places = SMALLEST
     while places < len(names) * 4 // 3 + 1:
         places *= 2
-    return in_hash_order(names, places)
+    return in_hash_map_order(names, places)

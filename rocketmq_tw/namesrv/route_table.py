@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.namesrv.hash_order import in_copy_order, in_hash_order
+from rocketmq_tw.namesrv.hash_order import in_hash_map_order, in_hash_set_order
 from rocketmq_tw.namesrv.topic_queues import TopicQueues
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
@@ -326,10 +326,10 @@ class RouteTable:
     def route(self, topic: str) -> TopicRouteData | None:
         """The topic's brokers and queues in stock's order; None where there are none."""
         queues = self._queues.of_topic(topic)
-        names = in_hash_order(queues)
+        names = in_hash_map_order(queues)
         brokers = [
             self._copy(self._brokers[name])
-            for name in in_copy_order(names)
+            for name in in_hash_set_order(names)
             if name in self._brokers
         ]
         if not brokers:
@@ -379,11 +379,12 @@ class RouteTable:
 
     def cluster_info(self) -> ClusterInfo:
         """All brokers and clusters."""
-        names = in_hash_order(self._brokers, _BROKER_PLACES)
+        names = in_hash_map_order(self._brokers, _BROKER_PLACES)
         return ClusterInfo(
             broker_addr_table={name: self._copy(self._brokers[name]) for name in names},
             cluster_addr_table={
-                cluster: in_hash_order(sorted(names)) for cluster, names in self._clusters.items()
+                cluster: in_hash_map_order(sorted(names))
+                for cluster, names in self._clusters.items()
             },
         )
 
@@ -416,7 +417,7 @@ class RouteTable:
     def system_topics(self) -> TopicList:
         """The names of clusters and brokers, which are topics too, and one broker to ask."""
         names = set(self._clusters).union(*self._clusters.values())
-        groups = (self._brokers[name] for name in in_hash_order(self._brokers, _BROKER_PLACES))
+        groups = (self._brokers[name] for name in in_hash_map_order(self._brokers, _BROKER_PLACES))
         first = next(groups, None)
         address = None if first is None else first.broker_addrs[min(first.broker_addrs)]
         return TopicList(topic_list=sorted(names), broker_addr=address)

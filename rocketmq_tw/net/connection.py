@@ -41,7 +41,7 @@ _FIRST_NUMBER = 1 << 64
 Observer = Callable[[ServedRequest], None]
 
 
-class ConnectionGroup(Protocol):
+class ConnectionObserver(Protocol):
     """Whom a connection tells that it is there and that it is gone."""
 
     def add(self, connection: Any) -> None:
@@ -62,7 +62,7 @@ class ServerConnection(RemotingProtocol):
     def __init__(
         self,
         shared: Shared,
-        group: ConnectionGroup,
+        group: ConnectionObserver,
         handlers: Mapping[int, Handler],
         before_request: Sequence[RequestCheck],
         observers: Sequence[Observer],

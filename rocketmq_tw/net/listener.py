@@ -20,7 +20,7 @@ STOP_TIMEOUT = 3.0
 _DRAIN_INTERVAL = 0.02
 
 
-class Group:
+class OpenConnections:
     """The connections of one listener, those included whose first byte is not there yet.
 
     They stand in the server's table too, which bounds and watches all of them.
@@ -86,7 +86,7 @@ class ConnectionFactory(Factory):
     def __init__(
         self,
         shared: Shared,
-        group: Group,
+        group: OpenConnections,
         handlers: dict[int, Handler],
         before_request: Sequence[RequestCheck],
         observers: Sequence[Observer],
@@ -134,7 +134,7 @@ class Listener:
         self.handlers: dict[int, Handler] = {}
         self._observers: list[Observer] = []
         self._ports: list[IListeningPort] = []
-        self.connections = Group(shared.clock, shared.connections)
+        self.connections = OpenConnections(shared.clock, shared.connections)
         self.factory = ConnectionFactory(
             shared, self.connections, self.handlers, before_request, self._observers, tls
         )

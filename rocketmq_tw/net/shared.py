@@ -32,7 +32,7 @@ class Budget:
         return self.used > self.limit and held * 2 * len(self._sharers) > self.limit
 
 
-class Watched(Protocol):
+class WatchedConnection(Protocol):
     """A connection that ends itself where it takes too long."""
 
     def check(self, now: float) -> None:
@@ -49,7 +49,7 @@ class ConnectionTable:
         self._config = config
         self._room = room_for_connections()
         self._is_told = False
-        self._open: set[Watched] = set()
+        self._open: set[WatchedConnection] = set()
         self._refusing = False
         self._sweep = LoopingCall(self._check_all)
         self._sweep.clock = clock
@@ -91,14 +91,14 @@ class ConnectionTable:
             )
         return False
 
-    def add(self, connection: Watched) -> None:
+    def add(self, connection: WatchedConnection) -> None:
         """Counts and watches a connection."""
         self._open.add(connection)
         if not self._sweep.running:
             idle = self._config.server_channel_max_idle_time_seconds
             self._sweep.start(min(SWEEP_INTERVAL, max(0.1, idle / 4)), now=False)
 
-    def discard(self, connection: Watched) -> None:
+    def discard(self, connection: WatchedConnection) -> None:
         """Forgets a connection that is gone."""
         self._open.discard(connection)
         if not self._open and self._sweep.running:

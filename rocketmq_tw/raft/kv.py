@@ -4,7 +4,7 @@ import msgspec
 from zope.interface import implementer
 
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.machine import IStateMachine
+from rocketmq_tw.raft.state_machine import IStateMachine
 
 
 class Put(msgspec.Struct, tag="put", frozen=True):

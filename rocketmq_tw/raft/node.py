@@ -18,9 +18,9 @@ from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.machine import IStateMachine
 from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals
+from rocketmq_tw.raft.state_machine import IStateMachine
 from rocketmq_tw.raft.store.member import MemberStore
 
 #: Runs something that may block and fires with its result: a thread pool's, or at once.

@@ -19,8 +19,8 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
-from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.memory import freeze_startup_objects
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.garbage_collection import freeze_startup_objects
 from rocketmq_tw.services.options import NamesrvAddressOptions
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -59,7 +59,7 @@ class BrokerService(service.Service):
             tls = ServerTls(self._tls)
             client = RemotingClient(self._reactor, self._client_config, tls=self._tls)
         except TlsConfigError as error:
-            refuse_to_start(self._reactor, error, Keys())
+            refuse_to_start(self._reactor, error, KeysToChange())
             return
         server = RemotingServer(self._reactor, self._net, tls=tls)
         self._client, self._server = client, server
@@ -105,7 +105,7 @@ class BrokerService(service.Service):
             "storePathRootDir": config.store_path_root_dir,
             "storePathCommitLog": config.store_path_commit_log,
         }
-        refuse_to_start(self._reactor, failure.value, Keys(paths=paths))
+        refuse_to_start(self._reactor, failure.value, KeysToChange(paths=paths))
 
 
 def makeService(options: Options) -> BrokerService:

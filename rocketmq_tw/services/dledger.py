@@ -21,7 +21,7 @@ from rocketmq_tw.raft.node import NodeConfig, RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.services.failing import Keys, refuse_to_start
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -154,7 +154,7 @@ class DLedgerService(service.Service):
         self._cannot_go_on(failure.value)
 
     def _cannot_go_on(self, error: BaseException | None) -> None:
-        keys = Keys("the port in --peers", "--bind", {"--store": self._options["store"]})
+        keys = KeysToChange("the port in --peers", "--bind", {"--store": self._options["store"]})
         refuse_to_start(self._reactor, error, keys)
 
     def stopService(self) -> "Deferred[None] | None":

@@ -18,8 +18,8 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
-from rocketmq_tw.services.failing import Keys, refuse_to_start
-from rocketmq_tw.services.memory import freeze_startup_objects
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.garbage_collection import freeze_startup_objects
 from rocketmq_tw.services.options import ServerOptions
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
@@ -53,7 +53,7 @@ class NamesrvService(service.Service):
     def __init__(self, reactor: Any, loaded: Loaded, *, listen_port: int | None = None) -> None:
         self.setName("rmq-namesrv")
         config = loaded[NamesrvConfig]
-        self._keys = Keys(
+        self._keys = KeysToChange(
             port="listenPort" if listen_port is None else "namesrvListenPort",
             paths={"kvConfigPath": config.kv_config_path},
         )

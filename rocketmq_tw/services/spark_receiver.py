@@ -16,7 +16,7 @@ from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
-from rocketmq_tw.services.failing import Keys, refuse_to_start
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
@@ -118,7 +118,7 @@ class SparkReceiverService(service.Service):
                     self.reactor.listenTCP(self._options[kind], factory, interface=interface)
                 )
             except CannotListenError as error:
-                refuse_to_start(self.reactor, error, Keys(f"--{kind}", "--interface"))
+                refuse_to_start(self.reactor, error, KeysToChange(f"--{kind}", "--interface"))
                 return
         super().startService()
         data, control = (port.getHost().port for port in self._ports)
@@ -158,7 +158,7 @@ class SparkReceiverService(service.Service):
         return done
 
     def _failed(self, failure: Failure) -> None:
-        refuse_to_start(self.reactor, failure.value, Keys())
+        refuse_to_start(self.reactor, failure.value, KeysToChange())
 
 
 def makeService(options: Options) -> SparkReceiverService:

@@ -14,7 +14,7 @@ from rocketmq_tw.spark.errors import DataLossError
 from rocketmq_tw.spark.offsets import queue_text
 from rocketmq_tw.spark.options import ConnectionOptions, SourceOptions
 from rocketmq_tw.spark.ranges import OffsetRange
-from rocketmq_tw.spark.waiting import Patience
+from rocketmq_tw.spark.waiting import Backoff
 from rocketmq_tw.wire.codes import ResponseCode
 
 #: Records in a batch: enough that Arrow's costs for each batch vanish.
@@ -41,7 +41,7 @@ def worker_client(connection: ConnectionOptions, group: str, timeout: float) -> 
     return client
 
 
-def passes(error: Exception) -> bool:
+def is_passing(error: Exception) -> bool:
     """Whether the same request may be answered a little later."""
     if isinstance(error, BrokerError):
         return error.code in _PASSING
@@ -72,7 +72,7 @@ class _RangeReader:
         self._builder = BatchBuilder(
             schema, self._queue, parse_tag_expression(wanted), options.damaged
         )
-        self._patience = Patience(options.broker_down_timeout)
+        self._backoff = Backoff(options.broker_down_timeout)
         self._position = part.start
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -104,13 +104,13 @@ class _RangeReader:
         if pulled.status is PullStatus.FOUND or (
             pulled.status is PullStatus.NO_MATCHED_MESSAGE and pulled.next_offset > self._position
         ):
-            self._patience.worked()
+            self._backoff.worked()
             self._position = max(pulled.next_offset, self._position + 1)
             return pulled.records
         if self._position < pulled.min_offset:
             self._lost(f"its oldest offset is {pulled.min_offset}, not {self._position}")
             self._position = pulled.min_offset
-        elif not self._patience.pause():
+        elif not self._backoff.pause():
             # A replica that took over may be behind for a while, but not for ever.
             self._lost(f"it ends at {pulled.max_offset}, before {self._position}")
             self._position = self._part.end
@@ -127,7 +127,7 @@ class _RangeReader:
                     expression_type=self._subscription.expression_type,
                 )
             except (ConnectionFailed, NoRouteError, BrokerError) as error:
-                if not passes(error) or not self._patience.pause():
+                if not is_passing(error) or not self._backoff.pause():
                     raise
                 self._client.forget_routes()
 

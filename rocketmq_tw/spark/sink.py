@@ -22,9 +22,9 @@ from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.spark.errors import OptionError, SparkSourceError
 from rocketmq_tw.spark.options import SinkOptions
-from rocketmq_tw.spark.reading import passes, worker_client
+from rocketmq_tw.spark.reading import is_passing, worker_client
 from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
-from rocketmq_tw.spark.waiting import Patience
+from rocketmq_tw.spark.waiting import Backoff
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import PERM_WRITE
 from rocketmq_tw.wire.errors import RequestError
@@ -127,7 +127,7 @@ class Sender:
 
     def _send(self, lane: Lane, messages: list[Message]) -> None:
         self._keep_rate(len(messages))
-        patience = Patience(self._options.broker_down_timeout)
+        backoff = Backoff(self._options.broker_down_timeout)
         topic, queue = lane
         while True:
             try:
@@ -142,8 +142,8 @@ class Sender:
                 again = True
             except (ClientError, RequestError, ValueError) as error:
                 reason = str(error)
-                again = isinstance(error, ClientError) and passes(error)
-            if not again or not patience.pause():
+                again = isinstance(error, ClientError) and is_passing(error)
+            if not again or not backoff.pause():
                 raise WriteError(
                     f"{len(messages)} rows up to row {self._rows - 1} of the task, for the topic"
                     f" {topic}: {reason}"

@@ -18,7 +18,7 @@ from rocketmq_tw.spark.offsets import Offsets, OffsetsJson, from_json, queue_tex
 from rocketmq_tw.spark.options import SourceOptions
 from rocketmq_tw.spark.planning import starting_offsets
 from rocketmq_tw.spark.ranges import OffsetRange, prorate, ranges_between, split
-from rocketmq_tw.spark.waiting import Overdue, Patience
+from rocketmq_tw.spark.waiting import Backoff, Overdue
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -109,12 +109,12 @@ class StreamReader(SupportsTriggerAvailableNow):
 
     def _first(self, queue: MessageQueue) -> int:
         """The earliest offset of a queue that came while the query ran."""
-        patience = Patience(self._options.broker_down_timeout)
+        backoff = Backoff(self._options.broker_down_timeout)
         while True:
             try:
                 return self._connected().earliest(queue)
             except UNREACHABLE:
-                if not patience.pause():
+                if not backoff.pause():
                     raise
                 self._connected().refresh()
 

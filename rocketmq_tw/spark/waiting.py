@@ -27,7 +27,7 @@ class Overdue:
         return now - self._since.setdefault(key, now) > self._limit
 
 
-class Patience:
+class Backoff:
     """Counts how long a thing does not work, and pauses a little longer each time."""
 
     def __init__(

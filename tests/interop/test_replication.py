@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_tw.broker.timer.progress import decode_checkpoint
+from rocketmq_tw.broker.timer.progress import decode_timer_checkpoint
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
@@ -154,7 +154,7 @@ def timer_read_ms(broker: BrokerProcess) -> int:
     response = ask(broker.address, RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT), 5.0)
     if response.code != ResponseCode.SUCCESS:
         return 0
-    return decode_checkpoint(response.body).read_ms
+    return decode_timer_checkpoint(response.body).read_ms
 
 
 def served_by(broker: BrokerProcess) -> int:

@@ -187,8 +187,8 @@ class ScriptedGroup:
     def _show(self, member: str, core: RaftCore, ready: Ready) -> None:
         for role in ready.roles:
             self.output.append(f"  {member} becomes {role.value.lower()} in term {core.term}")
-        if ready.writes.keep_to is not None:
-            self.output.append(f"  {member} keeps to {ready.writes.keep_to}")
+        if ready.writes.truncate_after is not None:
+            self.output.append(f"  {member} keeps to {ready.writes.truncate_after}")
         if ready.writes.entries:
             stored = ", ".join(f"{one.index}/{one.term}" for one in ready.writes.entries)
             self.output.append(f"  {member} stores {stored}")

@@ -54,8 +54,8 @@ class MemoryStore:
         writes = ready.writes
         if writes.reset is not None:
             self.entries.clear()
-        if writes.keep_to is not None:
-            kept = writes.keep_to
+        if writes.truncate_after is not None:
+            kept = writes.truncate_after
             self.entries = {index: e for index, e in self.entries.items() if index <= kept}
         self.entries.update({entry.index: entry for entry in writes.entries})
 

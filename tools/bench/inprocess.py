@@ -31,7 +31,7 @@ from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.services.memory import freeze_startup_objects
+from rocketmq_tw.services.garbage_collection import freeze_startup_objects
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import (
     LanguageCode,

@@ -7,7 +7,7 @@ import javaproperties
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.errors import check_success
-from rocketmq_tw.client.names import NameServers
+from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import IRemotingClient

@@ -96,7 +96,7 @@ class Follower:
                     continue
                 if known_term == state.term:
                     return Code.INCONSISTENT_STATE
-                log.keep_to(entry.index - 1)
+                log.truncate_after(entry.index - 1)
             if not log.follows(entry):
                 return Code.INCONSISTENT_STATE
             log.append(entry)
@@ -128,12 +128,12 @@ class Follower:
                 # Without the term of its last entry this member could not judge candidates.
                 return Code.INCONSISTENT_STATE
             if not late:
-                log.keep_to(state.matched_index)
+                log.truncate_after(state.matched_index)
             return Code.SUCCESS
         if late or entry.index <= state.matched_index or entry.term > state.term:
             return Code.INCONSISTENT_STATE
         if entry.index - 1 == state.matched_index:
-            log.keep_to(entry.index - 1)
+            log.truncate_after(entry.index - 1)
         elif state.config.state_machine:
             # The leader's log begins behind ours and no snapshot fills the gap.
             return Code.INCONSISTENT_STATE

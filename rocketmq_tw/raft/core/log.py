@@ -49,11 +49,11 @@ class LogWrites(NamedTuple):
     """What the store has to do, in this order."""
 
     reset: LogBase | None
-    keep_to: int | None
+    truncate_after: int | None
     entries: list[Entry]
 
     def __bool__(self) -> bool:
-        return self.reset is not None or self.keep_to is not None or bool(self.entries)
+        return self.reset is not None or self.truncate_after is not None or bool(self.entries)
 
 
 class Log:
@@ -64,7 +64,7 @@ class Log:
         self._file_size = file_size
         self._tail: list[Entry] = []
         self._tail_bytes = 0
-        self._keep_to: int | None = None
+        self._truncate_after: int | None = None
         self._reset: LogBase | None = None
         self._start_empty(base)
         if store.begin_index >= 0:
@@ -208,7 +208,7 @@ class Log:
         self.end_pos = entry.end_pos
         self.end_chain = entry.chain_crc
 
-    def keep_to(self, index: int) -> None:
+    def truncate_after(self, index: int) -> None:
         """Cuts all behind `index`."""
         if index >= self.end_index:
             return
@@ -227,12 +227,14 @@ class Log:
         self.end_chain = last.chain_crc if last is not None else 0 if self.base.index < 0 else None
         self._stable_end = min(self._stable_end, index)
         if index < self._handed_end and self._reset is None:
-            self._keep_to = index if self._keep_to is None else min(index, self._keep_to)
+            self._truncate_after = (
+                index if self._truncate_after is None else min(index, self._truncate_after)
+            )
 
     def restart(self, base: LogBase) -> None:
         """Drops everything; the next entry follows `base`."""
         self._start_empty(base)
-        self._keep_to = None
+        self._truncate_after = None
         self._reset = base
 
     def compacted(self, begin_index: int, covered: LogBase) -> None:
@@ -250,8 +252,8 @@ class Log:
 
     def take_writes(self) -> LogWrites:
         """What has to be stored; ask again only after `stored`."""
-        writes = LogWrites(self._reset, self._keep_to, self._unstable())
-        self._reset = self._keep_to = None
+        writes = LogWrites(self._reset, self._truncate_after, self._unstable())
+        self._reset = self._truncate_after = None
         self._handed_end = self.end_index
         return writes
 
@@ -263,7 +265,7 @@ class Log:
     def has_writes(self) -> bool:
         return (
             self.end_index > self._stable_end
-            or self._keep_to is not None
+            or self._truncate_after is not None
             or self._reset is not None
         )
 
@@ -274,8 +276,8 @@ class Log:
         """
         if self._reset is not None:
             return
-        if self._keep_to is not None:
-            end_index = min(end_index, self._keep_to)
+        if self._truncate_after is not None:
+            end_index = min(end_index, self._truncate_after)
         self._stable_end = max(self._stable_end, min(end_index, self.end_index))
         if self._tail_bytes > 2 * RECENT_BYTES:
             self._trim_tail()

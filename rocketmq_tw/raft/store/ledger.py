@@ -148,7 +148,7 @@ class Ledger:
         """Index units from that of entry `index` on, within one file."""
         self._index.write([b"".join(units)], index * INDEX_UNIT_SIZE, durable_name=True)
 
-    def keep_to(self, index: int) -> None:
+    def truncate_after(self, index: int) -> None:
         """Cuts all entries behind `index`; durable on return."""
         if index >= self.end_index:
             return
@@ -168,7 +168,7 @@ class Ledger:
         self.begin_index = self.end_index = -1
         self.end_pos = base.next_pos
 
-    def begin_without(self, index: int) -> int:
+    def begin_index_after_drop(self, index: int) -> int:
         """The first entry once the data files with only entries before `index` are gone; the last
         file stays."""
         if self.begin_index < 0:

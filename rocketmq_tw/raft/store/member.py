@@ -115,8 +115,8 @@ class MemberStore:
             self._write_checkpoint(LedgerCheckpoint(-1, -1, self._ledger.begin_pos))
             self._ledger.reset(writes.reset)
             self.write_checkpoint(writes.reset.index)
-        if writes.keep_to is not None:
-            self._ledger.keep_to(writes.keep_to)
+        if writes.truncate_after is not None:
+            self._ledger.truncate_after(writes.truncate_after)
         if writes.entries:
             if self._ledger.begin_index < 0:
                 # Recovery has to find a log that begins inside a file.
@@ -131,7 +131,7 @@ class MemberStore:
         no change before `use_snapshot`."""
         self._snapshots.save(snapshot)
         self._saved_snapshot = snapshot.meta
-        self._begin_behind = self._ledger.begin_without(snapshot.meta.index + 1)
+        self._begin_behind = self._ledger.begin_index_after_drop(snapshot.meta.index + 1)
 
     def use_snapshot(self) -> None:
         """From now on the saved snapshot is the one that is read, and the log begins behind the

@@ -14,7 +14,7 @@ from rocketmq_tw.spark.columns import PROBLEM
 from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
 from rocketmq_tw.spark.jobs.running import (
     Job,
-    interruption,
+    interrupt_event,
     parse_pairs,
     reason,
     source_settings,
@@ -218,7 +218,7 @@ def _watch(spark: Any, queries: list[Ingestion]) -> None:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns) as bar, interruption() as interrupted:
+    with Progress(*columns) as bar, interrupt_event() as interrupted:
         tasks = {
             query: bar.add_task(query.name, total=None, visible=query.counts_all)
             for query in queries

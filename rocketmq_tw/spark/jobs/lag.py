@@ -16,7 +16,7 @@ from rocketmq_tw.spark.cluster import SourceCluster
 from rocketmq_tw.spark.errors import SparkSourceError
 from rocketmq_tw.spark.jobs.options import cluster_options, page_option
 from rocketmq_tw.spark.jobs.page import Chart, Page, Table
-from rocketmq_tw.spark.jobs.running import show_table, source_settings, told_plainly
+from rocketmq_tw.spark.jobs.running import as_command_errors, show_table, source_settings
 from rocketmq_tw.spark.options import source_options
 
 _COLUMNS = ("group", "topic", "broker", "queue", "committed", "newest", "lag")
@@ -116,7 +116,7 @@ def _samples(
 ) -> Iterator[Sample]:
     """One sample after the other. The first has to succeed; a later one that does not is told
     and left out, since brokers restart."""
-    with told_plainly():
+    with as_command_errors():
         yield _sample(options, groups)
     for _ in range(count - 1):
         sleep(interval)

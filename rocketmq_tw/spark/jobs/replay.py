@@ -6,7 +6,7 @@ import rich_click as click
 
 from rocketmq_tw.spark.errors import OptionError
 from rocketmq_tw.spark.jobs.options import cluster_options, spark_options
-from rocketmq_tw.spark.jobs.running import Job, parse_pairs, source_settings, told_plainly
+from rocketmq_tw.spark.jobs.running import Job, as_command_errors, parse_pairs, source_settings
 from rocketmq_tw.spark.options import sink_options
 from rocketmq_tw.spark.rows import BadRow, check_columns, row_message, written_columns
 from rocketmq_tw.spark.sink import check_target
@@ -40,14 +40,14 @@ def replay(
     """
     options = source_settings(name_servers, pairs)
     job = Job("replay", master, parse_pairs(confs, "--conf"), options)
-    with told_plainly():
+    with as_command_errors():
         check_target(sink_options(options | ({} if topic is None else {"topic": topic})))
     with job.session() as spark:
         rows = spark.read.parquet(source)
         if where is not None:
             rows = rows.filter(where)
         rows = rows.select(*written_columns(rows.columns))
-        with told_plainly():
+        with as_command_errors():
             _check(rows, topic)
         checked = _with_reason(rows, topic)
         refused = checked.filter("reason is not null")

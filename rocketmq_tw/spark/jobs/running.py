@@ -85,7 +85,7 @@ class Job:
 
     def check_source(self, topic: str, *, streaming: bool = False) -> None:
         """Asks for the topic, so that a mistake is said before Spark starts, which takes long."""
-        with told_plainly():
+        with as_command_errors():
             options = source_options({"topic": topic, **self.options}, streaming=streaming)
             with SourceCluster(options) as cluster:
                 cluster.queues()
@@ -105,7 +105,7 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def interruption() -> Iterator[Event]:
+def interrupt_event() -> Iterator[Event]:
     """Set by Ctrl-C, for a job that looks at it and then ends as it likes."""
     event = Event()
     before = signal.signal(signal.SIGINT, lambda number, frame: event.set())
@@ -116,7 +116,7 @@ def interruption() -> Iterator[Event]:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def as_command_errors() -> Iterator[None]:
     """Turns our own errors into the command's."""
     try:
         yield
@@ -140,7 +140,7 @@ def source_settings(name_servers: str | None, pairs: tuple[str, ...]) -> dict[st
     options = parse_pairs(pairs, "--option")
     if name_servers is not None:
         options["nameServers"] = name_servers
-    with told_plainly():
+    with as_command_errors():
         settings = canonical(options)
     if "nameServers" not in settings:
         raise click.UsageError(

@@ -57,7 +57,7 @@ def late_truncations_that_cut(patch: pytest.MonkeyPatch) -> None:
         state = self._state
         if not state.log.matches(entry):
             return Code.INCONSISTENT_STATE
-        state.log.keep_to(entry.index)
+        state.log.truncate_after(entry.index)
         state.matched_index = entry.index
         return Code.SUCCESS
 

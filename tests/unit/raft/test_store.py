@@ -28,12 +28,12 @@ def store_in(files: MemoryFiles | FaultyFiles) -> MemberStore:
 def ready(
     entries: list[Entry] | None = None,
     *,
-    keep_to: int | None = None,
+    truncate_after: int | None = None,
     reset: LogBase | None = None,
     hard: HardState | None = None,
     snapshot: Snapshot | None = None,
 ) -> Ready:
-    writes = LogWrites(reset, keep_to, entries or [])
+    writes = LogWrites(reset, truncate_after, entries or [])
     return Ready(hard, snapshot, writes, [], [], [], [], [], [])
 
 
@@ -160,7 +160,7 @@ def test_the_log_goes_on_behind_a_cut() -> None:
     files = MemoryFiles()
     entries = filled(files)
     store = store_in(files)
-    store.store(ready(keep_to=9))
+    store.store(ready(truncate_after=9))
     assert store.end_index == 9
     store.store(ready(entries[10:]))
     assert read_all(store_in(files.crash())) == entries
@@ -289,7 +289,7 @@ def operations(files: MemoryFiles) -> Iterator[Ready]:
     entries = entries_of_terms([1 + index // 7 for index in range(24)], FILE_SIZE)
     yield ready(entries[:6], hard=HardState(1, "n0"))
     yield ready(entries[6:18], hard=HardState(4, "n1"))
-    yield ready(keep_to=11)
+    yield ready(truncate_after=11)
     yield ready(entries[12:], hard=HardState(5, None))
     meta = SnapshotMeta(40, 5, 2000, 3)
     yield ready(reset=meta.base, snapshot=Snapshot(meta, b"abc"))
@@ -326,8 +326,8 @@ def check_promises(store: MemberStore, done: list[Ready]) -> None:
         writes = operation.writes
         if writes.reset is not None:
             promised.clear()
-        if writes.keep_to is not None:
-            promised = {index: e for index, e in promised.items() if index <= writes.keep_to}
+        if writes.truncate_after is not None:
+            promised = {index: e for index, e in promised.items() if index <= writes.truncate_after}
         promised.update({entry.index: entry for entry in writes.entries})
     assert store.hard_state.term >= hard.term
     if store.hard_state.term == hard.term:

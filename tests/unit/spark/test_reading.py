@@ -14,7 +14,7 @@ from rocketmq_tw.spark.columns import SCHEMA, arrow_schema
 from rocketmq_tw.spark.errors import DataLossError
 from rocketmq_tw.spark.options import SourceOptions, source_options
 from rocketmq_tw.spark.ranges import OffsetRange
-from rocketmq_tw.spark.waiting import Patience
+from rocketmq_tw.spark.waiting import Backoff
 
 PART = OffsetRange("t", "b", 0, 10, 20)
 
@@ -60,10 +60,10 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
 
-    def patience(limit: float) -> Patience:
-        return Patience(limit, made, made.sleep)
+    def backoff(limit: float) -> Backoff:
+        return Backoff(limit, made, made.sleep)
 
-    monkeypatch.setattr(reading, "Patience", patience)
+    monkeypatch.setattr(reading, "Backoff", backoff)
     return made
 
 

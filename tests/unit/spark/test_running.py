@@ -6,12 +6,12 @@ import signal
 import click
 import pytest
 
-from rocketmq_tw.spark.jobs.running import interruption, parse_pairs, reason, source_settings
+from rocketmq_tw.spark.jobs.running import interrupt_event, parse_pairs, reason, source_settings
 
 
-def test_an_interruption_is_noted_and_the_handler_given_back() -> None:
+def test_an_interrupt_is_noted_and_the_handler_given_back() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with interruption() as interrupted:
+    with interrupt_event() as interrupted:
         assert not interrupted.is_set()
         os.kill(os.getpid(), signal.SIGINT)
         assert interrupted.wait(30)

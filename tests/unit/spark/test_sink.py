@@ -9,7 +9,7 @@ from rocketmq_tw.client.message import Message, SendResult, SendStatus
 from rocketmq_tw.spark import sink
 from rocketmq_tw.spark.options import sink_options
 from rocketmq_tw.spark.sink import Sender, WriteError
-from rocketmq_tw.spark.waiting import Patience
+from rocketmq_tw.spark.waiting import Backoff
 from rocketmq_tw.wire.codes import ResponseCode
 
 
@@ -47,7 +47,7 @@ class Time:
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
     monkeypatch.setattr(sink, "time", made)
-    monkeypatch.setattr(sink, "Patience", lambda limit: Patience(limit, made.monotonic, made.sleep))
+    monkeypatch.setattr(sink, "Backoff", lambda limit: Backoff(limit, made.monotonic, made.sleep))
     return made
 
 

@@ -1,6 +1,6 @@
 """Waiting with a limit, over a clock that only the pauses move."""
 
-from rocketmq_tw.spark.waiting import Overdue, Patience
+from rocketmq_tw.spark.waiting import Backoff, Overdue
 
 
 def test_pauses_grow_up_to_the_limit_and_start_anew() -> None:
@@ -10,12 +10,12 @@ def test_pauses_grow_up_to_the_limit_and_start_anew() -> None:
         pauses.append(seconds)
         now[0] += seconds
 
-    patience = Patience(5.0, lambda: now[0], sleep)
-    while patience.pause():
+    backoff = Backoff(5.0, lambda: now[0], sleep)
+    while backoff.pause():
         pass
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6]
-    patience.worked()
-    assert patience.pause()
+    backoff.worked()
+    assert backoff.pause()
     assert pauses[-1] == 0.1
 
 

@@ -7,9 +7,11 @@ import socket
 import pytest
 from twisted.internet.error import CannotListenError
 
-from rocketmq_tw.services.failing import Keys, describe_failed_start
+from rocketmq_tw.services.failed_start import KeysToChange, describe_failed_start
 
-KEYS = Keys("haListenPort", "bindAddress", {"root": "/a/store", "log": "/a/store/log", "unset": ""})
+KEYS = KeysToChange(
+    "haListenPort", "bindAddress", {"root": "/a/store", "log": "/a/store/log", "unset": ""}
+)
 
 
 def system_error(code: int, path: str | None = None) -> OSError:

@@ -29,7 +29,7 @@ _OF_THE_PATH = (
 
 
 @dataclass(frozen=True)
-class Keys:
+class KeysToChange:
     """What a user changes when something stands in the way, as the user writes it."""
 
     port: str = "listenPort"
@@ -38,7 +38,7 @@ class Keys:
     paths: Mapping[str, str] = field(default_factory=dict)
 
 
-def refuse_to_start(reactor: Any, error: BaseException | None, keys: Keys) -> None:
+def refuse_to_start(reactor: Any, error: BaseException | None, keys: KeysToChange) -> None:
     """Logs one line that says why and what to change, stops what has started, and ends with
     status 1.
 
@@ -50,7 +50,7 @@ def refuse_to_start(reactor: Any, error: BaseException | None, keys: Keys) -> No
     reactor.callWhenRunning(reactor.stop)
 
 
-def describe_failed_start(error: BaseException | None, keys: Keys) -> str:
+def describe_failed_start(error: BaseException | None, keys: KeysToChange) -> str:
     """What went wrong and, where an address or a path cannot be used, which key to change."""
     if isinstance(error, CannotListenError):
         where = f"{error.interface or '*'}:{error.port}"
