@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
-from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -41,7 +41,7 @@ class KvConfig:
         kept = read_metadata(
             self._files,
             self._path,
-            lambda data: decode_body(_File, data),
+            lambda data: decode_table(_File, data),
             lambda text: log.warn("{text}", text=text),
         )
         if kept is not None:

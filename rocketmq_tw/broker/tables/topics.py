@@ -22,7 +22,7 @@ from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reporte
 from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
@@ -63,7 +63,7 @@ class TopicTable:
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_body(TopicConfigTable, data))
+        table = self._file.read(lambda data: decode_table(TopicConfigTable, data))
         if table is not None:
             self._topics.update(table.topic_config_table)
             self.data_version = table.data_version
