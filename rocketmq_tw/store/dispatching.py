@@ -7,11 +7,11 @@ once, are read from the log again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from itertools import islice
 from operator import attrgetter
 
-from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
@@ -33,6 +33,7 @@ class Dispatching:
         index: MessageIndex | None,
         maker: EntryMaker,
         deleted: DeletedTopics,
+        remove_topics: Callable[[Collection[str], int], None],
     ) -> None:
         self.reached = 0
         self.last_timestamp = 0
@@ -41,6 +42,7 @@ class Dispatching:
         self._queues = queues
         self._index = index
         self._deleted = deleted
+        self._remove_topics = remove_topics
         self._arrivals: list[Arrival] = []
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
@@ -181,9 +183,7 @@ class Dispatching:
                 if number and (has_messages or key in met):
                     return entries[:number], entry.physical_offset
                 if has_messages:
-                    counts = self._queues.count_of(entry.topic)
-                    self._deleted.note([Deletion(entry.topic, entry.physical_offset, *counts)])
-                    self._queues.remove_topic(entry.topic)
+                    self._remove_topics([entry.topic], entry.physical_offset)
             if entry.in_queue:
                 met.add(key)
         return entries, position
