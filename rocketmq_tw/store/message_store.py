@@ -163,6 +163,7 @@ class MessageStore(StoreReads):
             checkpoint,
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
+            remove_topics=self._removal.remove,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
@@ -199,11 +200,11 @@ class MessageStore(StoreReads):
     @property
     def is_copy(self) -> bool:
         """See `IMessageStore`."""
-        return self._dispatching.is_copy
+        return self._reader.is_copy
 
     @is_copy.setter
     def is_copy(self, is_copy: bool) -> None:
-        self._dispatching.is_copy = self._reader.is_copy = is_copy
+        self._reader.is_copy = is_copy
 
     @property
     def end_offset(self) -> int:

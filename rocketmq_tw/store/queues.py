@@ -120,7 +120,7 @@ class QueueTable:
     def count_of(self, topic: str, end: int) -> tuple[int, int]:
         """How many queues with files a topic has, and the sum of their max offsets, as a checkpoint
         has them that knows the log up to `end` only."""
-        queues = self._of_topic.get(topic, ())
+        queues = self._of_topic.get(topic, ()) if end >= 0 else ()
         counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in queues]
         return sum(map(bool, counts)), sum(counts)
 

