@@ -69,7 +69,7 @@ EVERY_MESSAGE = MessageFilter()
 
 class Arrived(Protocol):
     """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
-    a batch; `tags_codes` has each one's."""
+    a batch; `size` is the bytes of all, `tags_codes` has each one's."""
 
     @property
     def topic(self) -> str: ...
@@ -79,6 +79,8 @@ class Arrived(Protocol):
     def queue_offset(self) -> int: ...
     @property
     def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
     @property
     def tags_codes(self) -> Sequence[int]: ...
 
