@@ -5,7 +5,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.replication.interfaces import IReplicator
+from rocketmq_tw.replication.links.interfaces import IReplicator
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
     Appended,
