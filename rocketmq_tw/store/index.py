@@ -292,13 +292,14 @@ class MessageIndex:
         found[:] = dict.fromkeys(found)
 
     def cut(self, physical_offset: int) -> None:
-        """The log was truncated there: so is the index."""
+        """The log was truncated there: so is the index. Durable when it returns, since entries say
+        of other messages at these offsets later that they are indexed."""
         self._pending = [key for key in self._pending if key[1] < physical_offset]
+        removed = False
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]
             if last.begin_offset < physical_offset:
                 last.cut(physical_offset)
-                self.unsynced.files.add(last.path)
                 if self.mark[0] == last.begin_offset:
                     self.mark = (last.begin_offset, min(self.mark[1], last.count))
                 break
@@ -306,6 +307,9 @@ class MessageIndex:
                 # The next file may begin at the same message.
                 self.mark = (last.begin_offset, 1)
             self._remove(self._list.pop())
+            removed = True
+        if removed:
+            self._files.sync_dir(self._directory)
 
     def remove_before(self, min_physical: int) -> int:
         """Removes files whose messages are all gone from the log, but never the last."""

@@ -101,6 +101,8 @@ class MessageStore(StoreReads):
         self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
+        #: Something was done half: what is in memory says nothing about the files any more.
+        self._is_broken = False
         self._disk_full = False
 
     # Life
@@ -163,6 +165,7 @@ class MessageStore(StoreReads):
             checkpoint,
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
+            before_index_cut=self._checkpointing.before_index_cut,
             remove_topics=self._removal.remove,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
@@ -187,6 +190,9 @@ class MessageStore(StoreReads):
                     self._ownership.mark_closed()
         finally:
             self._release()
+
+    def _break(self, why: str) -> None:
+        self._refusal, self._is_broken = f"{why}; restart", True
 
     def _release(self) -> None:
         self._log.close()
@@ -268,7 +274,7 @@ class MessageStore(StoreReads):
                 if not self._log.failure:
                     self._deleted.take_back(self._log.written_offset)
             except OSError as error:
-                self._refusal = f"a deletion cannot be taken back: {error}; restart"
+                self._break(f"a deletion cannot be taken back: {error}")
             raise
 
     def truncate_to(self, offset: int) -> None:
@@ -286,7 +292,7 @@ class MessageStore(StoreReads):
                 offset,
             )
         except OSError as error:
-            self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
+            self._break(f"a truncation to {offset} failed half-way: {error}")
             raise NotWritableError(self._refusal) from error
         if self.dispatch_limit is not None:
             self.dispatch_limit = min(self.dispatch_limit, offset)
@@ -326,7 +332,7 @@ class MessageStore(StoreReads):
             self._removal.remove(doomed)
         except OSError as error:
             if self._deleted.is_stale:
-                self._refusal = f"a deletion was written in part: {error}; restart"
+                self._break(f"a deletion was written in part: {error}")
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
         self._dispatching.forget_topics(doomed)
         return self._deleted.sync
@@ -351,6 +357,8 @@ class MessageStore(StoreReads):
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
+        if self._is_broken:
+            return None
         write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
         )
@@ -362,6 +370,8 @@ class MessageStore(StoreReads):
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
         """See `IMessageStore`."""
+        if self._is_broken:
+            return 0
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
