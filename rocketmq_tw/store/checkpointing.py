@@ -84,11 +84,14 @@ class Checkpointing:
         """The index is about to end in front of a log offset: where that takes entries, nothing is
         claimed of its slots, which are made anew."""
         if self._index is not None and self._index.end_offset >= offset:
-            self.last.index_begin, self.last.index_entries = -1, 1
             if offset < self.last.safe_offset:
                 self._claim_nothing()
-            else:
-                self._write_last()
+            self.forget_index_mark()
+
+    def forget_index_mark(self) -> None:
+        """Nothing is known of the index's slots any more."""
+        self.last.index_begin, self.last.index_entries = -1, 1
+        self._write_last()
 
     def _claim_nothing(self) -> None:
         last = self.last

@@ -257,7 +257,7 @@ class CommitLog:
             # Only files that hold nothing written: another thread may be syncing the others.
             self._forget_unsynced(self.written_offset)
             opened = self._unsynced.get(self.segments.start_of(self.written_offset))
-            self.segments.cut(self.written_offset, durable=False, opened=opened)
+            self.segments.cut(self.written_offset, durable=False, keep_first=True, opened=opened)
         except OSError as second:
             self.failure = f"a failed write ({error}) could not be cut off again: {second}"
             return

@@ -186,9 +186,10 @@ class MessageIndex:
         """Store time of that message; 0 without one."""
         return self._list[-1].end_timestamp if self._list else 0
 
-    def load(self, mark: tuple[int, int], *, clean: bool) -> None:
+    def load(self, mark: tuple[int, int], *, clean: bool) -> bool:
         """Opens the files; one of a wrong size is removed with all behind it, since the log has
-        everything to build them again. `mark` is that of the last checkpoint."""
+        everything to build them again. `mark` is that of the last checkpoint; False where it holds
+        no more, and must not be found by another start: a file built anew may begin as its did."""
         self.mark = mark
         self._files.make_dirs(self._directory)
         names = [
@@ -220,8 +221,13 @@ class MessageIndex:
                 self._remove(self._list.pop())
         for index in self._list[:-1]:
             self._release(index)
+        counts = {index.begin_offset: index.count for index in self._list}
+        holds = self.mark[0] < 0 or counts.get(self.mark[0], 0) >= self.mark[1]
+        if not holds:
+            self.mark = (-1, 1)
         if clean and self._list:
             self.mark = (self._list[-1].begin_offset, self._list[-1].count)
+        return holds
 
     def add(self, entries: Iterable[AnyDispatchEntry]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed

@@ -143,7 +143,7 @@ class MessageStore(StoreReads):
         if (last.safe_offset < 0 and report.records) or last.safe_offset > dispatched:
             # So that the next crash need not read all of it again.
             self.checkpoint()
-        if any(self._deleted.since(last.safe_offset)):
+        if any(self._deleted.since(last)):
             # A checkpoint without them takes their place: what else is missing must be seen.
             self.checkpoint()
             self._deleted.forget_counts()
@@ -154,8 +154,8 @@ class MessageStore(StoreReads):
         self._removal.load()
         self._log.load(clean=clean)
         repaired = self._queues.load()
-        if self._index:
-            self._index.load(checkpoint.index_mark, clean=clean)
+        if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
+            self._checkpointing.forget_index_mark()
         return Recovery(
             self._log,
             self._queues,

@@ -134,7 +134,7 @@ class Recovery:
     def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
         log, queues, checkpoint = self._log, self._queues, self._checkpoint
         safe = checkpoint.safe_offset
-        gone, gone_units = self._deleted.since(safe)
+        gone, gone_units = self._deleted.since(checkpoint)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
         if repaired or (not len(queues) and not may_be_empty):
             report.note(

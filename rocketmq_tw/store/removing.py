@@ -52,9 +52,14 @@ class TopicRemoval:
             if self._log.failure:
                 # What a write or a cut that failed left behind may be found by the next start.
                 end = max(end, self._log.files_end)
-        safe = self._checkpointing.last.safe_offset
-        counts = {topic: self._queues.count_of(topic, safe) for topic in topics}
-        self._deleted.note([Deletion(topic, end, *counts[topic]) for topic in sorted(topics)])
+        last = self._checkpointing.last
+        known = last.safe_offset, last.units
+        self._deleted.note(
+            [
+                Deletion(topic, end, *self._queues.count_of(topic, last.safe_offset), *known)
+                for topic in sorted(topics)
+            ]
+        )
         for topic in topics:
             if is_legal(topic):
                 self._take_away(topic)

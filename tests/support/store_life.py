@@ -322,6 +322,8 @@ class StoreLife:
             if self.random.random() < 0.5:
                 self._begin_anew(doomed[0])
                 return
+        if any(self._topics[name].before is not None for name in doomed):
+            return
         before = {name: self._topics[name] for name in doomed}
         for name, topic in before.items():
             self._topics[name] = _Topic(former=[*topic.former, topic.queues], unsure=True)
@@ -355,6 +357,9 @@ class StoreLife:
         self._settle_deletions()
 
     def _settle_deletions(self) -> None:
+        for topic in self._topics.values():
+            if topic.begun <= self._store.flushed_offset:
+                topic.before = None
         if not self._store.has_unsynced_deletions:
             for topic in self._topics.values():
                 topic.former, topic.unsure = [], False
@@ -375,9 +380,10 @@ class StoreLife:
         if not interrupted and how < 0.3:
             disk.lose_power_at = None
             self.counts["stops"] += 1
+            broken = store.refusal.endswith("restart")
             try:
                 store.close()
-                if not store.refusal.endswith("restart") and not store._log.failure:
+                if not broken and not store._log.failure:
                     written = flushed = max(written, store.written_offset)
             except (StoreError, OSError):
                 self.counts["stops that failed"] += 1

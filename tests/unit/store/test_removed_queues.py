@@ -161,3 +161,18 @@ def test_a_note_is_forgotten_once_no_queue_of_its_can_come_back(
     store = open_store(files.crash(seed))
     assert store.max_queue_offset("Topic", 0) == len(new)
     assert bodies(store) == []
+
+
+def test_units_of_a_deletion_do_not_make_up_for_lost_ones(files: MemoryFiles) -> None:
+    """Two checkpoints have the same safe offset, one of them counts the topic."""
+    store = open_store(files)
+    put(store, *[make_message(topic="Gone") for _ in range(12)])
+    kept = fill(store, 0, 12)
+    store.checkpoint()
+    store.remove_topics(["Gone"])
+    store.checkpoint()
+    after = files.kill()
+    after.open(f"{QUEUE}/{0:020d}").truncate(40)
+    after.remove(f"{QUEUE}/{200:020d}")
+    assert bodies(open_store(after)) == kept
+    assert after.list(QUEUE) != []

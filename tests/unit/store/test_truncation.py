@@ -260,3 +260,38 @@ def test_a_topic_is_deleted_while_a_cut_that_failed_may_be_undone() -> None:
         store.truncate_to(offsets[5])
     store.remove_topics(["Topic"])()
     assert bodies(open_store(memory.crash())) == []
+
+
+def test_a_write_that_fails_in_the_only_file_leaves_the_file() -> None:
+    memory = MemoryFiles()
+    disk = FaultyFiles(memory)
+    clock = ManualClock()
+    store = open_store(disk, clock)
+    fill(store, numbered(0, 30))
+    store.checkpoint()
+    clock.now_ms += 100 * 3_600_000
+    assert store.clean(clock.now_ms, at_any_hour=True)
+    first, end = store.min_physical_offset, store.max_queue_offset("Topic", 0)
+    store.truncate_to(first)
+    disk.faults.append(Fault("pwrite", "commitlog", errno.EIO, times=1))
+    store.append(make_message())
+    with pytest.raises(NotWritableError):
+        store.write_pending()
+    store = open_store(memory.kill())
+    assert store.end_offset == first > 0
+    assert 0 < store.max_queue_offset("Topic", 0) <= end
+
+
+def test_an_index_file_built_anew_is_not_taken_for_the_one_that_was_lost(
+    files: MemoryFiles,
+) -> None:
+    """Both begin with the same message, and the checkpoint has a mark of the former."""
+    store = open_store(files)
+    fill(store, numbered(0, 20, size=20))
+    store.checkpoint()
+    files = files.kill()
+    files.remove_tree("/store/index")
+    store = open_store(files)
+    assert has_key(store, 3)
+    store = open_store(files.kill())
+    assert all(has_key(store, number) for number in range(20))
