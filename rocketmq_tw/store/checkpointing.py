@@ -152,6 +152,8 @@ class Checkpointing:
         try:
             for path in sorted(syncing.files):
                 self._sync(path)
+            # Before it is durable that their queues are not where they were.
+            self._deleted.sync()
             for directory in sorted(syncing.dirs):
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)
