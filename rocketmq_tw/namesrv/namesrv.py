@@ -9,7 +9,6 @@ from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.namesrv.kv_config import KvConfig
-from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
 from rocketmq_tw.namesrv.requests.kv import KvRequests
@@ -17,6 +16,7 @@ from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
 from rocketmq_tw.namesrv.route_table import MinIdChange, RouteTable
 from rocketmq_tw.net.interfaces import Handler, IListener, IRemotingServer
+from rocketmq_tw.net.kept_config import KeptConfig
 
 
 class NameServer:
@@ -48,7 +48,7 @@ class NameServer:
             KvRequests(self.kv),
             RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms),
             RouteRequests(config, self.table, self.kv, now_ms),
-            NamesrvAdminRequests(self.table, NamesrvLiveConfig(files, config, other_configs)),
+            NamesrvAdminRequests(self.table, KeptConfig(files, config, other_configs)),
         )
         self.handlers: dict[int, Handler] = {}
         for family in families:

@@ -2,10 +2,10 @@
 
 from twisted.logger import Logger
 
-from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.requests.checks import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
@@ -23,7 +23,7 @@ from rocketmq_tw.wire.headers.namesrv import (
 class NamesrvAdminRequests:
     log = Logger()
 
-    def __init__(self, table: RouteTable, config: NamesrvLiveConfig) -> None:
+    def __init__(self, table: RouteTable, config: KeptConfig) -> None:
         self._table = table
         self._config = config
 

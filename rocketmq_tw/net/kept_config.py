@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.change import NotChangeable, apply_changes, plan_changes
+from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -24,10 +25,16 @@ from rocketmq_tw.wire.errors import RequestError
 _ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
-class NamesrvLiveConfig:
-    """Reads and changes `config`; `others` can only be read."""
+class KeptConfig:
+    """Reads and changes the `config` of a name server or a controller, and keeps what is changed
+    in its file; `others` can only be read."""
 
-    def __init__(self, files: IFiles, config: NamesrvConfig, others: Sequence[Config] = ()) -> None:
+    def __init__(
+        self,
+        files: IFiles,
+        config: NamesrvConfig | ControllerConfig,
+        others: Sequence[Config] = (),
+    ) -> None:
         self._files = files
         self._config = config
         self._others = others
@@ -56,7 +63,7 @@ class NamesrvLiveConfig:
         try:
             changes = plan_changes((self._config, *self._others), wanted, blocked)
         except NotChangeable as error:
-            live = {key.name for key in keys_of(NamesrvConfig).values() if key.is_live}
+            live = {key.name for key in keys_of(type(self._config)).values() if key.is_live}
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"{error}; these can: {', '.join(sorted(live - blocked))}",
