@@ -103,7 +103,7 @@ class Controller:
             self._liveness,
             notifier,
             config,
-            KeptConfig(files, config, other_configs),
+            KeptConfig(files, config, other_configs, run_blocking),
         )
         self.handlers: dict[int, Handler] = {
             **DLedgerRequests(self.node, serves_clients=False).table(),

@@ -75,16 +75,19 @@ class ControllerRequests:
         )
         return request.response(header=header)
 
-    def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def update_config(self, request: RemotingCommand, peer: IPeer) -> "Deferred[RemotingCommand]":
         """1009."""
-        changed = self._kept.update(request.body)
-        changes = ", ".join(f"{key}={value}" for key, value in changed.items())
-        self.log.info(
-            "{peer} changed the configuration: {changes}",
-            peer=peer.address,
-            changes=changes or "nothing",
-        )
-        return request.response()
+
+        def answer(changed: dict[str, str]) -> RemotingCommand:
+            changes = ", ".join(f"{key}={value}" for key, value in changed.items())
+            self.log.info(
+                "{peer} changed the configuration: {changes}",
+                peer=peer.address,
+                changes=changes or "nothing",
+            )
+            return request.response()
+
+        return self._kept.update(request.body).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1010."""

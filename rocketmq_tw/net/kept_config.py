@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twisted.internet.defer import Deferred, DeferredLock
+
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.change import NotChangeable, apply_changes, plan_changes
+from rocketmq_tw.config.change import Change, NotChangeable, apply_changes, plan_changes
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
@@ -18,9 +20,13 @@ from rocketmq_tw.config.schema import Key, keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.interfaces import InThread
+from rocketmq_tw.net.threads import at_once
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
+#: Of one change; all keys together take a tenth of it.
+MAX_BYTES = 64 * 1024
 #: What stock refuses whatever `configBlackList` says.
 _ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
@@ -34,8 +40,11 @@ class KeptConfig:
         files: IFiles,
         config: NamesrvConfig | ControllerConfig,
         others: Sequence[Config] = (),
+        in_thread: InThread = at_once,
     ) -> None:
         self._files = files
+        self._in_thread = in_thread
+        self._changing = DeferredLock()
         self._config = config
         self._others = others
 
@@ -48,12 +57,32 @@ class KeptConfig:
             if not (key.is_secret or key.is_local_path)
         )
 
-    def update(self, body: bytes) -> dict[str, str]:
+    def update(self, body: bytes) -> Deferred[dict[str, str]]:
         """Applies the .properties text in `body` and keeps it in the configuration file.
 
-        All of it or nothing: raises `RequestError` where a key may not be changed, a value is
-        wrong or the file cannot be written. Returns the keys whose value is another now, with it.
+        All of it or nothing: fails with `RequestError` where a key may not be changed, a value is
+        wrong or the file cannot be written. Fires with the keys whose value is another now, with
+        it.
         """
+        if len(body) > MAX_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{len(body)} bytes of configuration: send at most {MAX_BYTES}",
+            )
+
+        def change() -> Deferred[dict[str, str]]:
+            changes = self._plan(body)
+            texts = {change.key.name: change.text for change in changes}
+
+            def kept(_: None) -> dict[str, str]:
+                apply_changes(changes)
+                return texts
+
+            return self._in_thread(lambda: self._keep(texts)).addCallback(kept)
+
+        return self._changing.run(change)
+
+    def _plan(self, body: bytes) -> list[Change]:
         try:
             settings = read_properties(body.decode(), "the request")
         except (UnicodeDecodeError, ConfigError) as error:
@@ -61,7 +90,7 @@ class KeptConfig:
         wanted = {setting.key: setting.value for setting in settings}
         blocked = self._blocked()
         try:
-            changes = plan_changes((self._config, *self._others), wanted, blocked)
+            return plan_changes((self._config, *self._others), wanted, blocked)
         except NotChangeable as error:
             live = {key.name for key in keys_of(type(self._config)).values() if key.is_live}
             raise RequestError(
@@ -70,10 +99,6 @@ class KeptConfig:
             ) from error
         except ConfigError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        texts = {change.key.name: change.text for change in changes}
-        self._keep(texts)
-        apply_changes(changes)
-        return texts
 
     def _blocked(self) -> frozenset[str]:
         """What is not told is not compared with guesses either."""

@@ -129,9 +129,10 @@ def test_a_controllers_store_is_opened_by_either_kind(tmp_path: Path) -> None:
     (first,) = group.members.values()
     members: list[ControllerProcess] = [first]
     try:
-        for number, kind in enumerate((StockController, OurController) * 2):
+        for number in range(4):
             if number:
-                member = kind("n0", tmp_path / str(number), port=first.port)
+                kind = OurController if number % 2 else StockController
+                member: ControllerProcess = kind("n0", tmp_path / str(number), port=first.port)
                 member.peers, member.store = first.peers, first.store
                 members.append(member)
                 group.members["n0"] = member

@@ -35,6 +35,7 @@ OURS = {
     "frameMaxLength",
     "maxBytesInFlight",
     "maxConnections",
+    "maxTopicBytes",
     "maxUnreadBytes",
     "maxUnreadSeconds",
     "namesrvListenPort",
