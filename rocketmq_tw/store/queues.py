@@ -29,6 +29,7 @@ class QueueTable:
         self._file_size = file_size
         self._pool = HandlePool(files, _HANDLES)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._ids: dict[str, set[int]] = {}
         self._waiting: list[ConsumeQueue] = []
         self._unwritten = Unwritten()
         self.unsynced = Unsynced()
@@ -50,7 +51,7 @@ class QueueTable:
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
                     queue = self._new(topic, int(name))
                     repaired |= queue.load()
-                    self._queues[topic, queue.queue_id] = queue
+                    self._add(queue)
         return repaired
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -68,8 +69,17 @@ class QueueTable:
                 )
             if not 0 <= queue_id <= _MAX_QUEUE_ID:
                 raise IllegalMessageError(f"the queue id {queue_id} is out of range")
-            queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
+            queue = self._new(topic, queue_id)
+            self._add(queue)
         return queue
+
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """The topic's queues."""
+        return [self._queues[topic, queue_id] for queue_id in self._ids.get(topic, ())]
+
+    def topics(self) -> list[str]:
+        """All topics that have queues."""
+        return list(self._ids)
 
     def put(self, entries: Iterable[AnyDispatchEntry]) -> list[AnyDispatchEntry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
@@ -120,15 +130,15 @@ class QueueTable:
 
     def count_of(self, topic: str) -> tuple[int, int]:
         """How many queues with files a topic has, and the sum of their max offsets."""
-        queues = [queue for key, queue in self._queues.items() if key[0] == topic]
+        queues = self.of_topic(topic)
         return sum(bool(q.segments.starts) for q in queues), sum(q.max_offset for q in queues)
 
     def remove_topic(self, topic: str) -> None:
         """Removes the topic's queues and their files."""
         if not is_legal(topic):
             return
-        for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).forget_unwritten()
+        for queue_id in self._ids.pop(topic, ()):
+            self._queues.pop((topic, queue_id)).forget_unwritten()
         directory = f"{self._directory}/{topic}"
         self._pool.forget_below(directory)
         # Files that cannot be removed are emptied by whoever makes them again.
@@ -140,7 +150,7 @@ class QueueTable:
     def sync_names(self, topic: str) -> None:
         """Makes durable which files a topic's queues have; raises `OSError`."""
         directory = f"{self._directory}/{topic}"
-        own = [q.segments.directory for key, q in self._queues.items() if key[0] == topic]
+        own = [queue.segments.directory for queue in self.of_topic(topic)]
         for each in (self._directory, directory, *own):
             if self._files.exists(each):
                 self._files.sync_dir(each)
@@ -153,7 +163,7 @@ class QueueTable:
 
     def clear(self) -> None:
         """Removes all queues: there is no log that they could point into."""
-        for topic in {queue.topic for queue in self}:
+        for topic in self.topics():
             self.remove_topic(topic)
 
     @property
@@ -180,6 +190,10 @@ class QueueTable:
     def close(self) -> None:
         """Closes all files."""
         self._pool.close()
+
+    def _add(self, queue: ConsumeQueue) -> None:
+        self._queues[queue.topic, queue.queue_id] = queue
+        self._ids.setdefault(queue.topic, set()).add(queue.queue_id)
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
