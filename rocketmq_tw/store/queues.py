@@ -70,6 +70,14 @@ class QueueTable:
             queue = self._new(topic, queue_id)
         return queue
 
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """The topic's queues."""
+        return list(self._of_topic.get(topic, ()))
+
+    def topics(self) -> list[str]:
+        """All topics that have queues."""
+        return list(self._of_topic)
+
     def put(self, entries: Iterable[AnyDispatchEntry]) -> list[AnyDispatchEntry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
         did not have yet and could take (see `ConsumeQueue.put`)."""
