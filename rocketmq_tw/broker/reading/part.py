@@ -8,6 +8,7 @@ from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
@@ -33,6 +34,7 @@ class Reading(Part):
         clients: Clients,
         stats: Stats,
         replicas: Replicas,
+        filters: Filters,
     ) -> None:
         store = writing.store
         self.long_polling = LongPolling(store, host.config, host.elapsed_ms)
@@ -47,6 +49,7 @@ class Reading(Part):
                     store,
                     tables,
                     clients.registry,
+                    filters.filters,
                     self.long_polling,
                     stats.pulled,
                     replicas.master_is_near,
@@ -54,7 +57,9 @@ class Reading(Part):
                 ViewRequests(
                     store, host.store_config, tables.topics, role, host.in_slices
                 ).handlers(),
-                QueueRequests(clients.registry, store, tables.topics, role).handlers(),
+                QueueRequests(
+                    clients.registry, filters.table, store, tables.topics, role
+                ).handlers(),
             ]
         )
 
