@@ -80,5 +80,12 @@ class BrokerConfig(Config, frozen=True):
     lite_pull_message_enable: bool = True
     slave_read_enable: Live[bool] = False
 
+    # filtering by properties; milliseconds, percent
+    enable_property_filter: Live[bool] = False
+    filter_support_retry: Live[bool] = False
+    filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
+    expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
+    max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20
+
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"

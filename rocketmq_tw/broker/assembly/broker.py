@@ -20,6 +20,7 @@ from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, reso
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -46,6 +47,7 @@ PARTS: tuple[type[Part], ...] = (
     Cluster,
     Control,
     Delay,
+    Filters,
     Reading,
     Replicas,
     Sending,

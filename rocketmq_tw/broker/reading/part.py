@@ -11,6 +11,7 @@ from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
@@ -36,6 +37,7 @@ class Reading(Part):
         clients: Clients,
         stats: Stats,
         replicas: Replicas,
+        filters: Filters,
     ) -> None:
         self._host = host
         store = writing.store
@@ -51,6 +53,7 @@ class Reading(Part):
                     store,
                     tables,
                     clients.registry,
+                    filters.filters,
                     self.long_polling,
                     stats.pulled,
                     replicas.master_is_near,
@@ -59,7 +62,9 @@ class Reading(Part):
                 ViewRequests(
                     store, host.store_config, tables.topics, role, host.in_slices
                 ).handlers(),
-                QueueRequests(clients.registry, store, tables.topics, role).handlers(),
+                QueueRequests(
+                    clients.registry, filters.table, store, tables.topics, role
+                ).handlers(),
             ]
         )
 
