@@ -143,6 +143,14 @@ class OffsetTable:
             del self._resets[key]
         return offset
 
+    def put_first(self, group: str, topic: str) -> None:
+        """Lets `encode` take this pair's offsets before any other's: what stands for less than
+        theirs never gets ahead of them in the file."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is not None and next(iter(self._offsets)) != key:
+            self._offsets = {key: queues} | self._offsets
+
     def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
         """Takes offsets behind `end_of(topic, queue_id)` back to it, in steps: what they stand for
         is cut off the log. None: the queue is not cut."""
