@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from twisted.internet.defer import Deferred, DeferredLock
+
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.change import NotChangeable, apply_changes, plan_changes
+from rocketmq_tw.config.change import Change, NotChangeable, apply_changes, plan_changes
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -17,9 +19,13 @@ from rocketmq_tw.config.schema import Key, keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.interfaces import InThread
+from rocketmq_tw.net.threads import at_once
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
+#: Of one change; all keys together take a tenth of it.
+MAX_BYTES = 64 * 1024
 #: What stock refuses whatever `configBlackList` says.
 _ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
@@ -27,8 +33,16 @@ _ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath
 class NamesrvLiveConfig:
     """Reads and changes `config`; `others` can only be read."""
 
-    def __init__(self, files: IFiles, config: NamesrvConfig, others: Sequence[Config] = ()) -> None:
+    def __init__(
+        self,
+        files: IFiles,
+        config: NamesrvConfig,
+        others: Sequence[Config] = (),
+        in_thread: InThread = at_once,
+    ) -> None:
         self._files = files
+        self._in_thread = in_thread
+        self._changing = DeferredLock()
         self._config = config
         self._others = others
 
@@ -41,12 +55,32 @@ class NamesrvLiveConfig:
             if not (key.is_secret or key.is_local_path)
         )
 
-    def update(self, body: bytes) -> dict[str, str]:
+    def update(self, body: bytes) -> Deferred[dict[str, str]]:
         """Applies the .properties text in `body` and keeps it in the configuration file.
 
-        All of it or nothing: raises `RequestError` where a key may not be changed, a value is
-        wrong or the file cannot be written. Returns the keys whose value is another now, with it.
+        All of it or nothing: fails with `RequestError` where a key may not be changed, a value is
+        wrong or the file cannot be written. Fires with the keys whose value is another now, with
+        it.
         """
+        if len(body) > MAX_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{len(body)} bytes of configuration: send at most {MAX_BYTES}",
+            )
+
+        def change() -> Deferred[dict[str, str]]:
+            changes = self._plan(body)
+            texts = {change.key.name: change.text for change in changes}
+
+            def kept(_: None) -> dict[str, str]:
+                apply_changes(changes)
+                return texts
+
+            return self._in_thread(lambda: self._keep(texts)).addCallback(kept)
+
+        return self._changing.run(change)
+
+    def _plan(self, body: bytes) -> list[Change]:
         try:
             settings = read_properties(body.decode(), "the request")
         except (UnicodeDecodeError, ConfigError) as error:
@@ -54,7 +88,7 @@ class NamesrvLiveConfig:
         wanted = {setting.key: setting.value for setting in settings}
         blocked = self._blocked()
         try:
-            changes = plan_changes((self._config, *self._others), wanted, blocked)
+            return plan_changes((self._config, *self._others), wanted, blocked)
         except NotChangeable as error:
             live = {key.name for key in keys_of(NamesrvConfig).values() if key.is_live}
             raise RequestError(
@@ -63,10 +97,6 @@ class NamesrvLiveConfig:
             ) from error
         except ConfigError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        texts = {change.key.name: change.text for change in changes}
-        self._keep(texts)
-        apply_changes(changes)
-        return texts
 
     def _blocked(self) -> frozenset[str]:
         """What is not told is not compared with guesses either."""

@@ -1,12 +1,13 @@
 """`twistd rmq-namesrv`: a name server."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from rocketmq_tw.config.load import Loaded
@@ -64,8 +65,16 @@ class NamesrvService(service.Service):
         self._tls = loaded[TlsConfig]
         self._reactor = reactor
         self._server: RemotingServer | None = None
+
+        def in_pool(work: Callable[[], Any]) -> Deferred[Any]:
+            return deferToThreadPool(reactor, reactor.getThreadPool(), work)
+
         self._name_server = NameServer(
-            reactor, PosixFiles(), config, other_configs=(self._net, self._tls)
+            reactor,
+            PosixFiles(),
+            config,
+            other_configs=(self._net, self._tls),
+            in_thread=in_pool,
         )
 
     def startService(self) -> None:

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import decode_body, decode_table
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -43,7 +43,7 @@ class MasterCalls:
     def table(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
         """One of the tables that a slave copies: 21, 43, 45, 201."""
         asked = self._ask(address, code)
-        return asked.addCallback(lambda response: decode_body(body_type, response.body))
+        return asked.addCallback(lambda response: decode_table(body_type, response.body))
 
     def log_range(self, address: str) -> Deferred[LogRange]:
         """Which log the master has now."""

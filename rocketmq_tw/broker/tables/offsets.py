@@ -17,7 +17,7 @@ from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
 from rocketmq_tw.broker.tables.pull_offsets import PullOffsets
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
 from rocketmq_tw.wire.codes import ResponseCode
@@ -46,7 +46,7 @@ class OffsetTable:
 
     def load(self) -> None:
         """Takes what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_body(ConsumerOffsetTable, data))
+        table = self._file.read(lambda data: decode_table(ConsumerOffsetTable, data))
         if table is not None:
             self._offsets = table.offset_table
             self._pairs.fill(self._offsets)

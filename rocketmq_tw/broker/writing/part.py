@@ -23,7 +23,7 @@ from rocketmq_tw.broker.writing.refusals import refusals
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 
 log = Logger()
@@ -63,7 +63,7 @@ class Writing(Part):
     def _check_kinds(self) -> None:
         """Before anything is changed: what is dispatched here would be in other queues."""
         table = self._host.table_file("topics").read(
-            lambda data: decode_body(TopicConfigTable, data)
+            lambda data: decode_table(TopicConfigTable, data)
         )
         if table is not None:
             check_topics(table.topic_config_table.values())

@@ -31,15 +31,22 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 TOLERANT_REQUEST_BYTES = 256 * 1024
 
 
-def decode_body(body_type: type[B], data: bytes, *, tolerant_bytes: int = 1 << 31) -> B:
+def decode_body(
+    body_type: type[B],
+    data: bytes,
+    *,
+    tolerant_bytes: int = 1 << 31,
+    max_values: int = fastjson.MAX_VALUES,
+) -> B:
     """`data` as a `body_type`: unknown fields are left out, null means the field's default, and
     text becomes a number or a boolean where the field is one.
 
-    Raises `BodyError`, which names the field; also for what is longer than `tolerant_bytes` and
-    neither strict JSON of the type nor that with bare numbers as keys.
+    Raises `BodyError`, which names the field; also for more than `max_values` values, and for what
+    is longer than `tolerant_bytes` and neither strict JSON of the type nor that with bare numbers
+    as keys.
     """
     try:
-        fastjson.check_values(data)
+        fastjson.check_values(data, max_values)
         if b"$ref" not in data:
             # A dialect, a null or a mistake: the slow way below tells which.
             with suppress(*fastjson.STRICT_ERRORS):
@@ -48,7 +55,7 @@ def decode_body(body_type: type[B], data: bytes, *, tolerant_bytes: int = 1 << 3
                 return _decode_strictly(body_type, fastjson.quote_bare_keys(data))
         if len(data) > tolerant_bytes:
             raise WireError(f"more than {tolerant_bytes} bytes need to be strict JSON")
-        value = fastjson.loads(data)
+        value = fastjson.loads(data, max_values)
     except WireError as error:
         raise BodyError(f"the body is no {_name(body_type)}: {error}") from error
     return convert_body(body_type, value)
@@ -58,6 +65,12 @@ def decode_request(body_type: type[B], data: bytes) -> B:
     """Reads the body of a request, which anybody may have sent: `decode_body`, with the slow and
     tolerant way only up to `TOLERANT_REQUEST_BYTES`. Raises `BodyError`."""
     return decode_body(body_type, data, tolerant_bytes=TOLERANT_REQUEST_BYTES)
+
+
+def decode_table(body_type: type[B], data: bytes) -> B:
+    """Reads a table from a file of one's own or from the own master: `decode_body` however many
+    values there are. Raises `BodyError`."""
+    return decode_body(body_type, data, max_values=len(data))
 
 
 def convert_body(body_type: type[B], value: Any) -> B:

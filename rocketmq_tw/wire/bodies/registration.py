@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from struct import Struct
 
+import msgspec
 from msgspec import field
 
 from rocketmq_tw.wire import fastjson
@@ -17,7 +19,7 @@ from rocketmq_tw.wire.bodies.base import (
 )
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
-from rocketmq_tw.wire.errors import BodyError
+from rocketmq_tw.wire.errors import BodyError, WireError
 
 #: Inflated bytes; a topic takes about 60, so this is far beyond any broker.
 MAX_INFLATED = 32 * 1024 * 1024
@@ -40,7 +42,7 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     Raises `BodyError`.
     """
     if not compressed:
-        return decode_request(RegisterBrokerBody, data)
+        return _decode_json(data)
     reader = _Chunks(_inflate(data))
     body = RegisterBrokerBody()
     table = body.topic_config_serialize_wrapper
@@ -64,6 +66,44 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
             tolerant -= len(chunk)
             table.topic_queue_mapping_info_map[info.topic or ""] = info
     return body
+
+
+class _RawTable(TopicConfigTable):
+    topic_config_table: dict[str, msgspec.Raw] = field(default_factory=dict)  # type: ignore[assignment]
+
+
+class _RawBody(RegisterBrokerBody):
+    topic_config_serialize_wrapper: _RawTable = field(default_factory=_RawTable)
+
+
+_raw_decode = msgspec.json.Decoder(_RawBody, strict=False).decode
+_topic_decode = msgspec.json.Decoder(TopicConfig, strict=False).decode
+
+
+def _decode_json(data: bytes) -> RegisterBrokerBody:
+    """Topic by topic where there are many: read in one go, they would hold up other threads too."""
+    if len(data) <= TOLERANT_REQUEST_BYTES or b"$ref" in data:
+        return decode_request(RegisterBrokerBody, data)
+    try:
+        fastjson.check_values(data)
+    except WireError as error:
+        raise BodyError(str(error)) from error
+    with suppress(*fastjson.STRICT_ERRORS):
+        raw = _raw_decode(data)
+        table = raw.topic_config_serialize_wrapper
+        entries = table.topic_config_table
+        configs = {name: _topic_decode(entry) for name, entry in entries.items()}
+        return RegisterBrokerBody(
+            topic_config_serialize_wrapper=TopicConfigTable(
+                data_version=table.data_version,
+                topic_config_table=configs,
+                mapping_data_version=table.mapping_data_version,
+                topic_queue_mapping_info_map=table.topic_queue_mapping_info_map,
+                topic_queue_mapping_detail_map=table.topic_queue_mapping_detail_map,
+            ),
+            filter_server_list=raw.filter_server_list,
+        )
+    return decode_request(RegisterBrokerBody, data)
 
 
 def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:

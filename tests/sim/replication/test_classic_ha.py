@@ -24,9 +24,11 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.replication.client import HAClient
-from rocketmq_tw.replication.interfaces import IReplicatedLog
-from rocketmq_tw.replication.service import MASTER_TICK_SECONDS, HAService, HASettings
+from rocketmq_tw.replication.classic.client import ClassicHAClient
+from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.service import MASTER_TICK_SECONDS
+from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.network import MemoryAddress
 
@@ -202,11 +204,11 @@ class Process:
 
 
 class Master(Process):
-    service: HAService
+    service: ClassicHAService
 
     def start(self) -> None:
         super().start()
-        self.service = HAService(self.log, self.world.settings, self.clock)
+        self.service = ClassicHAService(self.log, self.world.settings, self.clock)
         self.service.doStart()
 
     def kill(self) -> None:
@@ -223,11 +225,11 @@ class Master(Process):
 
 @implementer(IStreamClientEndpoint)
 class Slave(Process):
-    client: HAClient
+    client: ClassicHAClient
 
     def start(self) -> None:
         super().start()
-        self.client = HAClient(self.log, self.world.settings, self.clock)
+        self.client = ClassicHAClient(self.log, self.world.settings, self.clock)
         self.client.follow(MASTER, self)
 
     def kill(self) -> None:

@@ -33,6 +33,7 @@ OURS = {
     "frameMaxLength",
     "maxBytesInFlight",
     "maxConnections",
+    "maxTopicBytes",
     "maxUnreadBytes",
     "maxUnreadSeconds",
     "namesrvListenPort",

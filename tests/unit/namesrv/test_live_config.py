@@ -12,6 +12,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import fired
 
 
 def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> None:
@@ -80,7 +81,7 @@ def test_what_is_not_told_is_not_compared_either(text: str) -> None:
     config = NamesrvConfig(kv_config_path="/secret/kv", config_black_list="")
     live = NamesrvLiveConfig(MemoryFiles(), config, [tls])
     with pytest.raises(RequestError) as caught:
-        live.update(text.encode())
+        fired(live.update(text.encode()))
     assert caught.value.code == ResponseCode.NO_PERMISSION
 
 
