@@ -100,9 +100,10 @@ class TopicTable:
             data_version=self.data_version,
         )
 
-    def encode(self, table: TopicConfigTable) -> bytes:
-        """`table` in its wire form; may be called in any thread."""
-        entries: Any = self._cache.encode(table.topic_config_table)
+    def encode(self, table: TopicConfigTable, *, whole: bool = True) -> bytes:
+        """`table` in its wire form; may be called in any thread. Not `whole`: it has some of the
+        topics only."""
+        entries: Any = self._cache.encode(table.topic_config_table, whole=whole)
         return encode_body(msgspec.structs.replace(table, topic_config_table=entries))
 
     def create_on_send(

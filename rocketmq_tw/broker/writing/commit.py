@@ -9,10 +9,11 @@ said its word on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -214,6 +215,12 @@ class Commit:
         durable: Deferred[bool] = Deferred()
         self._flusher.when_flushed(self._store.end_offset, durable.callback)
         return durable
+
+    @inlineCallbacks
+    def make_durable(self) -> Generator[Deferred[bool], Any, None]:
+        """Fires as `flushed` does; fails with `NotWritableError` where that cannot be."""
+        if not (yield self.flushed()):
+            raise NotWritableError("the log could not be made durable: see its first failure")
 
     def dispatch_all(self) -> None:
         """Fills the queues with all that the log has; raises what the store raises where some of

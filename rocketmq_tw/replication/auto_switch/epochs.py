@@ -116,12 +116,16 @@ class EpochTable:
 
     def agreement(self, end: int, master: EpochTable, master_end: int) -> Agreement | None:
         """Up to where this log, which ends at `end`, is the master's, which ends at `master_end`:
-        the newest epoch that both have with one start, and the smaller of its ends. None where
-        they have no epoch in common."""
+        the newest epoch that both have with one start, and the smaller of its ends. Where they
+        have none in common but know all theirs from the first byte on, they differ from there. None
+        where that is not known."""
         theirs = dict(master._stretches(master_end))
         for entry, to in reversed(self._stretches(end)):
             if entry in theirs:
                 return Agreement(entry, min(to, theirs[entry]))
+        firsts = [table._entries[0] for table in (self, master) if table._entries]
+        if len(firsts) == 2 and not any(entry.start for entry in firsts):
+            return Agreement(firsts[0], 0)
         return None
 
     def _stretches(self, end: int) -> list[tuple[EpochEntry, int]]:

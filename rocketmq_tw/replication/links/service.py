@@ -63,7 +63,7 @@ class SlaveConnection(Protocol, Generic[L]):
 
     def dataReceived(self, data: bytes) -> None:
         try:
-            changed = self._service.received(self.link, data)
+            changed = self._service.received(self, data)
         except LinkError as error:
             self.close(str(error))
             return
@@ -285,9 +285,10 @@ class HAService(Factory, Generic[L]):
     def lost(self, slave: SlaveConnection[L]) -> None:
         self.slaves.remove(slave)
 
-    def received(self, link: L, data: bytes) -> bool:
+    def received(self, slave: SlaveConnection[L], data: bytes) -> bool:
+        """Whether the slave has acknowledged more than before; raises `LinkError`."""
         log = self._log
-        return link.receive(data, log.start_offset, log.end_offset, self._now_ms())
+        return slave.link.receive(data, log.start_offset, log.end_offset, self._now_ms())
 
     def next_frame(self, link: L) -> bytes | None:
         """None where the slave was sent all there is; raises `LinkError` where retention has

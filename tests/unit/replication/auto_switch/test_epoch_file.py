@@ -75,5 +75,4 @@ def test_a_power_loss_leaves_the_old_epochs_or_the_new():
     files, file = kept()
     file.save(old)
     file.save(new)
-    files.crash()
-    assert EpochFile(files, PATH).load().entries == ENTRIES
+    assert EpochFile(files.crash(), PATH).load().entries == ENTRIES

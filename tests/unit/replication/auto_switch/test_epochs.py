@@ -48,6 +48,8 @@ class TestAgreement:
             # Beyond the design.
             pytest.param([(1, 100)], 700, [(1, 200)], 700, None, id="starts-differ"),
             pytest.param([(1, 0)], 700, [(4, 900)], 1000, None, id="epochs-forgotten"),
+            pytest.param([(4, 900)], 1000, [(1, 0)], 700, None, id="epochs-forgotten-here"),
+            pytest.param([(1, 0)], 700, [(2, 0), (3, 90)], 100, 0, id="nothing-in-common"),
             pytest.param([(1, 0)], 500, [(1, 0)], 0, 0, id="an-empty-master"),
             pytest.param([(1, 0), (2, 800)], 700, [(1, 0)], 750, 700, id="an-epoch-behind-the-end"),
             pytest.param([], 0, [(1, 0)], 700, None, id="a-new-replica"),
