@@ -258,6 +258,10 @@ class CommitLog:
             self._forget_unsynced(self.written_offset)
             opened = self._unsynced.get(self.segments.start_of(self.written_offset))
             self.segments.cut(self.written_offset, durable=False, keep_first=True, opened=opened)
+            if opened is not None:
+                # What comes in their place must not be found behind refused messages, which have
+                # the same queue offsets. A file that is made anew is synced then.
+                opened.fsync()
         except OSError as second:
             self.failure = f"a failed write ({error}) could not be cut off again: {second}"
             return

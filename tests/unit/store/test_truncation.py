@@ -295,3 +295,20 @@ def test_an_index_file_built_anew_is_not_taken_for_the_one_that_was_lost(
     assert has_key(store, 3)
     store = open_store(files.kill())
     assert all(has_key(store, number) for number in range(20))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_refused_message_is_not_found_in_front_of_its_successor(seed: int) -> None:
+    """Both are the first of their queue, as of a topic that was deleted and made again."""
+    memory = MemoryFiles()
+    disk = FaultyFiles(memory)
+    store = open_store(disk)
+    fill(store, numbered(0, 3))
+    store.append(make_message(b"refused", queue_id=1))
+    disk.faults.append(Fault("pwrite", "commitlog", errno.ENOSPC, times=1, kept=600))
+    with pytest.raises(NotWritableError):
+        store.write_pending()
+    store.append(make_message(b"another", topic="Other"))
+    store.append(make_message(b"accepted", queue_id=1))
+    store.write_pending()
+    assert bodies(open_store(memory.crash(seed))) == numbered(0, 3)
