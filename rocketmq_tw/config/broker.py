@@ -77,6 +77,13 @@ class BrokerConfig(Config, frozen=True):
     start_accept_send_request_time_stamp: Live[NonNegativeLong] = 0
     reject_transaction_message: Live[bool] = False
 
+    # transactions; milliseconds and bytes
+    transaction_time_out: Live[PositiveLong] = 6_000
+    transaction_check_interval: Live[PositiveLong] = 30_000
+    transaction_check_max: Live[Positive] = 15
+    transaction_op_msg_max_size: Live[Annotated[int, Range(0, 1 << 20)]] = 4_096
+    transaction_metric_flush_interval: Positive = 3_000
+
     # pulling
     long_polling_enable: Live[bool] = True
     short_polling_time_mills: Live[PositiveLong] = 1_000
@@ -100,6 +107,13 @@ class BrokerConfig(Config, frozen=True):
     default_pop_share_queue_num: Live[Annotated[int, Range(-1, INT[1])]] = -1
     server_load_balancer_enable: Live[bool] = True
     load_balance_poll_name_server_interval: Live[PositiveLong] = 30_000
+
+    # filtering by properties; milliseconds, percent
+    enable_property_filter: Live[bool] = False
+    filter_support_retry: Live[bool] = False
+    filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
+    expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
+    max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"

@@ -21,6 +21,7 @@ from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, reso
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.reading.part import Reading
@@ -31,6 +32,7 @@ from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
@@ -49,6 +51,7 @@ PARTS: tuple[type[Part], ...] = (
     Cluster,
     Control,
     Delay,
+    Filters,
     Pop,
     Reading,
     Replicas,
@@ -56,6 +59,7 @@ PARTS: tuple[type[Part], ...] = (
     Stats,
     Tables,
     Timer,
+    Transactions,
     Writing,
 )
 #: The port of stock's VIP channel lies so far below the listening port.
