@@ -1,7 +1,7 @@
 """What the broker asks of the rooms below and beside it."""
 
 from rocketmq_tw.net.interfaces import InThread
-from rocketmq_tw.replication.interfaces import IReplicator
+from rocketmq_tw.replication.links.interfaces import IReplicator
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
     Appended,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
@@ -39,6 +40,7 @@ class Checkpointing:
         log: ILog,
         queues: QueueTable,
         index: MessageIndex | None,
+        deleted: DeletedTopics,
     ) -> None:
         self.last = Checkpoint()
         self.failed = False
@@ -47,6 +49,7 @@ class Checkpointing:
         self._log = log
         self._queues = queues
         self._index = index
+        self._deleted = deleted
         #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
         self._syncing = Unsynced()
         #: Numbers of the last checkpoints prepared and written, or overtaken.
@@ -140,6 +143,8 @@ class Checkpointing:
             for directory in sorted(syncing.dirs):
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)
+            # What was not there any more is not synced: nothing may bring it back.
+            self._deleted.sync()
         except OSError as error:
             if error.errno not in NO_DESCRIPTOR:
                 # Never again a checkpoint that claims these files: the next start rebuilds them.

@@ -51,17 +51,17 @@ class QueueRead(NamedTuple):
 
 #: (tag hash code of the consume queue) -> may it match?  None: every message matches.
 TagMatch = Callable[[int], bool]
-#: (the whole record's bytes) -> does it match?  Asked only where the tag hash may match.
-RecordMatch = Callable[[bytes], bool]
+#: (the bytes of its properties) -> does the message match?  Asked where the tag hash may match.
+PropertiesMatch = Callable[[bytes], bool]
 
 
 class MessageFilter(NamedTuple):
     """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
-    a message, `by_record` decides by the message; None leaves nothing out. Pulls, held reads and
-    pops ask in the same way."""
+    a message, `by_properties` decides by the message's properties; None leaves nothing out. Pulls,
+    held reads and pops ask in the same way."""
 
     by_unit: TagMatch | None = None
-    by_record: RecordMatch | None = None
+    by_properties: PropertiesMatch | None = None
 
 
 EVERY_MESSAGE = MessageFilter()
@@ -69,7 +69,7 @@ EVERY_MESSAGE = MessageFilter()
 
 class Arrived(Protocol):
     """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
-    a batch; `tags_codes` has each one's."""
+    a batch; `size` is the bytes of all, `tags_codes` has each one's."""
 
     @property
     def topic(self) -> str: ...
@@ -80,7 +80,12 @@ class Arrived(Protocol):
     @property
     def count(self) -> int: ...
     @property
+    def size(self) -> int: ...
+    @property
     def tags_codes(self) -> Sequence[int]: ...
+    def properties_of(self, number: int) -> bytes:
+        """The properties of one of them, counted from 0."""
+        ...
 
 
 class QueueUnit(Protocol):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from zope.interface import implementer
 
@@ -35,7 +36,7 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import remove_topics, truncate
+from rocketmq_tw.store.removing import TopicRemoval, truncate
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 
 
@@ -88,11 +89,16 @@ class MessageStore(StoreReads):
         super().__init__(config, log, queues, index, memory_bytes)
         self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         maker = EntryMaker(self.delay_levels, index=self._index is not None)
-        self._dispatching = Dispatching(log, self._queues, self._index, maker, self._deleted)
-        self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._checkpointing = Checkpointing(
-            reserving, self.paths.checkpoint, log, self._queues, self._index
+            reserving, self.paths.checkpoint, log, self._queues, self._index, self._deleted
         )
+        self._removal = TopicRemoval(
+            files, self.paths, log, self._queues, self._deleted, self._checkpointing
+        )
+        self._dispatching = Dispatching(
+            log, self._queues, self._index, maker, self._deleted, self._removal.remove
+        )
+        self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
         self._disk_full = False
@@ -143,7 +149,7 @@ class MessageStore(StoreReads):
 
     def _run_recovery(self, clean: bool) -> RecoveryReport:
         checkpoint = self._checkpointing.load()
-        self._deleted.load()
+        self._removal.load()
         self._log.load(clean=clean)
         repaired = self._queues.load()
         if self._index:
@@ -157,6 +163,7 @@ class MessageStore(StoreReads):
             checkpoint,
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
+            remove_topics=self._removal.remove,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
@@ -193,11 +200,11 @@ class MessageStore(StoreReads):
     @property
     def is_copy(self) -> bool:
         """See `IMessageStore`."""
-        return self._dispatching.is_copy
+        return self._reader.is_copy
 
     @is_copy.setter
     def is_copy(self, is_copy: bool) -> None:
-        self._dispatching.is_copy = self._reader.is_copy = is_copy
+        self._reader.is_copy = is_copy
 
     @property
     def end_offset(self) -> int:
@@ -270,7 +277,13 @@ class MessageStore(StoreReads):
             raise NotWritableError(self._refusal)
         try:
             truncate(
-                self._log, self._queues, self._index, self._checkpointing, self._deleted, offset
+                self._log,
+                self._queues,
+                self._index,
+                self._checkpointing,
+                self._deleted,
+                self._removal,
+                offset,
             )
         except OSError as error:
             self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
@@ -310,11 +323,12 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         doomed = frozenset(topics)
         try:
-            remove_topics(self._log, self._queues, self._deleted, self._dispatching, doomed)
+            self._removal.remove(doomed)
         except OSError as error:
             if self._deleted.is_stale:
                 self._refusal = f"a deletion was written in part: {error}; restart"
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
+        self._dispatching.forget_topics(doomed)
         return self._deleted.sync
 
     @property
@@ -337,9 +351,14 @@ class MessageStore(StoreReads):
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
-        return self._checkpointing.prepare(
+        write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
         )
+        return None if write is None else partial(self._write_checkpoint, write)
+
+    def _write_checkpoint(self, write: Callable[[], None]) -> None:
+        write()
+        self._removal.remove_files()
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
         """See `IMessageStore`."""

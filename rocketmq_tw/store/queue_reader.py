@@ -9,32 +9,14 @@ from itertools import accumulate
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
-from rocketmq_tw.store.interface import GetStatus, ILog, QueueRead, RecordMatch, TagMatch
+from rocketmq_tw.store.interface import GetStatus, ILog, PropertiesMatch, QueueRead, TagMatch
+from rocketmq_tw.store.record_window import PropertiesWindow
 
 _FILLER_SIZE = 0x7FFFFFFF
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
-#: Bytes read ahead for a filter that looks into records.
-_AHEAD = 65536
-
-
-class _Window:
-    """One span of the log in memory, so that neighbours need no read of their own."""
-
-    def __init__(self, log: ILog) -> None:
-        self._log = log
-        self._data = memoryview(b"")
-        self._at = 0
-
-    def record(self, position: int, size: int, ahead: int) -> memoryview:
-        at = position - self._at
-        if at < 0 or at + size > len(self._data):
-            self._data = memoryview(self._log.read(max(size, ahead), position))
-            self._at = position
-            at = 0
-        return self._data[at : at + size]
 
 
 def _runs(
@@ -105,7 +87,7 @@ class QueueReader:
         max_count: int,
         max_bytes: int,
         tag_match: TagMatch | None,
-        record_match: RecordMatch | None,
+        properties_match: PropertiesMatch | None,
     ) -> QueueRead:
         """Whole records from `offset` on; see `IMessageStore.read_queue`."""
         if queue is None:
@@ -119,11 +101,11 @@ class QueueReader:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
         if offset > high:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
-        if tag_match is None and record_match is None:
+        if tag_match is None and properties_match is None:
             read = self.read_at_once(queue, offset, max_count, max_bytes)
             if read is not None:
                 return read
-        return self.read_each(queue, offset, max_count, max_bytes, tag_match, record_match)
+        return self.read_each(queue, offset, max_count, max_bytes, tag_match, properties_match)
 
     def read_each(
         self,
@@ -132,10 +114,10 @@ class QueueReader:
         max_count: int,
         max_bytes: int,
         tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
+        properties_match: PropertiesMatch | None = None,
     ) -> QueueRead:
         """What `read` gives for an offset that the queue has, by looking at each unit."""
-        return _Pass(self, queue, offset, max_count, max_bytes, tag_match, record_match).run()
+        return _Pass(self, queue, offset, max_count, max_bytes, tag_match, properties_match).run()
 
     def read_at_once(
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
@@ -222,7 +204,7 @@ class _Pass:
         max_count: int,
         max_bytes: int,
         tag_match: TagMatch | None,
-        record_match: RecordMatch | None,
+        properties_match: PropertiesMatch | None,
     ) -> None:
         self._reader = reader
         self._log = reader._log
@@ -230,11 +212,10 @@ class _Pass:
         self._queue = queue
         self._offset = offset
         self._tag_match = tag_match
-        self._record_match = record_match
+        self._properties_match = properties_match
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
         self._scan_units = max(self._config.max_filter_message_size // UNIT_SIZE, max_count)
-        self._window = _Window(self._log)
         self._found: list[tuple[int, int]] = []
         self._bytes = 0
         self._status = GetStatus.NO_MATCHED_MESSAGE
@@ -281,11 +262,14 @@ class _Pass:
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
         log, limits = self._log, self._limits
-        tag_match, record_match = self._tag_match, self._record_match
+        tag_match, properties_match = self._tag_match, self._properties_match
         found = self._found
         end, memory = log.end_offset, limits.in_memory_bytes
         min_physical = log.min_offset
         in_memory, on_disk = limits.in_memory, limits.on_disk
+        if properties_match is not None:
+            fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
+            window = PropertiesWindow(log, fields[::3], fields[1::3]).properties
         for position, size, tags_code in UNIT.iter_unpack(units):
             if found:
                 # The first record always fits.
@@ -302,14 +286,11 @@ class _Pass:
                 if not found:
                     self._status = GetStatus.MESSAGE_WAS_REMOVING
                 continue
-            if record_match is not None:
-                record = bytes(self._window.record(position, size, _AHEAD))
-                if not self._is_sound(record, position):
-                    continue
-                if not record_match(record):
-                    if not found:
-                        self._status = GetStatus.NO_MATCHED_MESSAGE
-                    continue
+            if properties_match is not None and not properties_match(window(position, size)):
+                # Whether it is sound does not matter: it is not served.
+                if not found:
+                    self._status = GetStatus.NO_MATCHED_MESSAGE
+                continue
             found.append((position, size))
             self._bytes += size
         return True

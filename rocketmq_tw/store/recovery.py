@@ -6,12 +6,13 @@ cut at the first thing that is no record, and queues and index are built again b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketmq_tw.message.record import RecordHead, parse_head
+from rocketmq_tw.store.beginnings import Beginnings, is_first_again
 from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
 from rocketmq_tw.store.deleted_topics import DeletedTopics
@@ -64,6 +65,7 @@ class Recovery:
         *,
         check_body: bool,
         retract: Callable[[], None],
+        remove_topics: Callable[[Collection[str], int], None],
         limit: int | None,
     ) -> None:
         self._log = log
@@ -75,6 +77,8 @@ class Recovery:
         self._check_body = check_body
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
         self._retract = retract
+        self._remove_topics = remove_topics
+        self._beginnings = Beginnings(log, maker, check_body=check_body)
         #: Behind it nothing comes into queues and index.
         self._limit = limit
 
@@ -289,6 +293,19 @@ class Recovery:
         except IllegalMessageError as error:
             report.note(f"record at {head.physical_offset}: {error}")
             return False
+        if is_first_again(queue, head.queue_offset, head.physical_offset):
+            if not self._beginnings.is_genuine(head):
+                report.note(
+                    f"record at {head.physical_offset}: {head.topic}/{head.queue_id} goes on from"
+                    f" {queue.max_offset} behind it, so it has not queue offset 0: left out"
+                )
+                return False
+            report.note(
+                f"record at {head.physical_offset}: {head.topic} was deleted and made again:"
+                f" {head.queue_id} begins anew in place of {queue.max_offset} messages"
+            )
+            self._remove_topics([head.topic], head.physical_offset)
+            return True
         if not queue.may_have(head.queue_offset, head.physical_offset):
             report.note(
                 f"record at {head.physical_offset}: {head.queue_offset} can be no queue"

@@ -26,7 +26,17 @@ _TOPICS = ("A", "B", "C")
 _QUEUE_IDS = (0, 1)
 _HOURS = ";".join(map(str, range(24)))
 _ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EDQUOT)
-_CALLS = ("create", "open", "pwrite", "fsync", "truncate", "remove", "sync_dir", "make_dirs")
+_CALLS = (
+    "create",
+    "open",
+    "pwrite",
+    "fsync",
+    "truncate",
+    "remove",
+    "rename",
+    "sync_dir",
+    "make_dirs",
+)
 
 
 class Broken(AssertionError):

@@ -48,8 +48,14 @@ class _Held:
         in_front = max(self.offset - run.queue_offset, 0)
         if in_front >= run.count:
             return False
-        by_unit = self.wanted.by_unit
-        return by_unit is None or any(map(by_unit, run.tags_codes[in_front:]))
+        by_unit, by_properties = self.wanted
+        if by_properties is None:
+            return by_unit is None or any(map(by_unit, run.tags_codes[in_front:]))
+        return any(
+            (by_unit is None or by_unit(run.tags_codes[number]))
+            and by_properties(run.properties_of(number))
+            for number in range(in_front, run.count)
+        )
 
     def wake(self) -> None:
         if self.peer.connected:

@@ -54,6 +54,7 @@ class Reading(Part):
                     self.long_polling,
                     stats.pulled,
                     replicas.master_is_near,
+                    host.reactor.seconds,
                 ).handlers(),
                 ViewRequests(
                     store, host.store_config, tables.topics, role, host.in_slices

@@ -95,10 +95,6 @@ class OffsetTable:
         """Queue id → offset, of one group in one topic."""
         return self._offsets.get(f"{topic}@{group}", {})
 
-    def all(self) -> Mapping[str, Mapping[int, int]]:
-        """`topic@group` → queue id → offset; the live table, not to be changed."""
-        return self._offsets
-
     def topics_of(self, group: str) -> set[str]:
         """The topics in which a group has offsets."""
         return self._pairs.topics_of(group)

@@ -442,7 +442,7 @@ def test_a_wrong_commit_is_refused(
     plane.groups.get("G")
     with refused(code):
         commit(plane, **({"offset": 1} | fields))  # type: ignore[arg-type]
-    assert not plane.offsets.all()
+    assert not plane.offsets.topics_of("G")
 
 
 def test_a_commit_ahead_of_the_first_heartbeat_makes_its_group(plane: BrokerInMemory) -> None:

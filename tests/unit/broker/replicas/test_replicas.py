@@ -25,7 +25,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication import service
+from rocketmq_tw.replication.links import service
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -914,7 +914,7 @@ def test_the_newest_message_is_compared_before_a_link_though_it_came_just_now() 
         group.clock.advance(0)
     store = slave.plane.store
     assert store.last_record_offset < 0
-    slave.part.client.opening()
+    slave.part.client.open_link()
     assert store.last_record_offset == 0
 
 

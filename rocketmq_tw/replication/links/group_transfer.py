@@ -1,12 +1,15 @@
 """Sends that wait until enough replicas have them: pure book-keeping.
 
-A send needs `replicas` copies with the master's own. Offsets and deadlines only grow, so each
-number of replicas has one queue, answered from its front.
+A send needs `replicas` copies with the master's own, or all that are in sync. Offsets and deadlines
+only grow, so each number of replicas has one queue, answered from its front.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Generic, TypeVar
+
+#: In place of a number of replicas: every one that is in sync.
+EVERY_REPLICA = -1
 
 T = TypeVar("T")
 
@@ -22,19 +25,19 @@ class GroupTransfer(Generic[T]):
         return sum(map(len, self._waiting.values()))
 
     def wait(self, end_offset: int, replicas: int, deadline_ms: int, waiter: T) -> None:
-        """`waiter` wants the log up to `end_offset` on `replicas` replicas by `deadline_ms`."""
+        """`waiter` wants the log up to `end_offset` on `replicas` replicas (`EVERY_REPLICA`: on all
+        in sync) by `deadline_ms`."""
         self._waiting[replicas].append((end_offset, deadline_ms, waiter))
 
-    def acknowledged(self, slave_offsets: Iterable[int]) -> list[T]:
-        """Takes and returns the waiters that `slave_offsets` (one a slave) satisfy, in order."""
-        offsets = sorted(slave_offsets, reverse=True)
+    def acknowledged(self, reached: Callable[[int], int]) -> list[T]:
+        """Takes and returns the waiters that are satisfied, in order; `reached` tells up to where a
+        number of replicas has the log, -1: nowhere."""
         done = []
         for replicas, queue in self._waiting.items():
-            slaves = replicas - 1
-            if slaves > len(offsets):
+            if not queue:
                 continue
-            reached = offsets[slaves - 1]
-            while queue and queue[0][0] <= reached:
+            offset = reached(replicas)
+            while queue and queue[0][0] <= offset:
                 done.append(queue.popleft()[2])
         return done
 

@@ -1,13 +1,16 @@
 """The master's side of HA on Twisted: slaves connect, the log streams out, sends are answered.
 
 One `MasterLink` holds what there is to know of each slave; this module moves its bytes, keeps its
-timers and answers the sends that wait in the `GroupTransfer`.
+timers and answers the sends that wait in the `GroupTransfer`. What a send waits for, and what a
+link says, is the protocol's.
 """
 
-from functools import partial
-from typing import Any
+from __future__ import annotations
 
-import attrs
+from abc import abstractmethod
+from functools import partial
+from typing import Any, Generic, TypeVar
+
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
@@ -17,11 +20,11 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.outbox import send_now
-from rocketmq_tw.replication.frames import LinkError
-from rocketmq_tw.replication.group_transfer import GroupTransfer
-from rocketmq_tw.replication.in_sync import in_sync, required
-from rocketmq_tw.replication.interfaces import IReplicatedLog, IReplicator
-from rocketmq_tw.replication.master_link import MasterLink
+from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.group_transfer import GroupTransfer
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog, IReplicator
+from rocketmq_tw.replication.links.master_link import MasterLink
+from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -32,30 +35,19 @@ STOP_MS = 3000
 MAX_SLAVES = 256
 
 
-@attrs.define(kw_only=True)
-class HASettings:
-    """The HA keys of the store's configuration; times in milliseconds, sizes in bytes."""
-
-    file_size: int
-    batch_size: int = 32768
-    heartbeat_ms: int = 5000
-    housekeeping_ms: int = 20000
-    bytes_per_second: int | None = None
-    max_gap: int = 256 * 1024 * 1024
-    slave_timeout_ms: int = 3000
-    in_sync_replicas: int = 1
-    min_in_sync_replicas: int = 1
-    automatic: bool = False
+L = TypeVar("L", bound=MasterLink)
 
 
 @implementer(IPushProducer)
-class SlaveConnection(Protocol):
+class SlaveConnection(Protocol, Generic[L]):
     """One slave; pushes log bytes for as long as its transport takes them."""
 
     transport: Any
     _log = Logger()
 
-    def __init__(self, service: "HAService") -> None:
+    link: L
+
+    def __init__(self, service: HAService[L]) -> None:
         self._service = service
         self._writable = True
         self.is_closing = False
@@ -71,7 +63,7 @@ class SlaveConnection(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         try:
-            changed = self._service.received(self.link, data)
+            changed = self._service.received(self, data)
         except LinkError as error:
             self.close(str(error))
             return
@@ -128,8 +120,8 @@ class SlaveConnection(Protocol):
 
 
 @implementer(IReplicator)
-class HAService(Factory):
-    """Accepts slaves and implements the broker's `IReplicator`.
+class HAService(Factory, Generic[L]):
+    """Accepts slaves and implements the broker's `IReplicator`; a protocol derives from it.
 
     `log` is what is replicated. All times are `clock`'s: setting the system's clock must neither
     end a link nor a wait.
@@ -144,7 +136,7 @@ class HAService(Factory):
         settings: HASettings,
         clock: IReactorTime,
     ) -> None:
-        self.slaves: list[SlaveConnection] = []
+        self.slaves: list[SlaveConnection[L]] = []
         self._log = log
         self._settings = settings
         self._clock = clock
@@ -162,7 +154,7 @@ class HAService(Factory):
         if not self._ticker.running:
             self._ticker.start(MASTER_TICK_SECONDS, now=False)
 
-    def stop(self) -> "Deferred[None]":
+    def stop(self) -> Deferred[None]:
         """Waits a moment until every slave has the whole log, so that each may take over; then
         closes all links and answers who still waits with FLUSH_SLAVE_TIMEOUT."""
         stopped: Deferred[None] = Deferred()
@@ -187,7 +179,7 @@ class HAService(Factory):
         self._answer(self._waiting.drain(), ResponseCode.FLUSH_SLAVE_TIMEOUT)
         stopped.callback(None)
 
-    def buildProtocol(self, addr: object) -> SlaveConnection | None:
+    def buildProtocol(self, addr: object) -> SlaveConnection[L] | None:
         if len(self.slaves) >= MAX_SLAVES and not self._make_room():
             self._logger.warn("more than {n} slaves: refused {addr}", n=MAX_SLAVES, addr=addr)
             return None
@@ -204,31 +196,25 @@ class HAService(Factory):
 
     # What the broker asks
 
-    def wait(self, end_offset: int) -> "Deferred[int]":
+    def wait(self, end_offset: int) -> Deferred[int]:
         """Fires once the log up to `end_offset` is on as many replicas as the settings demand.
 
         SLAVE_NOT_AVAILABLE at once where too few slaves are near enough to be waited for;
         FLUSH_SLAVE_TIMEOUT after slaveTimeout.
         """
-        settings = self._settings
-        offsets = self._acknowledged()
-        available = in_sync(offsets, self._log.end_offset, settings.max_gap)
-        requirement = required(
-            available,
-            in_sync_replicas=settings.in_sync_replicas,
-            min_in_sync_replicas=settings.min_in_sync_replicas,
-            automatic=settings.automatic,
-        )
-        if requirement.replicas <= 1:
-            return succeed(int(ResponseCode.SUCCESS))
-        if not requirement.met:
+        replicas = self._required()
+        if replicas is None:
             return succeed(int(ResponseCode.SLAVE_NOT_AVAILABLE))
-        if len([offset for offset in offsets if offset >= end_offset]) >= requirement.replicas - 1:
+        if replicas == 1 or self._reached(replicas) >= end_offset:
             return succeed(int(ResponseCode.SUCCESS))
         waiter: Deferred[int] = Deferred()
-        deadline = self._now_ms() + settings.slave_timeout_ms
-        self._waiting.wait(end_offset, requirement.replicas, deadline, waiter)
+        deadline = self._now_ms() + self._settings.slave_timeout_ms
+        self._waiting.wait(end_offset, replicas, deadline, waiter)
         return waiter
+
+    def refusal(self) -> str:
+        """See `IReplicator`."""
+        return ""
 
     def log_grew(self) -> None:
         """The log has new bytes on disk: they go to every slave that can take them."""
@@ -244,7 +230,7 @@ class HAService(Factory):
                 addr=address,
                 slave_ack_offset=link.acknowledged,
                 diff=log_end - link.acknowledged,
-                in_sync=in_sync([link.acknowledged], log_end, self._settings.max_gap) > 1,
+                in_sync=self._is_in_sync(link),
                 transferred_byte_in_second=link.flow.bytes_per_second(now_ms),
                 transfer_from_where=link.next_offset,
             )
@@ -253,39 +239,58 @@ class HAService(Factory):
         return HARuntimeInfo(
             master=True,
             master_commit_log_max_offset=log_end,
-            in_sync_slave_nums=sum(slave.in_sync for slave in slaves),
+            in_sync_slave_nums=self._slaves_in_sync(),
             ha_connection_info=slaves,
         )
 
-    def _acknowledged(self) -> list[int]:
-        return [slave.link.acknowledged for slave in self.slaves]
+    # What the protocols differ in
+
+    @abstractmethod
+    def new_link(self) -> L:
+        """The state of a link that opens now."""
+
+    @abstractmethod
+    def _required(self) -> int | None:
+        """How many replicas, with the master, a send waits for now: a number or `EVERY_REPLICA`;
+        None where too few are near enough to be waited for."""
+
+    @abstractmethod
+    def _reached(self, replicas: int) -> int:
+        """Up to where that many replicas have the log; -1: nowhere."""
+
+    @abstractmethod
+    def _is_in_sync(self, link: L) -> bool:
+        """Whether the slave of a link counts."""
+
+    def _slaves_in_sync(self) -> int:
+        return sum(self._is_in_sync(slave.link) for slave in self.slaves)
+
+    def _link_settings(self) -> dict[str, Any]:
+        """The keyword arguments of a link's state."""
+        settings = self._settings
+        return {
+            "now_ms": self._now_ms(),
+            "file_size": settings.file_size,
+            "batch_size": settings.batch_size,
+            "heartbeat_ms": settings.heartbeat_ms,
+            "housekeeping_ms": settings.housekeeping_ms,
+            "bytes_per_second": settings.bytes_per_second,
+        }
 
     # What the links ask
 
-    def new_link(self) -> MasterLink:
-        """The state of a link that opens now."""
-        settings = self._settings
-        return MasterLink(
-            self._log.read,
-            now_ms=self._now_ms(),
-            file_size=settings.file_size,
-            batch_size=settings.batch_size,
-            heartbeat_ms=settings.heartbeat_ms,
-            housekeeping_ms=settings.housekeeping_ms,
-            bytes_per_second=settings.bytes_per_second,
-        )
-
-    def connected(self, slave: SlaveConnection) -> None:
+    def connected(self, slave: SlaveConnection[L]) -> None:
         self.slaves.append(slave)
 
-    def lost(self, slave: SlaveConnection) -> None:
+    def lost(self, slave: SlaveConnection[L]) -> None:
         self.slaves.remove(slave)
 
-    def received(self, link: MasterLink, data: bytes) -> bool:
+    def received(self, slave: SlaveConnection[L], data: bytes) -> bool:
+        """Whether the slave has acknowledged more than before; raises `LinkError`."""
         log = self._log
-        return link.receive(data, log.start_offset, log.end_offset, self._now_ms())
+        return slave.link.receive(data, log.start_offset, log.end_offset, self._now_ms())
 
-    def next_frame(self, link: MasterLink) -> bytes | None:
+    def next_frame(self, link: L) -> bytes | None:
         """None where the slave was sent all there is; raises `LinkError` where retention has
         overtaken it."""
         end = self._log.end_offset
@@ -299,7 +304,7 @@ class HAService(Factory):
     def acknowledged(self) -> None:
         """Answers the sends that the slaves' offsets satisfy."""
         if len(self._waiting):
-            answered = self._waiting.acknowledged(self._acknowledged())
+            answered = self._waiting.acknowledged(self._reached)
             self._answer(answered, ResponseCode.SUCCESS)
         self._finish_stop()
 
@@ -311,6 +316,6 @@ class HAService(Factory):
         self._finish_stop()
 
     @staticmethod
-    def _answer(waiters: "list[Deferred[int]]", code: ResponseCode) -> None:
+    def _answer(waiters: list[Deferred[int]], code: ResponseCode) -> None:
         for waiter in waiters:
             waiter.callback(int(code))

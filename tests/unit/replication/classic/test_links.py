@@ -2,20 +2,20 @@
 
 import pytest
 
-from rocketmq_tw.replication.flow import FlowMeter
-from rocketmq_tw.replication.frames import (
+from rocketmq_tw.replication.classic.frames import (
     MAX_TRANSFER,
     REPORT,
     TRANSFER_HEADER,
-    LinkError,
     ReportReader,
     Transfer,
     TransferReader,
 )
-from rocketmq_tw.replication.group_transfer import GroupTransfer
-from rocketmq_tw.replication.in_sync import in_sync, required
-from rocketmq_tw.replication.master_link import MasterLink
-from rocketmq_tw.replication.slave_link import SlaveLink
+from rocketmq_tw.replication.classic.master_link import ClassicMasterLink
+from rocketmq_tw.replication.classic.requirement import in_sync, required
+from rocketmq_tw.replication.classic.slave_link import ClassicSlaveLink
+from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.flow import FlowMeter
+from rocketmq_tw.replication.links.group_transfer import GroupTransfer
 
 FILE_SIZE = 100
 LOG = bytes(range(250))
@@ -29,14 +29,14 @@ def master_link(**changes):
         "heartbeat_ms": 5000,
         "housekeeping_ms": 20000,
     }
-    return MasterLink(
+    return ClassicMasterLink(
         lambda offset, size: LOG[offset : min(offset + size, offset - offset % 100 + 100)],
         **{**settings, **changes},
     )
 
 
 def slave_link(log_end=0):
-    return SlaveLink(log_end, now_ms=0, heartbeat_ms=5000, housekeeping_ms=20000)
+    return ClassicSlaveLink(log_end, now_ms=0, heartbeat_ms=5000, housekeeping_ms=20000)
 
 
 def test_a_link_without_a_whole_report_is_no_slaves():
@@ -172,11 +172,11 @@ class TestGroupTransfer:
         group.wait(100, 2, 10, "one slave")
         group.wait(100, 3, 10, "two slaves")
         group.wait(200, 2, 10, "later")
-        assert group.acknowledged([99, 20]) == []
-        assert group.acknowledged([100, 20]) == ["one slave"]
-        assert group.acknowledged([150, 100]) == ["two slaves"]
-        assert group.acknowledged([]) == []
-        assert group.acknowledged([200]) == ["later"]
+        assert group.acknowledged({2: 99, 3: 20}.__getitem__) == []
+        assert group.acknowledged({2: 100, 3: 20}.__getitem__) == ["one slave"]
+        assert group.acknowledged({2: 150, 3: 100}.__getitem__) == ["two slaves"]
+        assert group.acknowledged(lambda replicas: -1) == []
+        assert group.acknowledged({2: 200}.__getitem__) == ["later"]
         assert len(group) == 0
 
     def test_deadlines(self):

@@ -1,5 +1,4 @@
-"""How many replicas a synchronous send waits for (spec: classic HA, and stock's
-inSyncReplicas family).
+"""How many replicas a synchronous send of a SYNC_MASTER waits for: stock's inSyncReplicas family.
 
 SYNC_MASTER promises a second copy. Stock 5.3.3 gives up that promise with its default
 `inSyncReplicas=1`; here, as in stock 4.9, SYNC_MASTER means one slave at the least.

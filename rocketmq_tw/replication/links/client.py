@@ -1,9 +1,13 @@
-"""The slave's side of HA on Twisted: connects to the master, appends what it pushes, reports."""
+"""The slave's side of HA on Twisted: connects to the master, appends what it pushes, reports.
+
+What is said when a link opens, and what is to be done with what comes, is the protocol's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
@@ -13,39 +17,39 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.outbox import send_now
-from rocketmq_tw.replication.frames import LinkError, Transfer
-from rocketmq_tw.replication.interfaces import IReplicatedLog
-from rocketmq_tw.replication.service import HASettings
-from rocketmq_tw.replication.slave_link import SlaveLink
+from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.replication.links.slave_link import SlaveLink
 
 SLAVE_TICK_SECONDS = 1.0
 #: Stock's slave waits 5 s between two tries; a master that restarts is worth more haste.
 FIRST_RETRY = 0.2
 LAST_RETRY = 1.0
 
-#: Fires where this log may follow the master's; fails with a `LinkError` that says why not.
-Agree = Callable[[], "Deferred[None]"]
+L = TypeVar("L", bound=SlaveLink)
 
 
-class MasterConnection(Protocol):
-    """The link to the master; one append is under way at a time, in the order of arrival.
+class MasterConnection(Protocol, Generic[L]):
+    """The link to the master; what comes is carried out in the order of arrival, what arrived
+    together at once.
 
-    `link` is None until the opening report is due: no master says anything before it.
+    `link` is None until this end may speak: no master says anything before it.
     """
 
     transport: Any
 
-    def __init__(self, client: HAClient) -> None:
-        self.link: SlaveLink | None = None
+    def __init__(self, client: HAClient[L]) -> None:
+        self.link: L | None = None
         self._client = client
-        self._queue: list[Transfer] = []
-        self._appending = False
+        self._queue: list[Any] = []
+        self._busy = False
         self._paused = False
 
     def connectionMade(self) -> None:
         self._client.connection = self
         self.transport.setTcpNoDelay(True)
-        self._client.opening().addCallbacks(self._open, self._refused)
+        self._client.open_link().addCallbacks(self._open, self._refused)
 
     def dataReceived(self, data: bytes) -> None:
         if self.link is None:
@@ -58,7 +62,7 @@ class MasterConnection(Protocol):
             return
         if self.link.proven:
             self._client.proved()
-        self._append_next()
+        self._carry_on()
 
     def tick(self, now_ms: int) -> None:
         """Repeats the report, and closes a link whose master is silent."""
@@ -80,32 +84,29 @@ class MasterConnection(Protocol):
         self._queue.clear()
         self._client.closed(self)
 
-    def _open(self, log_end: int) -> None:
+    def _open(self, link: L) -> None:
         if self._client.connection is not self:
             return
-        self.link = self._client.new_link(log_end)
-        self.transport.write(self.link.opening())
+        self.link = link
+        self.transport.write(link.opening())
 
     def _refused(self, failure: Failure) -> None:
         if self._client.connection is self:
             self.close(failure.getErrorMessage())
 
-    def _append_next(self) -> None:
-        if self._appending or not self._queue:
+    def _carry_on(self) -> None:
+        if self._busy or not self._queue or self.link is None:
             return
-        # What arrived together is appended and, where it must be, synced together.
-        start = self._queue[0].offset
-        data = b"".join(transfer.data for transfer in self._queue)
-        self._queue.clear()
-        self._appending = True
-        appended = self._client.append(start, data)
-        if not appended.called:
+        steps, self._queue = self._queue, []
+        self._busy = True
+        done = self._client.carry_out(self.link, steps)
+        if not done.called:
             self._paused = True
             self.transport.pauseProducing()
-        appended.addCallbacks(self._appended, self._failed)
+        done.addCallbacks(self._appended, self._failed)
 
     def _appended(self, log_end: int) -> None:
-        self._appending = False
+        self._busy = False
         if self.link is None or self._client.connection is not self:
             return
         report = self.link.appended(log_end, self._client.now_ms())
@@ -114,38 +115,31 @@ class MasterConnection(Protocol):
         if self._paused:
             self._paused = False
             self.transport.resumeProducing()
-        self._append_next()
+        self._carry_on()
 
     def _failed(self, failure: Failure) -> None:
-        self._appending = False
+        self._busy = False
         self._queue.clear()
         if self._client.connection is self:
             self.close(f"the log could not take the master's bytes: {failure.getErrorMessage()}")
 
 
-class HAClient(Factory):
-    """Keeps a link to the master while it has one to `follow`.
+class HAClient(Factory, Generic[L]):
+    """Keeps a link to the master while it has one to `follow`; a protocol derives from it.
 
-    Before each link `agree` is asked whether this log may follow that master's. Tries come further
-    apart until a link proves itself: until the master's first frame continues this log.
+    Tries come further apart until a link proves itself: until the master's first frame continues
+    this log.
     """
 
     noisy = False
     _log = Logger()
 
-    def __init__(
-        self,
-        log: IReplicatedLog,
-        settings: HASettings,
-        clock: IReactorTime,
-        agree: Agree = lambda: succeed(None),
-    ) -> None:
-        self.connection: MasterConnection | None = None
+    def __init__(self, log: IReplicatedLog, settings: HASettings, clock: IReactorTime) -> None:
+        self.connection: MasterConnection[L] | None = None
         self.master_address = ""
         self._log_file = log
         self._settings = settings
         self._clock = clock
-        self._agree = agree
         self._endpoint: IStreamClientEndpoint | None = None
         self._attempt: Deferred[Any] | None = None
         self._retry: IDelayedCall | None = None
@@ -190,25 +184,30 @@ class HAClient(Factory):
         self._stopped.append(stopped)
         return stopped
 
-    def buildProtocol(self, addr: object) -> MasterConnection:
+    def buildProtocol(self, addr: object) -> MasterConnection[L]:
         return MasterConnection(self)
 
+    # What the protocols differ in
+
+    @abstractmethod
+    def open_link(self) -> Deferred[L]:
+        """Fires with the state of a link that opens now, once this end may speak; fails with a
+        `LinkError` that says why it may not."""
+
+    @abstractmethod
+    def carry_out(self, link: L, steps: Sequence[Any]) -> Deferred[int]:
+        """Does what the link's `receive` returned; fires with the log's end once all of it is as
+        safe as this replica's settings promise."""
+
+    def _link_settings(self) -> dict[str, int]:
+        """The keyword arguments of a link's state."""
+        return {
+            "now_ms": self.now_ms(),
+            "heartbeat_ms": self._settings.heartbeat_ms,
+            "housekeeping_ms": self._settings.housekeeping_ms,
+        }
+
     # What the link asks
-
-    def opening(self) -> Deferred[int]:
-        """Fires with what the opening report says."""
-        return self._agree().addCallback(lambda _: self._log_file.settled())
-
-    def new_link(self, log_end: int) -> SlaveLink:
-        return SlaveLink(
-            log_end,
-            now_ms=self.now_ms(),
-            heartbeat_ms=self._settings.heartbeat_ms,
-            housekeeping_ms=self._settings.housekeeping_ms,
-        )
-
-    def append(self, offset: int, data: bytes) -> Deferred[int]:
-        return self._log_file.append(offset, data)
 
     def proved(self) -> None:
         """The master's frames continue this log."""
@@ -225,7 +224,7 @@ class HAClient(Factory):
                 "no link with the master at {at}: {reason}", at=self.master_address, reason=reason
             )
 
-    def closed(self, connection: MasterConnection) -> None:
+    def closed(self, connection: MasterConnection[L]) -> None:
         if self.connection is not connection:
             return
         self.connection = None

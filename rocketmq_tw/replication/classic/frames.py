@@ -8,15 +8,13 @@ big-endian.
 from struct import Struct
 from typing import NamedTuple
 
+from rocketmq_tw.replication.links.errors import LinkError
+
 REPORT = Struct(">q")
 TRANSFER_HEADER = Struct(">qi")
 
 #: Stock's slave reads through a buffer of 4 MiB, so no master sends a larger frame.
 MAX_TRANSFER = 4 * 1024 * 1024 - TRANSFER_HEADER.size
-
-
-class LinkError(Exception):
-    """The other end broke the protocol or left the log's line; the link must be closed."""
 
 
 class Transfer(NamedTuple):

@@ -25,5 +25,8 @@ class IReplicatedLog(Interface):
 class IReplicator(Interface):
     """Answers when replicas have what a reply promises."""
 
+    def refusal() -> str:
+        """Why no message may be stored now that waits for replicas; empty while they may."""
+
     def wait(end_offset: int) -> "Deferred[int]":
         """Fires with a response code once enough replicas have the log up to `end_offset`."""

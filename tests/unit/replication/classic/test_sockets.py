@@ -11,10 +11,11 @@ from twisted.internet.tcp import Connection
 from twisted.internet.testing import MemoryReactor
 from zope.interface import implementer
 
-from rocketmq_tw.replication.client import HAClient
-from rocketmq_tw.replication.frames import REPORT, TRANSFER_HEADER, TransferReader
-from rocketmq_tw.replication.interfaces import IReplicatedLog
-from rocketmq_tw.replication.service import HAService, HASettings
+from rocketmq_tw.replication.classic.client import ClassicHAClient
+from rocketmq_tw.replication.classic.frames import REPORT, TRANSFER_HEADER, TransferReader
+from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 
 SETTINGS = HASettings(file_size=1 << 20, batch_size=1000)
@@ -56,7 +57,7 @@ class LocalConnection(Connection):
 class Link:
     """One end with its protocol and a reactor that does nothing; `other` is the bare other end."""
 
-    def __init__(self, factory: HAService | HAClient) -> None:
+    def __init__(self, factory: ClassicHAService | ClassicHAClient) -> None:
         ours, self.other = socket.socketpair()
         self.other.setblocking(False)
         self.reactor = MemoryReactor()
@@ -79,7 +80,7 @@ class Link:
 
 
 @contextmanager
-def linked(factory: HAService | HAClient) -> Iterator[Link]:
+def linked(factory: ClassicHAService | ClassicHAClient) -> Iterator[Link]:
     link = Link(factory)
     try:
         yield link
@@ -90,7 +91,7 @@ def linked(factory: HAService | HAClient) -> Iterator[Link]:
 
 def test_new_bytes_have_left_when_the_log_was_written() -> None:
     log = Log(bytes(100))
-    service = HAService(log, SETTINGS, Clock())
+    service = ClassicHAService(log, SETTINGS, Clock())
     with linked(service) as link:
         link.protocol.dataReceived(REPORT.pack(100))
         assert link.read() == b""
@@ -101,7 +102,7 @@ def test_new_bytes_have_left_when_the_log_was_written() -> None:
 
 
 def test_who_waits_for_what_a_slave_has_is_answered_at_once() -> None:
-    service = HAService(Log(bytes(100)), SETTINGS, Clock())
+    service = ClassicHAService(Log(bytes(100)), SETTINGS, Clock())
     with linked(service) as link:
         link.protocol.dataReceived(REPORT.pack(100))
         codes: list[int] = []
@@ -113,7 +114,7 @@ def test_who_waits_for_what_a_slave_has_is_answered_at_once() -> None:
 
 def test_a_slave_that_is_behind_gets_no_more_than_its_transport_takes() -> None:
     log = Log(bytes(range(250)) * 4000)
-    service = HAService(log, SETTINGS, Clock())
+    service = ClassicHAService(log, SETTINGS, Clock())
     with linked(service) as link:
         link.protocol.dataReceived(REPORT.pack(1))
         reader = TransferReader()
@@ -130,7 +131,7 @@ def test_a_slave_that_is_behind_gets_no_more_than_its_transport_takes() -> None:
 
 def test_a_report_has_left_when_the_bytes_are_appended() -> None:
     log = Log(bytes(100))
-    with linked(HAClient(log, SETTINGS, Clock())) as link:
+    with linked(ClassicHAClient(log, SETTINGS, Clock())) as link:
         link.transport.doWrite()
         assert link.read() == REPORT.pack(100)
         link.protocol.dataReceived(TRANSFER_HEADER.pack(100, 3) + b"new")
