@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.message.names import is_storable
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
@@ -45,7 +45,7 @@ class QueueTable:
         self._files.make_dirs(self._directory)
         repaired = False
         for topic in self._files.list(self._directory):
-            if not is_legal(topic):
+            if not is_storable(topic):
                 continue
             for name in self._files.list(f"{self._directory}/{topic}"):
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
@@ -60,7 +60,7 @@ class QueueTable:
         """The queue; raises `IllegalMessageError` for what cannot name one."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            if not is_legal(topic) or len(topic) > 255:
+            if not is_storable(topic) or len(topic) > 255:
                 raise IllegalMessageError(
                     f"the topic {topic!r} cannot be stored: use at most 127 of %, |, a-z, A-Z, "
                     "0-9, _ and -"
