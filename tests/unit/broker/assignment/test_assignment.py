@@ -20,7 +20,7 @@ from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.memory_broker import MemoryNameServer
+from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer, MemoryNetwork
 
 
@@ -31,12 +31,15 @@ def ask(broker: BrokerInMemory, code: int, body: Any) -> RemotingCommand:
 
 
 def with_members(
-    *members: str, name_server: MemoryNameServer | None = None, **settings: Any
+    *members: str,
+    clock: MemoryReactorClock | None = None,
+    name_server: NameServerInMemory | None = None,
+    **settings: Any,
 ) -> BrokerInMemory:
-    clock = MemoryReactorClock()
+    clock = clock or MemoryReactorClock()
     network = MemoryNetwork(clock)
     if name_server is not None:
-        network.serve("127.0.0.1:9876", name_server.handlers())
+        network.serve("127.0.0.1:9876", name_server.handlers)
         settings["namesrv_addr"] = "127.0.0.1:9876"
     broker = BrokerInMemory(clock=clock, network=network, broker=settings)
     broker.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
@@ -143,10 +146,10 @@ def test_the_file_and_the_table() -> None:
 
 
 def test_queues_of_other_brokers() -> None:
-    names = MemoryNameServer()
-    names.add("Topic", "127.0.0.1:10911", "broker-a", 2)
-    names.add("Topic", "127.0.0.1:20911", "broker-b", 2)
-    broker = with_members("a", name_server=names)
+    clock = MemoryReactorClock()
+    names = NameServerInMemory(clock)
+    names.register("127.0.0.1:20911", "broker-b", "Topic", 2)
+    broker = with_members("a", clock=clock, name_server=names)
     body = QueryAssignmentRequestBody(
         topic="Topic", consumer_group="G", client_id="a", strategy_name="AVG"
     )
@@ -160,8 +163,8 @@ def test_queues_of_other_brokers() -> None:
     queues = [each.message_queue for each in found]
     assert queues == [
         MessageQueue(topic="Topic", broker_name=name, queue_id=queue_id)
-        for name in ("broker-a", "broker-b")
-        for queue_id in (0, 1)
+        for name, count in (("broker-a", 4), ("broker-b", 2))
+        for queue_id in range(count)
     ]
 
 
