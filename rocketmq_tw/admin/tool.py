@@ -13,7 +13,7 @@ import rich_click as click
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
-from rocketmq_tw.admin.output import Report, show_json, show_tables
+from rocketmq_tw.admin.output import Report, plain, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
@@ -164,4 +164,4 @@ def fail(message: str, cause: Exception | None = None) -> NoReturn:
 
 def warn(message: str) -> None:
     """A line on stderr; the command goes on."""
-    click.echo(f"rmqadmin: {message}", err=True)
+    click.echo(f"rmqadmin: {plain(' '.join(message.split()))}", err=True)

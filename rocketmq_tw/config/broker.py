@@ -74,6 +74,13 @@ class BrokerConfig(Config, frozen=True):
     start_accept_send_request_time_stamp: Live[NonNegativeLong] = 0
     reject_transaction_message: Live[bool] = False
 
+    # transactions; milliseconds and bytes
+    transaction_time_out: Live[PositiveLong] = 6_000
+    transaction_check_interval: Live[PositiveLong] = 30_000
+    transaction_check_max: Live[Positive] = 15
+    transaction_op_msg_max_size: Live[Annotated[int, Range(0, 1 << 20)]] = 4_096
+    transaction_metric_flush_interval: Positive = 3_000
+
     # pulling
     long_polling_enable: Live[bool] = True
     short_polling_time_mills: Live[PositiveLong] = 1_000

@@ -69,7 +69,7 @@ EVERY_MESSAGE = MessageFilter()
 
 class Arrived(Protocol):
     """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
-    a batch; `tags_codes` has each one's."""
+    a batch; `size` is the bytes of all, `tags_codes` has each one's."""
 
     @property
     def topic(self) -> str: ...
@@ -79,6 +79,8 @@ class Arrived(Protocol):
     def queue_offset(self) -> int: ...
     @property
     def count(self) -> int: ...
+    @property
+    def size(self) -> int: ...
     @property
     def tags_codes(self) -> Sequence[int]: ...
     def properties_of(self, number: int) -> bytes:
@@ -276,7 +278,13 @@ class IMessageStore(Interface):
         """What the consume queue itself has from an offset on, as far as it is still readable."""
 
     def queues() -> dict[str, set[int]]:
-        """Topics with the queue ids that have files."""
+        """Topics with the queue ids that have files: a look at every queue."""
+
+    def queue_ids(topic: str) -> Sequence[int]:
+        """The ids of a topic's queues that have files."""
+
+    def queue_topics() -> Sequence[str]:
+        """The topics that have queues, with files or without."""
 
     def search_by_key(
         topic: str, key: str, max_count: int, begin: int, end: int, found: list[int]

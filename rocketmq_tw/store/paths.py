@@ -18,6 +18,7 @@ class StorePaths:
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"
         self.deleted_topics = f"{self.root}/deletedtopics"
+        self.deleted_queues = f"{self.root}/deletedqueues"
         self.abort = f"{self.root}/abort"
         self.lock = f"{self.root}/lock"
 

@@ -97,6 +97,9 @@ class JavaClients:
     def producer(self, namesrv: str, group: str = "test-producers", **options: Any) -> Producer:
         return Producer(self, namesrv, group, options)
 
+    def transactions(self, namesrv: str, group: str, **options: Any) -> TransactionProducer:
+        return TransactionProducer(self, namesrv, group, options)
+
     def consumer(
         self, namesrv: str, group: str, subscriptions: dict[str, str], **options: Any
     ) -> PushConsumer:
@@ -187,6 +190,27 @@ class Producer(_Client):
             if check and result["status"] != "SEND_OK":
                 raise JavaError(f"a send failed: {result}")
         return results or []
+
+
+class TransactionProducer(_Client):
+    """TransactionMQProducer. A message's user properties say what it decides about it at once
+    (`decide`) and what it answers when it is asked (`answer`): commit, rollback or other words."""
+
+    kind = "transactions"
+
+    def __enter__(self) -> TransactionProducer:
+        return self
+
+    def send(self, *messages: Json) -> list[Json]:
+        """Send results, as `Producer.send` gives them."""
+        results: list[Json] = self._call("send", messages=messages)
+        return results
+
+    def asked(self) -> list[Json]:
+        """The messages that the broker has asked about so far, with the time `at` which it did and
+        when they were `born`, in ms since 1970."""
+        asked: list[Json] = self._call("asked")
+        return asked
 
 
 class PushConsumer(_Client):

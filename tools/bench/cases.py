@@ -113,7 +113,7 @@ def _sql_filter(bench: Bench) -> dict[str, float]:
         "pull",
         topic="bench-sql",
         group="bench-sql",
-        sql="TAGS IS NOT NULL AND TAGS = 'rare'",
+        sql="TAGS='rare'",
         looked_at=count,
     )
 

@@ -30,6 +30,7 @@ from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
@@ -54,6 +55,7 @@ PARTS: tuple[type[Part], ...] = (
     Stats,
     Tables,
     Timer,
+    Transactions,
     Writing,
 )
 #: The port of stock's VIP channel lies so far below the listening port.

@@ -22,6 +22,8 @@ from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHead
 BROADCASTING = "BROADCASTING"
 #: One connection may take part in so many groups, producers and consumers each.
 MAX_GROUPS_PER_PEER = 4096
+#: Groups that are looked at in one step.
+_STEP = 1000
 #: What the subscriptions of all groups may take, roughly; 10,000 groups with 100 topics each do.
 MAX_SUBSCRIPTION_BYTES = 512 * 1024 * 1024
 
@@ -146,13 +148,17 @@ class ClientRegistry:
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
-    def groups_subscribed_to(self, topic: str) -> set[str]:
-        """The connected groups that consume a topic."""
-        return {name for name, group in self._consumers.items() if topic in group.subscriptions}
+    def look_for_subscribers(self, topic: str, found: set[str]) -> Iterator[None]:
+        """Adds the connected groups that consume a topic to `found`; a step for some groups."""
+        for number, (name, group) in enumerate(list(self._consumers.items()), 1):
+            if topic in group.subscriptions:
+                found.add(name)
+            if number % _STEP == 0:
+                yield
 
-    def producer_groups(self) -> dict[str, list[Client]]:
-        """Group → its connected producers."""
-        return {name: list(clients.values()) for name, clients in self._producers.items()}
+    def producer_groups(self) -> list[str]:
+        """The groups with connected producers."""
+        return list(self._producers)
 
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())

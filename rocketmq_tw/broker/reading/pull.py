@@ -75,11 +75,13 @@ class PullRequests:
         clients: ClientRegistry,
         filters: MessageFilters,
         long_polling: LongPolling,
-        pulled: Callable[[str, str, int, int], None],
+        pulled: Callable[[str, str, int, int, float], None],
         master_is_near: Callable[[], bool],
+        seconds: Callable[[], float],
     ) -> None:
-        """`pulled(topic, group, messages, bytes)` is told what each answer takes along;
-        `master_is_near` tells a slave whether clients will find its master."""
+        """`pulled(topic, group, messages, bytes, seconds)` is told what each answer takes along
+        and how long its read took by the clock `seconds`; `master_is_near` tells a slave whether
+        clients will find its master."""
         self._config = config
         self._store_config = store_config
         self._role = role
@@ -92,6 +94,7 @@ class PullRequests:
         self._long_polling = long_polling
         self._pulled = pulled
         self._master_is_near = master_is_near
+        self._seconds = seconds
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -129,13 +132,15 @@ class PullRequests:
             response = request.response(error.code, error.remark)
             response.ext_fields["forbiddenType"] = str(error.forbidden_type)
             return response
-        reset = None
+        reset, took = None, 0.0
         if self._config.use_server_side_reset_offset:
             reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             read, code = self._reset_to(header, reset), ResponseCode.PULL_OFFSET_MOVED
         else:
+            began = self._seconds()
             read = self._read(header, wanted)
+            took = self._seconds() - began
             code = _code(read.status, header.queue_offset)
             if may_suspend and header.sys_flag & PULL_COMMIT_OFFSET:
                 self._commit_offset(header, peer)
@@ -159,7 +164,7 @@ class PullRequests:
             )
             if held:
                 return None
-        self._pulled(header.topic, header.consumer_group, read.messages, len(read.data))
+        self._pulled(header.topic, header.consumer_group, read.messages, len(read.data), took)
         return request.response(
             code,
             read.status.name if reset is None else "OFFSET_RESET",

@@ -42,7 +42,7 @@ class QueueRequests:
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id, store = header.topic or "", header.queue_id, self._store
         unserved = self._role.is_copy and self._topics.get(topic) is None
-        if unserved or queue_id not in store.queues().get(topic, ()):
+        if unserved or queue_id not in store.queue_ids(topic):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{topic} has no queue {queue_id} with messages here"
             )

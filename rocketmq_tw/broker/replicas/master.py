@@ -14,7 +14,7 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication.service import HAService
+from rocketmq_tw.replication.classic.service import ClassicHAService
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 
 
@@ -37,7 +37,7 @@ class MasterLinks:
         self._config = store_config
         self._net_config = net_config
         self._listening: Any = None
-        self.service = HAService(replicated, ha_settings(store_config), reactor)
+        self.service = ClassicHAService(replicated, ha_settings(store_config), reactor)
         self._commit = commit
         self._unsubscribe = [
             commit.on_written(self.service.log_grew),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication.service import HASettings
+from rocketmq_tw.replication.links.settings import HASettings
 
 
 def ha_settings(config: MessageStoreConfig) -> HASettings:

@@ -22,7 +22,7 @@ from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
-from rocketmq_tw.replication.client import HAClient
+from rocketmq_tw.replication.classic.client import ClassicHAClient
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
 CONNECT_TIMEOUT = 5.0
@@ -62,7 +62,7 @@ class MasterFollower:
         self._soon: IDelayedCall | None = None
         self._stopped = False
         self._master = Master("", store_config.ha_master_address)
-        self.client = HAClient(replicated, ha_settings(store_config), reactor, self._agree)
+        self.client = ClassicHAClient(replicated, ha_settings(store_config), reactor, self._agree)
         self._unsubscribe = [
             commit.on_dispatched(metadata.log_grew),
             store.on_arrival(self.arrived),

@@ -54,7 +54,7 @@ class Truncation:
         """Makes the log of a former slave one that messages can be appended to: all of it is in its
         queues, and a last record that is not whole is cut off. Fails where that cannot be."""
         store = self._store
-        yield self._commit.flushed()
+        yield self._commit.make_durable()
         self._commit.dispatch_all()
         # What a dispatch limit holds back is whole.
         if store.dispatch_limit is None and store.dispatched_offset < store.written_offset:

@@ -35,6 +35,7 @@ public final class Driver {
         new PushConsumers().register(operations);
         new PullConsumers().register(operations);
         new Admin().register(operations);
+        new Transactions().register(operations);
     }
 
     public static void main(String[] arguments) throws Exception {

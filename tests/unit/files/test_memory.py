@@ -146,3 +146,46 @@ def test_make_dirs_without_durability() -> None:
     files.sync_dir("/")
     files.sync_dir("/d")
     assert files.crash().exists("/d/e")
+
+
+def test_a_directory_moves_with_all_that_is_in_it(place) -> None:
+    files, base = place
+    files.make_dirs(f"{base}/d/e")
+    files.make_dirs(f"{base}/full/of")
+    files.open(f"{base}/d/e/f", create=True).pwrite(b"f", 0)
+    with pytest.raises(OSError):
+        files.rename(f"{base}/d", f"{base}/full")
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{base}/d", f"{base}/missing/d")
+    files.rename(f"{base}/d", f"{base}/full/d")
+    assert files.read(f"{base}/full/d/e/f") == b"f"
+    assert not files.exists(f"{base}/d")
+
+
+def test_a_crash_leaves_a_moved_directory_at_one_of_both_places() -> None:
+    found = set()
+    for seed in (None, *range(40)):
+        files = MemoryFiles()
+        files.make_dirs("/a/d")
+        files.make_dirs("/b")
+        files.open("/a/d/f", create=True).close()
+        files.sync_dir("/a/d")
+        files.rename("/a/d", "/b/d")
+        # Of the one that is made in its place nothing shows in the former one.
+        files.make_dirs("/a/d", durable=False)
+        after = files.crash(seed)
+        assert after.exists("/a/d/f") != after.exists("/b/d/f")
+        found.add((after.exists("/a/d"), after.exists("/b/d")))
+    assert found == {(True, False), (True, True), (False, True)}
+
+
+def test_a_removed_directory_that_comes_back_does_not_fill_its_successor() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/a/d")
+    files.open("/a/d/f", create=True).close()
+    files.sync_dir("/a/d")
+    files.remove_tree("/a/d")
+    files.make_dirs("/a/d", durable=False)
+    assert files.crash().list("/a/d") == ["f"]
+    files.sync_dir("/a")
+    assert files.crash().list("/a/d") == []

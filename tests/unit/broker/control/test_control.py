@@ -431,7 +431,7 @@ def test_a_wrong_commit_is_refused(
     plane.groups.get("G")
     with refused(code):
         commit(plane, **({"offset": 1} | fields))  # type: ignore[arg-type]
-    assert not plane.offsets.all()
+    assert not plane.offsets.topics_of("G")
 
 
 def test_a_commit_ahead_of_the_first_heartbeat_makes_its_group(plane: BrokerInMemory) -> None:
@@ -645,7 +645,7 @@ def test_a_change_keeps_to_the_ranges_of_the_file(
         "listenPort=10911",
         "enablePopBufferMerge=false",
         "estimateAccumulation=true",
-        "transactionCheckInterval=30000",
+        "transactionOpBatchInterval=3000",
     ],
 )
 def test_what_a_key_says_already_is_no_change(
@@ -661,7 +661,7 @@ def test_what_a_key_says_already_is_no_change(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("transactionCheckInterval=1000", "has no effect here: it is taken as 30000"),
+        ("transactionOpBatchInterval=1000", "has no effect here: it is taken as 3000"),
         ("enablePopBufferMerge=true", "has no effect here: it is taken as false"),
         ("estimateAccumulation=perhaps", "has no effect here: it is taken as true"),
         ("transactionChekInterval=1", "did you mean transactionCheckInterval?"),

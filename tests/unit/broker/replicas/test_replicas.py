@@ -25,7 +25,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication import service
+from rocketmq_tw.replication.links import service
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -596,6 +596,50 @@ def test_offsets_go_back_only_where_the_master_was_reset() -> None:
     assert copy.query("G", "Topic", 0) == -1, "what the master removed goes"
 
 
+def test_large_offsets_are_followed_bit_by_bit() -> None:
+    group = Group()
+    slave = group.add_slave()
+    master, copy = group.master.plane.offsets, slave.plane.offsets
+    for number in range(20_000):
+        master.commit(f"G{number}", "Topic", 0, 5)
+    seen: list[int] = []
+    in_slices = slave.plane.broker[Replicas]._metadata._in_slices
+
+    def watched(steps: Any) -> Any:
+        def counting() -> Any:
+            for step in steps:
+                seen.append(len(copy.all()))
+                yield step
+
+        return in_slices(counting())
+
+    slave.plane.broker[Replicas]._metadata._in_slices = watched
+    slave.copy()
+    assert len(seen) > 20 and seen[0] < 2_000
+    assert copy.all() == master.all() and copy.data_version == master.data_version
+    for number in range(10_000):
+        master.remove_group(f"G{number}")
+    slave.copy()
+    assert copy.all() == master.all()
+
+
+def test_a_table_that_cannot_be_copied_keeps_no_other_back() -> None:
+    group = Group()
+    slave = group.add_slave()
+    plane = group.master.plane
+    plane.offsets.commit("G", "Topic", 0, 5)
+
+    def refuse(request: RemotingCommand, peer: Any) -> RemotingCommand:
+        return request.response(ResponseCode.SYSTEM_ERROR, "frames may have 16 (frameMaxLength)")
+
+    plane.handlers[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG] = refuse
+    done: list[Any] = []
+    slave.part.copy().addBoth(done.append)
+    group.settle()
+    assert "frameMaxLength" in str(done[0].value)
+    assert slave.plane.offsets.query("G", "Topic", 0) == 5
+
+
 def test_a_master_that_restarts_with_older_offsets_puts_nobody_back() -> None:
     """It writes them every few seconds only, so a kill makes it forget some: that is no reset."""
     group = Group()
@@ -870,7 +914,7 @@ def test_the_newest_message_is_compared_before_a_link_though_it_came_just_now() 
         group.clock.advance(0)
     store = slave.plane.store
     assert store.last_record_offset < 0
-    slave.part.client.opening()
+    slave.part.client.open_link()
     assert store.last_record_offset == 0
 
 

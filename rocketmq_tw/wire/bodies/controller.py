@@ -1,0 +1,47 @@
+"""Groups of brokers as a controller tells of them."""
+
+from msgspec import field
+
+from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
+
+
+class SyncStateSet(Body):
+    """Of 1001, 1003, 1004 and 1008: the ids of the replicas that have all of the master's log, and
+    how often this set has changed."""
+
+    sync_state_set: list[int] = field(default_factory=list)
+    sync_state_set_epoch: int = 0
+
+
+class ElectMasterResponseBody(Body):
+    """Of the answer to 1002; the group is there only where a new master was elected."""
+
+    broker_member_group: BrokerMemberGroup | None = None
+    sync_state_set: list[int] = field(default_factory=list)
+
+
+class ReplicaIdentity(Body):
+    """A replica and whether its heartbeats come."""
+
+    broker_name: str | None = None
+    broker_id: int | None = None
+    broker_address: str | None = None
+    alive: bool = False
+
+
+class ReplicasInfo(Body):
+    """One group: its master, and its replicas inside and outside the SyncStateSet."""
+
+    master_broker_id: int | None = None
+    master_address: str | None = None
+    master_epoch: int = 0
+    sync_state_set_epoch: int = 0
+    in_sync_replicas: list[ReplicaIdentity] = field(default_factory=list)
+    not_in_sync_replicas: list[ReplicaIdentity] = field(default_factory=list)
+
+
+class BrokerReplicasInfo(Body):
+    """Answer to 1006, by broker name."""
+
+    replicas_info_table: dict[str, ReplicasInfo] = field(default_factory=dict)
