@@ -14,6 +14,8 @@ from rocketmq_tw.net.interfaces import IPeer
 CHECK_INTERVAL = 5.0
 #: Reads held at once; a read too many is answered at once, with nothing.
 DEFAULT_LIMIT = 100_000
+#: So many messages that arrive together are asked one by one whether a held read wants them.
+FEW_MESSAGES = 256
 #: Stands for every queue of a topic.
 ANY_QUEUE = -1
 #: Queues that one step of the check looks at.
@@ -48,9 +50,12 @@ class _Held:
         in_front = max(self.offset - run.queue_offset, 0)
         if in_front >= run.count:
             return False
-        by_unit, by_properties = self.wanted
+        by_unit, by_properties, weight = self.wanted
         if by_properties is None:
             return by_unit is None or any(map(by_unit, run.tags_codes[in_front:]))
+        if weight > 1 or run.count - in_front > FEW_MESSAGES:
+            # To ask all takes too long here: the read looks at some and comes back.
+            return True
         return any(
             (by_unit is None or by_unit(run.tags_codes[number]))
             and by_properties(run.properties_of(number))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assignment.modes import RequestModes
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
@@ -166,14 +167,18 @@ class SlaveMetadata:
             return
         self._following = True
 
+        def failed(failure: Failure) -> None:
+            self.log.failure("following the master's offsets", failure)
+            if self._waiting is waiting:
+                # The next copy brings them again.
+                self._waiting = None
+
         def followed(_: None) -> None:
             self._following = False
             # Another master's may wait by now.
             self.log_grew()
 
-        self._in_slices(self._follow(waiting)).addErrback(
-            lambda failure: self.log.failure("following the master's offsets", failure)
-        ).addCallback(followed)
+        self._in_slices(self._follow(waiting)).addErrback(failed).addCallback(followed)
 
     def _follow(self, waiting: _Progress) -> Iterator[None]:
         """Ends early where there is another master meanwhile; what was taken over by then holds."""
