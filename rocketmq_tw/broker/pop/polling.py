@@ -56,8 +56,14 @@ class _Held:
 
     def wants(self, run: Arrived) -> bool:
         """Whether one of them may match."""
-        by_unit = self.wanted.by_unit
-        return by_unit is None or any(map(by_unit, run.tags_codes))
+        by_unit, by_properties = self.wanted
+        if by_properties is None:
+            return by_unit is None or any(map(by_unit, run.tags_codes))
+        return any(
+            (by_unit is None or by_unit(run.tags_codes[number]))
+            and by_properties(run.properties_of(number))
+            for number in range(run.count)
+        )
 
     def wake(self) -> None:
         if self.peer.connected:
