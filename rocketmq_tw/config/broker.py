@@ -34,6 +34,10 @@ class BrokerConfig(Config, frozen=True):
     broker_cluster_name: str = "DefaultCluster"
     broker_id: NonNegativeLong = 0
 
+    # the group's controller gives the role, whatever brokerId and brokerRole say; milliseconds
+    enable_controller_mode: bool = False
+    check_sync_state_set_period: Positive = 5_000
+
     # addresses
     namesrv_addr: AddressList = ""
     broker_ip1: OptionalHost = field(default="", name="brokerIP1")
