@@ -197,7 +197,7 @@ class Producer(_Client):
 
 class TransactionProducer(_Client):
     """TransactionMQProducer. A message's user properties say what it decides about it at once
-    (`decide`) and what it answers when it is asked (`answer`): commit, rollback or other words."""
+    (`decide`) and what it answers when it is asked (`answer`): commit, rollback, anything else."""
 
     kind = "transactions"
 

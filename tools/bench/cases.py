@@ -266,6 +266,11 @@ CASES: tuple[Case, ...] = (
     Case("oneway", "oneway, 16 threads", _send("oneway", threads=16)),
     Case("async", "async, 256 under way", _send("async"), _ALL),
     Case("pipelined", "native generator: 4 x 16 under way", _pipelined, _ALL, quick=True),
+    Case(
+        "transactions",
+        "transactional sends, 16 threads",
+        _send("sync", threads=16, transactional=1),
+    ),
     Case("latency", "send to listener at 1,000/s", _latency),
     Case("catch-up", "push consumer catches up", _catch_up, quick=True),
     Case("tag-filter", "pull where 1 % match", _tag_filter),

@@ -17,6 +17,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 
@@ -104,6 +105,15 @@ class MasterCalls:
 
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
         return self._client.request(address, command, TIMEOUT).addCallback(read)
+
+    def ha_address(self, address: str) -> Deferred[str]:
+        """Where slaves connect to a broker (906); empty where it is no master."""
+
+        def read(response: RemotingCommand) -> str:
+            return response.header(ExchangeHAInfoResponseHeader).master_ha_address or ""
+
+        header = ExchangeHAInfoRequestHeader()
+        return self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
 
     def record(self, address: str, offset: int) -> Deferred[bytes]:
         """The record that the master has at an offset of its log; empty where there is none."""

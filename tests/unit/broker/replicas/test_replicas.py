@@ -472,7 +472,8 @@ def test_the_newest_record_is_found_by_the_log() -> None:
 
     def newest() -> int:
         found: list[int] = []
-        newest_record(plane.store, FILE_SIZE, group.clock).addCallback(found.append)
+        end = plane.store.written_offset
+        newest_record(plane.store, FILE_SIZE, group.clock, end).addCallback(found.append)
         group.settle()
         return found[0]
 
