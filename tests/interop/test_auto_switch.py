@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_hand_overs_between_stock_and_ours(
         for master in (1, 2, 1, 2):
             if controller.master_of(group.name) != master:
                 group.hand_over(master)
-            wait_until(lambda m=master: accepts(group, m, topic), f"{master} to take messages")
+            wait_until(partial(accepts, group, master, topic), f"{master} to take messages")
             send_volume(group[master].address, topic, 3 << 19)
             check_equal(group, master)
         assert log_end(group[1]) > 3 << 20

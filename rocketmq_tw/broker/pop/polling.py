@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
 from rocketmq_tw.broker.pop.positions import PoppedQueue
-from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, FEW_MESSAGES
+from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, may_want
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.net.interfaces import IPeer
@@ -56,17 +56,7 @@ class _Held:
 
     def wants(self, run: Arrived) -> bool:
         """Whether one of them may match."""
-        by_unit, by_properties, weight = self.wanted
-        if by_properties is None:
-            return by_unit is None or any(map(by_unit, run.tags_codes))
-        if weight > 1 or run.count > FEW_MESSAGES:
-            # To ask all takes too long here: the pop looks at some and comes back.
-            return True
-        return any(
-            (by_unit is None or by_unit(run.tags_codes[number]))
-            and by_properties(run.properties_of(number))
-            for number in range(run.count)
-        )
+        return may_want(self.wanted, run)
 
     def wake(self) -> None:
         if self.peer.connected:
