@@ -257,6 +257,9 @@ class IMessageStore(Interface):
         """The heads of all whole records from `position` on, where one must start, in the order of
         the log; to be used up before the log is cut or its files are removed."""
 
+    def scan(position: int) -> RecordScan:
+        """As `records`, and says how far whole records and filled ends of files go."""
+
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
 
