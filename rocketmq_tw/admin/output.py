@@ -6,6 +6,7 @@ printable is shown escaped.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -19,8 +20,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rocketmq_tw.wire.printable import printable
+
 #: Tables are as wide as they need to be: a name or an id in pieces cannot be copied.
 _UNBOUNDED = 100_000
+
+#: Control characters behind the ASCII ones, and those that turn the direction of writing.
+_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 Row = Mapping[str, Any]
 
@@ -34,12 +40,7 @@ def plain(value: Any) -> str:
             return "true" if value else "false"
         case float():
             return f"{value:.2f}"
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text
-    )
+    return printable(str(value))
 
 
 def local_time(timestamp_ms: int | None) -> str:
@@ -79,8 +80,10 @@ class Report:
 
 
 def show_json(report: Report) -> None:
-    """One line."""
-    click.echo(msgspec.json.encode(report.data))
+    """One line. The encoder escapes what stands in front of the space; the other characters that
+    act on a terminal stand in strings only, so they can be escaped behind it."""
+    text = msgspec.json.encode(report.data).decode()
+    click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def show_tables(report: Report) -> None:
@@ -100,5 +103,6 @@ def _table(listing: Listing) -> Table:
         )
         table.add_column(Text(column.title), justify="right" if numbers else "left", no_wrap=True)
     for row in listing.rows:
-        table.add_row(*(Text(column.show(row.get(column.key))) for column in listing.columns))
+        shown = [column.show(row.get(column.key)) for column in listing.columns]
+        table.add_row(*(Text(printable(text)) for text in shown))
     return table

@@ -1,11 +1,7 @@
 """What the broker asks of the rooms below and beside it."""
 
-from collections.abc import Callable
-from typing import Any
-
-from twisted.internet.defer import Deferred
-
-from rocketmq_tw.replication.interfaces import IReplicator
+from rocketmq_tw.net.interfaces import InThread
+from rocketmq_tw.replication.links.interfaces import IReplicator
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
     Appended,
@@ -16,9 +12,6 @@ from rocketmq_tw.store.interface import (
     MessageFilter,
     QueueRead,
 )
-
-#: Runs a blocking call in a thread; fires with its result.
-InThread = Callable[[Callable[[], Any]], Deferred[Any]]
 
 __all__ = [
     "EVERY_MESSAGE",

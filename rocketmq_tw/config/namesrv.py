@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.constraints import Format, Live, LocalPath, NonNegative, Range
+from rocketmq_tw.config.constraints import Format, Live, LocalPath, NonNegative, PositiveLong, Range
 from rocketmq_tw.config.values import INT, path
 
 
@@ -23,5 +23,11 @@ class NamesrvConfig(Config, frozen=True):
     enable_topic_list: Live[bool] = True
     need_wait_for_service: Live[bool] = False
     wait_seconds_for_service: Live[NonNegative] = 45
+    #: A controller in the same process, on the port that controllerDLegerPeers has for it.
+    enable_controller_in_namesrv: bool = False
     #: Keys that may not be changed over the wire, beside those that never may.
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
+
+    # Ours: stock has no such limit.
+    #: What the topics of all brokers may take in memory, roughly: 300 to 900 bytes each.
+    max_topic_bytes: PositiveLong = 512 * 1024 * 1024

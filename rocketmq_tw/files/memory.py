@@ -1,15 +1,15 @@
-"""A file system in memory that knows what a power loss would leave of it.
-
-A file's synced image holds what `fsync` made durable, and a directory entry is durable once
-`sync_dir` ran on its directory: the strictest reading of POSIX. `crash()` gives a new file system
-with only that; with a seed, a random subset of the unsynced writes (torn at sector boundaries)
-and of the unsynced names is kept too, since a disk may write any of them early.
+"""A file's synced image holds what `fsync` made durable, and a directory entry is durable once
+`sync_dir` ran on its directory: the strictest reading of POSIX, but that what moved between two
+directories is durable in both once it is in one. `crash()` gives a new file system with only that;
+with a seed, a random subset of the unsynced writes (torn at sector boundaries) and of the unsynced
+names is kept too, since a disk may write any of them early.
 """
 
 import errno
 import posixpath
 import random
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
@@ -129,95 +129,131 @@ class MemoryFile:
         self._open = False
 
 
+class _Dir:
+    """A directory: the names it has, and those that a power loss would leave."""
+
+    def __init__(self) -> None:
+        self.current: dict[str, _Entry] = {}
+        self.durable: dict[str, _Entry] = {}
+
+    def empty(self) -> None:
+        """Takes out all that is in it and below."""
+        for entry in self.current.values():
+            if isinstance(entry, _Dir):
+                entry.empty()
+        self.current = {}
+
+
+_Entry = _Dir | _Node
+
+
+class _Move(NamedTuple):
+    """From one directory to another, not durable at either."""
+
+    source: _Dir
+    old_name: str
+    target: _Dir
+    name: str
+    moved: _Entry
+
+    def commit(self) -> None:
+        if self.source.durable.get(self.old_name) is self.moved:
+            del self.source.durable[self.old_name]
+        self.target.durable[self.name] = self.moved
+
+
 @implementer(IFiles)
 class MemoryFiles:
     """See the module's text; `capacity` is what `usage` reports as the total."""
 
-    def __init__(self, capacity: int = 1 << 40) -> None:
+    def __init__(
+        self,
+        capacity: int = 1 << 40,
+        root: _Dir | None = None,
+        moves: Sequence[_Move] = (),
+    ) -> None:
         self.capacity = capacity
-        self._names: dict[str, _Node] = {}
-        self._durable_names: dict[str, _Node] = {}
-        self._dirs: set[str] = {"/", "."}
-        self._durable_dirs: set[str] = {"/", "."}
+        self._root = root or _Dir()
+        self._moves = list(moves)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        path = posixpath.normpath(path)
-        node = self._names.get(path)
-        if node is None:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            self._check_parent(path)
-            node = self._names[path] = _Node()
-        return MemoryFile(node)
+        return MemoryFile(self._file(path, create=create))
 
     def read(self, path: str) -> bytes:
         file = self.open(path)
         return file.pread(file.size(), 0)
 
     def exists(self, path: str) -> bool:
-        path = posixpath.normpath(path)
-        return path in self._names or path in self._dirs
+        return self._find(path) is not None
 
     def list(self, path: str) -> list[str]:
-        path = posixpath.normpath(path)
-        entries = [*self._names, *self._dirs]
-        return sorted(
-            posixpath.basename(entry)
-            for entry in entries
-            if entry != path and posixpath.dirname(entry) == path
-        )
+        found = self._find(path)
+        return sorted(found.current) if isinstance(found, _Dir) else []
 
     def make_dirs(self, path: str, *, durable: bool = True) -> None:
-        path = posixpath.normpath(path)
-        while path and path not in ("/", "."):
-            if path in self._names:
+        directory = self._root
+        for name in _names(path):
+            below = directory.current.get(name)
+            if below is None:
+                below = directory.current[name] = _Dir()
+                if durable:
+                    directory.durable[name] = below
+            if not isinstance(below, _Dir):
                 raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", path)
-            self._dirs.add(path)
-            if durable:
-                self._durable_dirs.add(path)
-            path = posixpath.dirname(path)
+            directory = below
 
     def remove(self, path: str) -> None:
-        path = posixpath.normpath(path)
-        if path not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        del self._names[path]
+        self._file(path)
+        parent, name = self._place(path)
+        del parent.current[name]
 
     def remove_tree(self, path: str) -> None:
-        path = posixpath.normpath(path)
-        below = path + "/"
-        self._names = {n: f for n, f in self._names.items() if not n.startswith(below)}
-        self._dirs = {d for d in self._dirs if d != path and not d.startswith(below)}
+        found = self._find(path)
+        if found is not None:
+            if isinstance(found, _Dir):
+                found.empty()
+            parent, name = self._place(path)
+            del parent.current[name]
 
     def rename(self, source: str, target: str) -> None:
-        source, target = posixpath.normpath(source), posixpath.normpath(target)
-        if source not in self._names:
+        moved = self._find(source)
+        if moved is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        self._check_parent(target)
-        self._names[target] = self._names.pop(source)
+        parent, name = self._place(target)
+        there = parent.current.get(name)
+        if isinstance(there, _Dir) and there.current:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", target)
+        former, old_name = self._place(source)
+        del former.current[old_name]
+        parent.current[name] = moved
+        if former is not parent:
+            self._moves.append(_Move(former, old_name, parent, name, moved))
 
     def sync_dir(self, path: str) -> None:
-        path = posixpath.normpath(path)
-        if path not in self._dirs:
+        """Makes the directory's names durable. What moved between it and another one is so on both
+        sides at once: file systems with a journal commit a rename as a whole, with all that was
+        renamed before it in the same directories."""
+        found = self._find(path)
+        if not isinstance(found, _Dir):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        for durable, current in (
-            (self._durable_names, self._names),
-            (self._durable_dirs, self._dirs),
-        ):
-            gone = [n for n in durable if posixpath.dirname(n) == path and n not in current]
-            for name in gone:
-                _forget(durable, name)
-        for name, node in self._names.items():
-            if posixpath.dirname(name) == path:
-                self._durable_names[name] = node
-        self._durable_dirs |= {d for d in self._dirs if posixpath.dirname(d) == path}
+        touched, left = [found], list[_Move]()
+        committed = list[_Move]()
+        for move in reversed(self._moves):
+            if any(one in (move.source, move.target) for one in touched):
+                touched += move.source, move.target
+                committed.append(move)
+            else:
+                left.append(move)
+        self._moves = left[::-1]
+        for move in reversed(committed):
+            move.commit()
+        found.durable = dict(found.current)
 
     def usage(self, path: str) -> DiskUsage:
-        return DiskUsage(self.capacity, sum(len(n.current.data) for n in self._names.values()))
+        return DiskUsage(self.capacity, _used(self._root))
 
     def lock(self, path: str) -> MemoryFile:
-        self.open(path, create=True)
-        node = self._names[posixpath.normpath(path)]
+        node = self._file(path, create=True)
         if node.locked:
             raise BlockingIOError(errno.EAGAIN, "locked by another store", path)
         node.locked = True
@@ -225,64 +261,111 @@ class MemoryFiles:
 
     def kill(self) -> "MemoryFiles":
         """What the next process finds after a kill -9: everything written, no locks."""
-        after = MemoryFiles(self.capacity)
-        after._dirs, after._durable_dirs = set(self._dirs), set(self._durable_dirs)
-        nodes: dict[int, _Node] = {}
-        for names, target in (
-            (self._names, after._names),
-            (self._durable_names, after._durable_names),
-        ):
-            for name, node in names.items():
-                if id(node) not in nodes:
-                    copy = nodes[id(node)] = _Node(node.synced.copy())
-                    copy.current = node.current.copy()
-                    copy.unsynced = list(node.unsynced)
-                target[name] = nodes[id(node)]
-        return after
+        done: dict[int, _Entry] = {}
+        root = _copy(self._root, done)
+        moves = [
+            _Move(_copy(source, done), old_name, _copy(target, done), name, _copy(moved, done))
+            for source, old_name, target, name, moved in self._moves
+        ]
+        return MemoryFiles(self.capacity, root, moves)
 
     def crash(self, seed: int | None = None) -> "MemoryFiles":
         """What a power loss leaves; with a seed, plus a random part of what was not synced."""
         chance = None if seed is None else random.Random(seed)
-        names, dirs = dict(self._durable_names), set(self._durable_dirs)
-        if chance:
-            for directory in sorted(self._dirs - dirs):
-                if chance.random() < 0.5:
-                    dirs.add(directory)
-            for name in sorted(self._names.keys() | names.keys()):
-                if self._names.get(name) is not names.get(name) and chance.random() < 0.5:
-                    if name in self._names:
-                        names[name] = self._names[name]
-                    else:
-                        del names[name]
-        after = MemoryFiles(self.capacity)
-        after._dirs = {d for d in dirs if _reachable(d, dirs)}
-        after._durable_dirs = set(after._dirs)
-        nodes: dict[int, _Node] = {}
-        for name in sorted(names):
-            if posixpath.dirname(name) in after._dirs:
-                node = names[name]
-                if id(node) not in nodes:
-                    nodes[id(node)] = node.after_crash(chance)
-                after._names[name] = nodes[id(node)]
-        after._durable_names = dict(after._names)
+        return MemoryFiles(self.capacity, _Crash(chance).left_of(self._root))
+
+    def _find(self, path: str) -> _Entry | None:
+        found: _Entry | None = self._root
+        for name in _names(path):
+            found = found.current.get(name) if isinstance(found, _Dir) else None
+        return found
+
+    def _place(self, path: str) -> tuple[_Dir, str]:
+        """The directory that has or gets a path, and the name there."""
+        parent, _, name = posixpath.normpath(path).rpartition("/")
+        directory = self._find(parent)
+        if not isinstance(directory, _Dir):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", parent)
+        return directory, name
+
+    def _file(self, path: str, *, create: bool = False) -> _Node:
+        found = self._find(path)
+        if isinstance(found, _Node):
+            return found
+        if found is not None:
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        if not create:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        directory, name = self._place(path)
+        node = directory.current[name] = _Node()
+        return node
+
+
+class _Crash:
+    """One power loss. What happened to a directory's name is one change, as file systems with a
+    journal have it: one that was moved is at one of both places."""
+
+    def __init__(self, chance: random.Random | None) -> None:
+        self._chance = chance
+        #: Whether what happened to the name of a directory holds.
+        self._holds: dict[int, bool] = {}
+        self._done: dict[int, _Entry] = {}
+
+    def left_of(self, directory: _Dir) -> _Dir:
+        """The directory as the next process finds it."""
+        after = self._done[id(directory)] = _Dir()
+        names = sorted(directory.durable.keys() | directory.current.keys())
+        for name in names if self._chance else sorted(directory.durable):
+            entry = self._entry(directory.durable.get(name), directory.current.get(name))
+            if entry is not None:
+                after.current[name] = after.durable[name] = self._left(entry)
         return after
 
-    def _check_parent(self, path: str) -> None:
-        parent = posixpath.dirname(path) or "."
-        if parent not in self._dirs:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", parent)
+    def _left(self, entry: _Entry) -> _Entry:
+        known = self._done.get(id(entry))
+        if known is None:
+            if isinstance(entry, _Dir):
+                return self.left_of(entry)
+            known = self._done[id(entry)] = entry.after_crash(self._chance)
+        return known
+
+    def _entry(self, old: _Entry | None, new: _Entry | None) -> _Entry | None:
+        if self._chance is None or old is new:
+            return old
+        if isinstance(old, _Dir) and not self._moved(old):
+            return old
+        if isinstance(new, _Dir):
+            return new if self._moved(new) else None
+        return new if isinstance(old, _Dir) or self._chance.random() < 0.5 else old
+
+    def _moved(self, directory: _Dir) -> bool:
+        assert self._chance is not None
+        if id(directory) not in self._holds:
+            self._holds[id(directory)] = self._chance.random() < 0.5
+        return self._holds[id(directory)]
 
 
-def _forget(durable: dict[str, _Node] | set[str], name: str) -> None:
-    if isinstance(durable, set):
-        durable.discard(name)
-    else:
-        del durable[name]
+def _names(path: str) -> list[str]:
+    return [name for name in posixpath.normpath(path).split("/") if name not in ("", ".")]
 
 
-def _reachable(directory: str, dirs: set[str]) -> bool:
-    while directory not in ("/", "."):
-        if directory not in dirs:
-            return False
-        directory = posixpath.dirname(directory) or "."
-    return True
+def _used(directory: _Dir) -> int:
+    return sum(
+        _used(entry) if isinstance(entry, _Dir) else len(entry.current.data)
+        for entry in directory.current.values()
+    )
+
+
+def _copy(entry: _Entry, done: dict[int, _Entry]) -> Any:
+    """`done` has what is copied already, by the identity of the original."""
+    copied: _Entry | None = done.get(id(entry))
+    if copied is None and isinstance(entry, _Node):
+        copied = done[id(entry)] = _Node(entry.synced.copy())
+        copied.current = entry.current.copy()
+        copied.unsynced = list(entry.unsynced)
+    elif copied is None:
+        assert isinstance(entry, _Dir)
+        copied = done[id(entry)] = _Dir()
+        copied.current = {name: _copy(below, done) for name, below in entry.current.items()}
+        copied.durable = {name: _copy(below, done) for name, below in entry.durable.items()}
+    return copied

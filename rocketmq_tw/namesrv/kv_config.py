@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from msgspec import field
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.interfaces import InThread
+from rocketmq_tw.net.threads import at_once
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
-from rocketmq_tw.wire.bodies.base import Body, decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -27,11 +32,14 @@ class _File(Body):
 
 
 class KvConfig:
-    """What was put is on stable storage when `put` returns, and in memory only then."""
+    """What was put is on stable storage when `put` fires, and in memory only then. Changes are made
+    one after the other, each in a thread: a disk may be slow, and values many."""
 
-    def __init__(self, files: IFiles, path: str) -> None:
+    def __init__(self, files: IFiles, path: str, in_thread: InThread = at_once) -> None:
         self._files = files
         self._path = path
+        self._in_thread = in_thread
+        self._changing = DeferredLock()
         self._table: dict[str, dict[str, str]] = {}
         self._encoded: dict[str, bytes] = {}
 
@@ -41,28 +49,24 @@ class KvConfig:
         kept = read_metadata(
             self._files,
             self._path,
-            lambda data: decode_body(_File, data),
+            lambda data: decode_table(_File, data),
             lambda text: log.warn("{text}", text=text),
         )
         if kept is not None:
             self._table = kept.config_table
+            self._encoded = {name: _encode(values) for name, values in self._table.items()}
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> bytes | None:
         """All keys and values of a namespace as the body of an answer; None where nothing was ever
-        put into it. It is made once after each change: every registration is answered with one."""
-        table = self._table.get(namespace)
-        if table is None:
-            return None
-        encoded = self._encoded.get(namespace)
-        if encoded is None:
-            encoded = self._encoded[namespace] = encode_body(KVTable(table=table))
-        return encoded
+        put into it. It is made once for each change: every registration is answered with one."""
+        return self._encoded.get(namespace)
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        """Sets a value. Raises `RequestError` where it is too large or cannot be kept."""
+    def put(self, namespace: str, key: str, value: str) -> Deferred[None]:
+        """Sets a value. Raises `RequestError` where it is too large; fails with one where it cannot
+        be kept."""
         for what, text in (("namespace", namespace), ("key", key)):
             if not text or len(text.encode()) > MAX_NAME_BYTES:
                 raise RequestError(
@@ -72,17 +76,39 @@ class KvConfig:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value has more than {MAX_VALUE_BYTES} bytes"
             )
-        self._keep({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+        return self._change(namespace, lambda values: {**values, key: value})
 
-    def delete(self, namespace: str, key: str) -> None:
-        """Removes a value; the namespace stays, as in stock."""
-        if self.get(namespace, key) is None:
-            return
-        rest = {name: text for name, text in self._table[namespace].items() if name != key}
-        self._keep({**self._table, namespace: rest})
+    def delete(self, namespace: str, key: str) -> Deferred[None]:
+        """Removes a value; the namespace stays, as in stock. Fails as `put` does."""
 
-    def _keep(self, table: dict[str, dict[str, str]]) -> None:
-        data = encode_body(_File(config_table=table))
+        def without(values: Mapping[str, str]) -> dict[str, str] | None:
+            if key not in values:
+                return None
+            return {name: text for name, text in values.items() if name != key}
+
+        return self._change(namespace, without)
+
+    def _change(
+        self, namespace: str, change: Callable[[Mapping[str, str]], dict[str, str] | None]
+    ) -> Deferred[None]:
+        """`change` makes new values of the namespace's, or None where they stay as they are."""
+
+        def keep() -> tuple[dict[str, str], bytes] | None:
+            # Only this changes the table, and one call at a time.
+            values = change(self._table.get(namespace, {}))
+            if values is None:
+                return None
+            self._keep({**self._table, namespace: values})
+            return values, _encode(values)
+
+        def kept(result: tuple[dict[str, str], bytes] | None) -> None:
+            if result is not None:
+                self._table[namespace], self._encoded[namespace] = result
+
+        return self._changing.run(lambda: self._in_thread(keep).addCallback(kept))
+
+    def _keep(self, table: Mapping[str, Mapping[str, str]]) -> None:
+        data = encode_body({"configTable": table})
         if len(data) > MAX_TOTAL_BYTES:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -95,5 +121,7 @@ class KvConfig:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"
             ) from error
-        self._table = table
-        self._encoded.clear()
+
+
+def _encode(values: dict[str, str]) -> bytes:
+    return encode_body(KVTable(table=values))

@@ -8,22 +8,26 @@ from twisted.internet.defer import Deferred, succeed
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.namesrv.background import Background
+from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.namesrv.kv_config import KvConfig
-from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
 from rocketmq_tw.namesrv.requests.kv import KvRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
-from rocketmq_tw.namesrv.route_table import MinIdChange, RouteTable
-from rocketmq_tw.net.interfaces import Handler, IListener, IRemotingServer
+from rocketmq_tw.namesrv.route_table import RouteTable
+from rocketmq_tw.net.interfaces import Handler, IListener, InThread, IRemotingServer
+from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.threads import at_once
 
 
 class NameServer:
     """Tells clients which brokers have a topic.
 
     `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
-    a server. `on_min_id_change` hears of broker names whose smallest id changed.
+    a server. `on_min_id_change` hears of broker names whose smallest id changed. `in_thread` runs
+    what blocks, and what takes long.
     """
 
     def __init__(
@@ -34,21 +38,27 @@ class NameServer:
         *,
         other_configs: Sequence[Config] = (),
         on_min_id_change: Callable[[MinIdChange], None] = lambda change: None,
+        in_thread: InThread = at_once,
     ) -> None:
         def now_ms() -> int:
             return int(clock.seconds() * 1000)
 
         self.config = config
-        self.kv = KvConfig(files, config.kv_config_path)
-        self.table = RouteTable(config, on_min_id_change=on_min_id_change)
+        background = Background(clock, in_thread)
+        self.kv = KvConfig(files, config.kv_config_path, in_thread)
+        self.table = RouteTable(
+            config, on_min_id_change=on_min_id_change, in_slices=background.sweep
+        )
         self.liveness = Liveness(
             clock, self.table, now_ms, config.scan_not_active_broker_interval / 1000
         )
         families = (
             KvRequests(self.kv),
-            RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms),
-            RouteRequests(config, self.table, self.kv, now_ms),
-            NamesrvAdminRequests(self.table, NamesrvLiveConfig(files, config, other_configs)),
+            RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms, background),
+            RouteRequests(config, self.table, self.kv, now_ms, background),
+            NamesrvAdminRequests(
+                self.table, KeptConfig(files, config, other_configs, in_thread), background
+            ),
         )
         self.handlers: dict[int, Handler] = {}
         for family in families:

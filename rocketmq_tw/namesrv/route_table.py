@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import attrs
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.brokers import (
+    BrokerKey,
+    LiveBroker,
+    MasterAddresses,
+    MinIdChange,
+    Registration,
+)
 from rocketmq_tw.namesrv.hash_order import in_hash_map_order, in_hash_set_order
-from rocketmq_tw.namesrv.topic_queues import TopicQueues
+from rocketmq_tw.namesrv.topic_queues import (
+    QUEUE_BYTES,
+    TopicQueues,
+    size_of_mapping,
+    size_of_topics,
+)
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.route import (
@@ -22,103 +33,43 @@ from rocketmq_tw.wire.bodies.route import (
 )
 from rocketmq_tw.wire.bodies.topics import (
     TopicConfig,
-    TopicConfigTable,
     TopicList,
 )
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-UNIT_FLAG = 1
-UNIT_SUBSCRIPTION_FLAG = 2
-
-#: A broker that names no time-out of its own is gone after so many ms of silence.
-DEFAULT_HEARTBEAT_TIMEOUT = 120_000
 #: More than any cluster has, and little enough for memory.
 MAX_BROKERS = 20_000
 MAX_QUEUE_ENTRIES = 2_000_000
 #: Of one name; each change of one of them looks at the others.
 MAX_MEMBERS = 1_000
+#: Topics that one step takes in.
+_STEP = 500
 
 #: Places of stock's table of brokers, which gives the order of 106.
 _BROKER_PLACES = 256
 
 
-class BrokerKey(NamedTuple):
-    """What a broker is known by, beside its name and id."""
-
-    cluster: str
-    address: str
-
-
-@attrs.frozen(kw_only=True)
-class Registration:
-    """What a broker says of itself in 103. `owner` stands for its connection.
-
-    `acting_master` is None for a broker of 4.9, which knows nothing of it.
-    """
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    ha_address: str = ""
-    heartbeat_timeout: int = DEFAULT_HEARTBEAT_TIMEOUT
-    acting_master: bool | None = None
-    zone: str | None = None
-    topics: TopicConfigTable = attrs.field(factory=TopicConfigTable)
-    filter_servers: tuple[str, ...] = ()
-    owner: Any = None
-
-    @property
-    def key(self) -> BrokerKey:
-        return BrokerKey(self.cluster, self.address)
-
-
-class MasterAddresses(NamedTuple):
-    """What a slave is told of its master; nothing where there is none."""
-
-    address: str | None = None
-    ha_address: str | None = None
-
-
-@attrs.define
-class LiveBroker:
-    """A registered broker and when it was heard of last; times in ms."""
-
-    key: BrokerKey
-    broker_name: str
-    last_update: int
-    heartbeat_timeout: int
-    data_version: DataVersion
-    ha_address: str
-    filter_servers: tuple[str, ...]
-    owner: Any
-
-    def is_silent(self, now_ms: int) -> bool:
-        return self.last_update + self.heartbeat_timeout < now_ms
-
-
-class MinIdChange(NamedTuple):
-    """A broker name has another smallest id; `addresses` are those of all that are left.
-
-    `offline_address` is who left, `ha_address` that of the newcomer.
-    """
-
-    broker_name: str
-    addresses: dict[int, str]
-    offline_address: str | None = None
-    ha_address: str | None = None
+def _at_once(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
 
 
 class RouteTable:
-    """Brokers by cluster, name and id; topics by broker name."""
+    """Brokers by cluster, name and id; topics by broker name.
+
+    `in_slices` is given steps that go through all topics of a broker, between which anything may
+    change; at once is right too.
+    """
 
     def __init__(
         self,
         config: NamesrvConfig,
         *,
         on_min_id_change: Callable[[MinIdChange], None] = lambda change: None,
+        in_slices: Callable[[Iterator[None]], object] = _at_once,
     ) -> None:
+        self._in_slices = in_slices
         self._config = config
         self._on_min_id_change = on_min_id_change
         self._clusters: dict[str, set[str]] = {}
@@ -128,12 +79,13 @@ class RouteTable:
         self._clusters_of: dict[str, set[str]] = {}
         #: Connection -> the brokers that registered over it.
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
-        self._queues = TopicQueues()
+        self.queues = TopicQueues()
 
     # Brokers come, stay and go ---------------------------------------------------------------
 
-    def register(self, new: Registration, now_ms: int) -> MasterAddresses:
-        """Takes in a broker, or what it says anew. Raises `RequestError` where it cannot.
+    def register(self, new: Registration, now_ms: int) -> tuple[MasterAddresses, Iterator[None]]:
+        """Takes in a broker, or what it says anew; its topics with the steps, which end early where
+        it is gone or another one speaks for its name. Raises `RequestError` where it cannot.
 
         As in stock a registration is passed over, with success, where another address has its
         id with topics of a newer controller epoch.
@@ -142,7 +94,7 @@ class RouteTable:
         addresses = {} if group is None else group.broker_addrs
         if self._is_outdated(new, addresses):
             self._forget_live(new.key)
-            return MasterAddresses()
+            return MasterAddresses(), iter(())
         self._check_room(new, addresses)
         former = self._live.get(new.key)
         if former is not None and former.broker_name != new.broker_name:
@@ -164,11 +116,10 @@ class RouteTable:
                 del addresses[broker_id]
         is_first = not addresses.get(new.broker_id)
         addresses[new.broker_id] = new.address
-        if self._speaks_for_its_name(new, addresses):
-            self._take_topics(new, is_first)
+        is_changed = is_first or self.data_version(*new.key) != new.topics.data_version
         self._forget_live(new.key)
         self._owned.setdefault(new.owner, {})[new.key] = None
-        self._live[new.key] = LiveBroker(
+        live = self._live[new.key] = LiveBroker(
             key=new.key,
             broker_name=new.broker_name,
             last_update=now_ms,
@@ -182,7 +133,7 @@ class RouteTable:
             self._on_min_id_change(
                 MinIdChange(new.broker_name, dict(addresses), ha_address=new.ha_address)
             )
-        return self._master_of(new, addresses)
+        return self._master_of(new, addresses), self._take_topics(new, addresses, live, is_changed)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
         """Forgets the broker, and the topics that nobody else of its name has."""
@@ -199,7 +150,7 @@ class RouteTable:
             self._forget_name(broker_name)
             return
         if group.enable_acting_master and min(addresses) != MASTER_ID:
-            self.set_writable(broker_name, False)
+            self._in_slices(self.set_writable(broker_name, False)[1])
         if min(addresses) != smallest_before:
             self._on_min_id_change(
                 MinIdChange(broker_name, dict(addresses), offline_address=address)
@@ -250,15 +201,28 @@ class RouteTable:
                 f"{MAX_MEMBERS} brokers named {new.broker_name} are registered already",
             )
         topics = new.topics.topic_config_table
-        if len(self._queues) + len(topics) > MAX_QUEUE_ENTRIES:
-            self._check_room_for(self._queues.new_of(new.broker_name, topics))
+        mappings = sum(
+            map(size_of_mapping, (new.topics.topic_queue_mapping_info_map or {}).values())
+        )
+        size = mappings + len(topics) * QUEUE_BYTES + size_of_topics(topics)
+        if not self._has_room(len(topics), size):
+            # It may know most of them.
+            entries, size = self.queues.new_of(new.broker_name, topics)
+            self._check_room_for(entries, size + mappings)
 
-    def _check_room_for(self, entries: int) -> None:
-        if len(self._queues) + entries > MAX_QUEUE_ENTRIES:
+    def _has_room(self, entries: int, size: int) -> bool:
+        return (
+            len(self.queues) + entries <= MAX_QUEUE_ENTRIES
+            and self.queues.size + size <= self._config.max_topic_bytes
+        )
+
+    def _check_room_for(self, entries: int, size: int) -> None:
+        if entries and not self._has_room(entries, size):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"{len(self._queues)} topics of brokers are registered already:"
-                f" there is room for {MAX_QUEUE_ENTRIES}",
+                f"{len(self.queues)} topics of brokers are registered already and take"
+                f" {self.queues.size} bytes: there is room for {MAX_QUEUE_ENTRIES}, and for"
+                f" {self._config.max_topic_bytes} bytes (maxTopicBytes of the name server)",
             )
 
     @staticmethod
@@ -294,7 +258,7 @@ class RouteTable:
             names.discard(broker_name)
             if not names:
                 del self._clusters[cluster]
-        self._queues.remove_broker(broker_name)
+        self._in_slices(self.queues.remove_broker(broker_name))
 
     # Topics ----------------------------------------------------------------------------------
 
@@ -302,30 +266,29 @@ class RouteTable:
         """Adds a topic to brokers; False, and nothing is added, where one is not registered."""
         if not queues or any(queue.broker_name not in self._brokers for queue in queues):
             return False
-        self._check_room_for(len(queues))
+        self._check_room_for(len(queues), len(queues) * QUEUE_BYTES + size_of_topics([topic]))
         for queue in queues:
-            self._queues.put(topic, queue)
+            self.queues.put(topic, queue)
         return True
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> int:
         """Forgets a topic, of one cluster's brokers or of all; returns how many had it."""
-        holders = set(self._queues.of_topic(topic))
+        holders = set(self.queues.of_topic(topic))
         if cluster:
             holders &= self._clusters.get(cluster, set())
         for name in holders:
-            self._queues.remove(topic, name)
+            self.queues.remove(topic, name)
         return len(holders)
 
-    def set_writable(self, broker_name: str, writable: bool) -> int:
-        """Takes the write permission of all topics of a broker, or gives them read and write;
-        returns how many topics those are."""
-        if writable:
-            return self._queues.change_permission(broker_name, lambda _: PERM_READ | PERM_WRITE)
-        return self._queues.change_permission(broker_name, lambda perm: perm & ~PERM_WRITE)
+    def set_writable(self, broker_name: str, writable: bool) -> tuple[int, Iterator[None]]:
+        """Takes the write permission of all topics of a broker, or gives them read and write, with
+        the steps; how many topics those are."""
+        change = _give_read_and_write if writable else _take_write
+        return self.queues.count_of(broker_name), self.queues.change_permission(broker_name, change)
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The topic's brokers and queues in stock's order; None where there are none."""
-        queues = self._queues.of_topic(topic)
+        queues = self.queues.of_topic(topic)
         names = in_hash_map_order(queues)
         brokers = [
             self._copy(self._brokers[name])
@@ -337,7 +300,7 @@ class RouteTable:
         route = TopicRouteData(
             queue_datas=[queues[name] for name in names],
             broker_datas=brokers,
-            topic_queue_mapping_by_broker=self._queues.mappings(topic),
+            topic_queue_mapping_by_broker=self.queues.mappings(topic),
         )
         for broker in brokers:
             for address in broker.broker_addrs.values():
@@ -346,23 +309,35 @@ class RouteTable:
                     route.filter_server_table[address] = list(live.filter_servers)
         return route
 
-    def _take_topics(self, new: Registration, is_first: bool) -> None:
+    def _take_topics(
+        self, new: Registration, addresses: dict[int, str], live: LiveBroker, is_changed: bool
+    ) -> Iterator[None]:
+        if not self._speaks_for_its_name(new, addresses):
+            return
         table = new.topics.topic_config_table
         mappings = new.topics.topic_queue_mapping_info_map or {}
-        name = new.broker_name
+        name, read_only = new.broker_name, new.broker_id != MASTER_ID and bool(new.acting_master)
+        gone: Iterable[str] = ()
         if self._config.delete_topic_with_broker_registration and not mappings:
-            for topic in self._queues.of_broker(name) - table.keys():
-                self._queues.remove(topic, name)
-        known = self.data_version(*new.key)
-        is_changed = is_first or known != new.topics.data_version
-        read_only = new.broker_id != MASTER_ID and bool(new.acting_master)
-        for topic, config in table.items():
-            if is_changed or not self._queues.has(topic, name):
-                self._queues.put(topic, _queues_of(name, config, read_only))
+            gone = self.queues.of_broker(name) - table.keys()
+        for number, topic in enumerate(chain(gone, table)):
+            config = table.get(topic)
+            if config is None:
+                self.queues.remove(topic, name)
+            elif is_changed or not self.queues.has(topic, name):
+                self.queues.put(topic, _queues_of(name, config, read_only))
+            if number % _STEP == _STEP - 1:
+                yield
+                if (
+                    self._live.get(new.key) is not live
+                    or addresses.get(new.broker_id) != new.address
+                    or not self._speaks_for_its_name(new, addresses)
+                ):
+                    return
         if is_changed:
             for topic, info in mappings.items():
                 if info.bname in (None, name):
-                    self._queues.put_mapping(topic, name, info)
+                    self.queues.put_mapping(topic, name, info)
 
     @staticmethod
     def _copy(broker: BrokerData) -> BrokerData:
@@ -397,22 +372,9 @@ class RouteTable:
             broker_addrs={} if group is None else self._copy(group).broker_addrs,
         )
 
-    def topics(self, matches: Callable[[QueueData], bool] | None = None) -> TopicList:
-        """The sorted topics; those whose queues on (any) one of their brokers `matches`."""
-        if matches is None:
-            return TopicList(topic_list=self._queues.names())
-        return TopicList(
-            topic_list=[
-                topic
-                for topic in self._queues.names()
-                if matches(next(iter(self._queues.of_topic(topic).values())))
-            ]
-        )
-
-    def topics_of_cluster(self, cluster: str) -> TopicList:
-        """The sorted topics that brokers of a cluster have."""
-        names = self._clusters.get(cluster, set())
-        return TopicList(topic_list=sorted(set().union(*map(self._queues.of_broker, names))))
+    def names_in(self, cluster: str) -> frozenset[str]:
+        """The broker names that a cluster has."""
+        return frozenset(self._clusters.get(cluster, ()))
 
     def system_topics(self) -> TopicList:
         """The names of clusters and brokers, which are topics too, and one broker to ask."""
@@ -423,14 +385,12 @@ class RouteTable:
         return TopicList(topic_list=sorted(names), broker_addr=address)
 
 
-def is_unit(queues: QueueData) -> bool:
-    """Whether the topic belongs to a unit."""
-    return bool(queues.topic_sys_flag & UNIT_FLAG)
+def _give_read_and_write(_: int) -> int:
+    return PERM_READ | PERM_WRITE
 
 
-def has_unit_subscription(queues: QueueData) -> bool:
-    """Whether a group of a unit subscribes to the topic."""
-    return bool(queues.topic_sys_flag & UNIT_SUBSCRIPTION_FLAG)
+def _take_write(perm: int) -> int:
+    return perm & ~PERM_WRITE
 
 
 def _queues_of(broker_name: str, config: TopicConfig, read_only: bool) -> QueueData:

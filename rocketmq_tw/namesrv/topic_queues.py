@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import islice
 
 from rocketmq_tw.wire.bodies.route import QueueData
 from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 
 _NOTHING: Mapping[str, QueueData] = {}
 
+#: What a topic takes in memory beside its name, each broker that has it, and a mapping; roughly.
+TOPIC_BYTES, QUEUE_BYTES, MAPPING_BYTES, MAPPED_QUEUE_BYTES = 450, 250, 400, 130
+#: Topics that one step looks at.
+_STEP = 500
+#: New topics that are sorted at once.
+_RUN = 5_000
+
 
 class TopicQueues:
-    """Topic -> broker name -> queues. A change costs the same however many topics there are.
+    """Topic -> broker name -> queues. A change costs the same however many topics there are; what
+    is about all topics of a broker comes in steps, between which anything may change.
 
     `len()` counts each topic once for each of its brokers.
     """
@@ -19,9 +29,12 @@ class TopicQueues:
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
-        #: Broker name -> its topics.
+        #: Broker name -> its topics. What is in `_topics` and not here is about to go.
         self._of_brokers: dict[str, set[str]] = {}
         self._entries = 0
+        self._sweeps = 0
+        #: About what all takes in memory.
+        self.size = 0
         #: The topics in order, as they were when somebody asked last, and those that came since.
         self._sorted: list[str] = []
         self._came: list[str] = []
@@ -32,23 +45,31 @@ class TopicQueues:
 
     def of_topic(self, topic: str) -> Mapping[str, QueueData]:
         """Broker name to queues; not to be changed."""
-        return self._topics.get(topic, _NOTHING)
+        brokers = self._topics.get(topic, _NOTHING)
+        if self._sweeps:
+            return {name: queues for name, queues in brokers.items() if self.has(topic, name)}
+        return brokers
 
     def has(self, topic: str, broker_name: str) -> bool:
-        return broker_name in self._topics.get(topic, _NOTHING)
+        return topic in self._of_brokers.get(broker_name, ())
 
     def of_broker(self, broker_name: str) -> frozenset[str]:
         """The topics of a broker."""
         return frozenset(self._of_brokers.get(broker_name, ()))
 
-    def new_of(self, broker_name: str, topics: Iterable[str]) -> int:
-        """How many of `topics` the broker does not have yet."""
+    def new_of(self, broker_name: str, topics: Iterable[str]) -> tuple[int, int]:
+        """How many of `topics` the broker does not have yet, and what they would take in memory."""
         known = self._of_brokers.get(broker_name, set())
-        return sum(topic not in known for topic in topics)
+        new = [topic for topic in topics if topic not in known]
+        unheard = [topic for topic in new if topic not in self._topics]
+        return len(new), len(new) * QUEUE_BYTES + size_of_topics(unheard)
 
     def mappings(self, topic: str) -> dict[str, TopicQueueMappingInfo] | None:
         """Broker name to the mapping of a static topic; None where it has none."""
-        return self._mappings.get(topic)
+        mappings = self._mappings.get(topic)
+        if mappings and self._sweeps:
+            return {name: info for name, info in mappings.items() if self.has(topic, name)}
+        return mappings
 
     def put(self, topic: str, queues: QueueData) -> None:
         """Sets the queues that a topic has on `queues.broker_name`."""
@@ -56,17 +77,25 @@ class TopicQueues:
         if brokers is None:
             brokers = self._topics[topic] = {}
             self._came.append(topic)
+            self.size += TOPIC_BYTES + len(topic)
         name = queues.broker_name
         if name not in brokers:
             self._entries += 1
-            self._of_brokers.setdefault(name, set()).add(topic)
+            self.size += QUEUE_BYTES
+        elif self._sweeps and not self.has(topic, name):
+            # It was about to go, and its mapping with it.
+            self._forget_mapping(self._mappings.get(topic, {}), name)
+        self._of_brokers.setdefault(name, set()).add(topic)
         brokers[name] = queues
 
     def put_mapping(self, topic: str, broker_name: str, info: TopicQueueMappingInfo) -> None:
         """Sets the mapping of a static topic; passed over where the broker has no queues of it,
         with which it would go again."""
         if self.has(topic, broker_name):
-            self._mappings.setdefault(topic, {})[broker_name] = info
+            mappings = self._mappings.setdefault(topic, {})
+            self._forget_mapping(mappings, broker_name)
+            mappings[broker_name] = info
+            self.size += size_of_mapping(info)
 
     def remove(self, topic: str, broker_name: str) -> bool:
         """Forgets a topic of a broker; False where it did not have it."""
@@ -75,39 +104,96 @@ class TopicQueues:
             return False
         del brokers[broker_name]
         self._entries -= 1
-        topics = self._of_brokers[broker_name]
-        topics.discard(topic)
-        if not topics:
-            del self._of_brokers[broker_name]
+        self.size -= QUEUE_BYTES
+        topics = self._of_brokers.get(broker_name)
+        if topics is not None:
+            topics.discard(topic)
+            if not topics:
+                del self._of_brokers[broker_name]
         mappings = self._mappings.get(topic)
         if mappings is not None:
-            mappings.pop(broker_name, None)
+            self._forget_mapping(mappings, broker_name)
         if not brokers:
             del self._topics[topic]
             self._mappings.pop(topic, None)
             self._has_lost = True
+            self.size -= TOPIC_BYTES + len(topic)
         return True
 
-    def remove_broker(self, broker_name: str) -> None:
-        """Forgets all topics of a broker."""
-        for topic in self.of_broker(broker_name):
-            self.remove(topic, broker_name)
+    def remove_broker(self, broker_name: str) -> Iterator[None]:
+        """Forgets all topics of a broker: nobody sees them from now on, and the steps free them."""
+        topics = self._of_brokers.pop(broker_name, None)
+        if topics is None:
+            return iter(())
+        self._sweeps += 1
+        self._has_lost = True
+        return self._sweep(topics, broker_name)
 
-    def change_permission(self, broker_name: str, change: Callable[[int], int]) -> int:
-        """Changes the permission of all topics of a broker; returns how many those are."""
-        topics = self._of_brokers.get(broker_name, ())
-        for topic in topics:
-            queues = self._topics[topic][broker_name]
-            queues.perm = change(queues.perm)
-        return len(topics)
+    def _sweep(self, topics: Iterable[str], broker_name: str) -> Iterator[None]:
+        try:
+            for number, topic in enumerate(topics):
+                # A broker of this name may be back, with topics.
+                if not self.has(topic, broker_name):
+                    self.remove(topic, broker_name)
+                if number % _STEP == _STEP - 1:
+                    yield
+        finally:
+            self._sweeps -= 1
 
-    def names(self) -> list[str]:
-        """All topics, sorted; not to be changed."""
+    def change_permission(self, broker_name: str, change: Callable[[int], int]) -> Iterator[None]:
+        """Changes the permission of all topics that a broker has now."""
+        for number, topic in enumerate(self.of_broker(broker_name)):
+            queues = self._topics.get(topic, _NOTHING).get(broker_name)
+            if queues is not None:
+                queues.perm = change(queues.perm)
+            if number % _STEP == _STEP - 1:
+                yield
+
+    def count_of(self, broker_name: str) -> int:
+        """How many topics a broker has."""
+        return len(self._of_brokers.get(broker_name, ()))
+
+    def names(self, found: list[str]) -> Iterator[None]:
+        """Adds all topics to `found`, sorted; one call's steps after the other's."""
         if self._came or self._has_lost:
-            # What is nearly in order takes one look at each to put it there.
-            came = set(self._came)
-            found = [one for one in self._sorted if one in self._topics and one not in came]
-            found += [one for one in came if one in self._topics]
-            found.sort()
-            self._sorted, self._came, self._has_lost = found, [], False
-        return self._sorted
+            yield from self._sort()
+        found += self._sorted
+
+    def _sort(self) -> Iterator[None]:
+        came, self._came, self._has_lost = self._came, [], False
+        try:
+            self._sorted = yield from self._merged(came)
+            came = []
+        finally:
+            self._came += came
+
+    def _merged(self, came: list[str]) -> Generator[None, None, list[str]]:
+        runs = [self._sorted]
+        for start in range(0, len(came), _RUN):
+            runs.append(sorted(came[start : start + _RUN]))
+            yield
+        merged = merge(*runs)
+        found: list[str] = []
+        while part := list(islice(merged, _STEP)):
+            for topic in part:
+                if self.of_topic(topic) and (not found or found[-1] != topic):
+                    found.append(topic)
+            yield
+        return found
+
+    def _forget_mapping(self, mappings: dict[str, TopicQueueMappingInfo], broker_name: str) -> None:
+        info = mappings.pop(broker_name, None)
+        if info is not None:
+            self.size -= size_of_mapping(info)
+
+
+def size_of_topics(topics: Iterable[str]) -> int:
+    """What the topics take in memory without their queues, roughly."""
+    names = list(topics)
+    return len(names) * TOPIC_BYTES + sum(map(len, names))
+
+
+def size_of_mapping(info: TopicQueueMappingInfo) -> int:
+    """What a mapping takes in memory, roughly."""
+    names = len(info.topic or "") + len(info.scope or "") + len(info.bname or "")
+    return MAPPING_BYTES + names + MAPPED_QUEUE_BYTES * len(info.curr_id_map)

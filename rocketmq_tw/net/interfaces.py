@@ -15,6 +15,9 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: answers empties `request.body` before it returns, since the server charges what it keeps.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
 
+#: Runs a blocking call in a thread; fires with its result.
+InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
+
 #: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
 RequestCheck = Callable[[RemotingCommand, "IPeer"], None]
 

@@ -1,6 +1,7 @@
-"""Master and slave of classic HA: frames and link states without I/O, and the Twisted links.
+"""Master and slaves of a group: link states without I/O, and the Twisted links.
 
-Public: `service.HAService` with its `HASettings`, the master's listening side; `client.HAClient`,
-the slave's connecting one; what they ask of a log and are asked themselves (`interfaces`);
-`frames.LinkError`. The rest is theirs alone.
+Public: `classic.service.ClassicHAService` and `classic.client.ClassicHAClient`,
+`auto_switch.service.AutoSwitchHAService` and `auto_switch.client.AutoSwitchHAClient`, what they ask
+of a log and are asked themselves (`links.interfaces`, `auto_switch.interfaces`),
+`links.settings.HASettings` and `links.errors.LinkError`. The rest is theirs alone.
 """

@@ -14,21 +14,24 @@ import msgspec
 
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.store.checkpoint_file import Checkpoint
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """`topic` was deleted where the log ended at `offset`; it had `queues` queues with files, and
-    `units` is the sum of their max offsets."""
+    """`topic` was deleted where the log ended at `offset`. Of what the checkpoint of then counts,
+    which has `safe_offset` and `all_units`, `queues` queues and `units` of all units were its."""
 
     topic: str
     offset: int
     queues: int = 0
     units: int = 0
+    safe_offset: int = -1
+    all_units: int = 0
 
 
 class DeletedTopics:
     """The file at `path`. `note` writes and does not block for the disk; `sync` makes it durable
-    and may run in another thread."""
+    and may run in other threads."""
 
     def __init__(self, files: IFiles, path: str) -> None:
         self.is_stale = False
@@ -50,12 +53,29 @@ class DeletedTopics:
         """Whether something was noted that is not durable yet."""
         return self._synced < self._noted
 
+    @property
+    def noted(self) -> int:
+        """The number of the last note."""
+        return self._noted
+
+    @property
+    def durable(self) -> int:
+        """The number of the last note that is durable, as all before it are."""
+        return self._synced
+
     def load(self) -> None:
-        """Reads the file; a line that is damaged was never durable."""
+        """Reads the file; a line that is damaged was never durable. What it has is durable when it
+        returns: a start acts on it. Raises `OSError`."""
         try:
             data = self._files.read(self._path)
         except FileNotFoundError:
             data = b""
+        if data:
+            self._is_new = True
+            self._file = self._files.open(self._path)
+            self._noted += 1
+            self.sync()
+            self.close()
         self._set(filter(None, map(_parse, data.split(b"\n"))))
         self._end = len(data)
 
@@ -101,7 +121,11 @@ class DeletedTopics:
             self.is_stale = False
             raise
         self._end += len(text)
-        self._set([*self._all, *deletions])
+        if all(one.offset >= self._latest.get(one.topic, 0) for one in deletions):
+            self._all += deletions
+            self._latest.update((one.topic, one.offset) for one in deletions)
+        else:
+            self._set([*self._all, *deletions])
         self._noted += 1
 
     def take_back(self, end_offset: int) -> None:
@@ -119,7 +143,7 @@ class DeletedTopics:
         if self._is_new:
             self._files.sync_dir(self._path.rpartition("/")[0])
             self._is_new = False
-        self._synced = noted
+        self._synced = max(self._synced, noted)
 
     def covers(self, topic: str, position: int) -> bool:
         """Whether the record at a log offset is of a topic that was deleted since."""
@@ -133,9 +157,10 @@ class DeletedTopics:
         """The log offset where the topic was last deleted; 0 where it never was."""
         return self._latest.get(topic, 0)
 
-    def since(self, offset: int) -> tuple[int, int]:
-        """How many queues and units were deleted where the log ended at `offset` or later."""
-        later = [one for one in self._all if one.offset >= offset]
+    def since(self, checkpoint: Checkpoint) -> tuple[int, int]:
+        """How many of the queues and units that a checkpoint counts were deleted since."""
+        known = checkpoint.safe_offset, checkpoint.units
+        later = [one for one in self._all if (one.safe_offset, one.all_units) == known]
         return sum(one.queues for one in later), sum(one.units for one in later)
 
     def close(self) -> None:
@@ -150,7 +175,8 @@ class DeletedTopics:
         # From the last one: it says where the topic's end is, whatever was said before.
         for one in reversed(list(deletions)):
             offset = min(one.offset, self._latest.setdefault(one.topic, one.offset))
-            self._all.insert(0, msgspec.structs.replace(one, offset=offset))
+            self._all.append(msgspec.structs.replace(one, offset=offset))
+        self._all.reverse()
 
 
 def _text(deletions: list[Deletion]) -> bytes:

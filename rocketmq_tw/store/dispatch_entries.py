@@ -31,6 +31,7 @@ class DispatchEntry(msgspec.Struct, gc=False):
     store_timestamp: int
     in_queue: bool
     keys: tuple[bytes, ...]
+    properties: bytes = b""
     count: int = 1
 
     @property
@@ -38,11 +39,15 @@ class DispatchEntry(msgspec.Struct, gc=False):
         """As a `BatchEntry` has them."""
         return (self.tags_code,)
 
+    def properties_of(self, number: int) -> bytes:
+        """The message's properties, as a `BatchEntry` gives each one's."""
+        return self.properties
+
 
 class BatchEntry(msgspec.Struct, gc=False):
     """Records of one batch on their way, `count` of them, all in their queue: they stand one after
     the other in the log at `offsets` and have consecutive queue offsets. `size` is of all; there is
-    a key of each record, or none at all."""
+    a key of each record, or none at all. Each has properties of its own and those in common."""
 
     topic: str
     queue_id: int
@@ -55,7 +60,13 @@ class BatchEntry(msgspec.Struct, gc=False):
     tags_codes: Sequence[int]
     keys: Sequence[bytes]
     count: int
+    properties: Sequence[bytes] = ()
+    common: bytes = b""
     in_queue: bool = True
+
+    def properties_of(self, number: int) -> bytes:
+        """The properties of one of the messages, counted from 0."""
+        return self.properties[number] + self.common
 
     def one_by_one(self) -> Iterator[DispatchEntry]:
         """An entry for each record."""
@@ -71,6 +82,7 @@ class BatchEntry(msgspec.Struct, gc=False):
                 self.store_timestamp,
                 True,
                 tuple(self.keys[number : number + 1]),
+                self.properties_of(number) if self.properties else b"",
             )
 
 
@@ -184,6 +196,7 @@ class EntryMaker:
             store_timestamp,
             transaction != TRANSACTION_PREPARED and transaction != TRANSACTION_ROLLBACK,
             keys,
+            properties,
         )
 
     def of_head(self, head: RecordHead) -> DispatchEntry:
@@ -228,6 +241,8 @@ class EntryMaker:
                             [alike.tags_code] * len(sizes),
                             ids if alike.keys else (),
                             len(sizes),
+                            properties,
+                            common,
                         )
                     ]
         return [

@@ -7,11 +7,12 @@ once, are read from the log again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from itertools import islice
 from operator import attrgetter
 
-from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
+from rocketmq_tw.store.beginnings import is_first_again
+from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
@@ -33,6 +34,7 @@ class Dispatching:
         index: MessageIndex | None,
         maker: EntryMaker,
         deleted: DeletedTopics,
+        remove_topics: Callable[[Collection[str], int], None],
     ) -> None:
         self.reached = 0
         self.last_timestamp = 0
@@ -41,11 +43,10 @@ class Dispatching:
         self._queues = queues
         self._index = index
         self._deleted = deleted
+        self._remove_topics = remove_topics
         self._arrivals: list[Arrival] = []
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
-        #: The log is another broker's, and only it tells that a topic was deleted and made again.
-        self.is_copy = False
         self._waiting: deque[AnyDispatchEntry] = deque()
 
     def begin(self, reached: int, last_timestamp: int) -> None:
@@ -156,34 +157,30 @@ class Dispatching:
                 _passed_over(entry) if covers(entry.topic, entry.physical_offset) else entry
                 for entry in entries
             ]
-        if self.is_copy:
-            return self._until_one_begins_anew(entries, scan.position)
-        return entries, scan.position
+        return self._until_one_begins_anew(entries, scan.position)
 
     def _until_one_begins_anew(
         self, entries: list[AnyDispatchEntry], position: int
     ) -> tuple[list[AnyDispatchEntry], int]:
         """The entries in front of the first message of a topic that was deleted and made again, and
         where the log goes on behind them; where that message comes first, its topic's queues begin
-        anew.
+        anew, once the message is durable.
 
-        A replica learns of that from the log alone: a queue that has messages gets a first one, and
-        nobody gives a queue offset twice.
+        A replica learns of that from the log alone, see `beginnings`. Whatever the role is now: it
+        may be no replica's any more.
         """
         met: set[tuple[str, int]] = set()
         for number, entry in enumerate(entries):
             key = entry.topic, entry.queue_id
             if entry.queue_offset == 0 and entry.in_queue:
                 queue = self._queues.find(*key)
-                has_messages = queue is not None and (
-                    queue.max_offset > 0 and entry.physical_offset >= queue.max_physical
-                )
-                if number and (has_messages or key in met):
+                begins = is_first_again(queue, entry.queue_offset, entry.physical_offset)
+                if number and (begins or key in met):
                     return entries[:number], entry.physical_offset
-                if has_messages:
-                    counts = self._queues.count_of(entry.topic)
-                    self._deleted.note([Deletion(entry.topic, entry.physical_offset, *counts)])
-                    self._queues.remove_topic(entry.topic)
+                if begins and self._log.flushed_offset < entry.physical_offset + entry.size:
+                    return [], self.reached
+                if begins:
+                    self._remove_topics([entry.topic], entry.physical_offset)
             if entry.in_queue:
                 met.add(key)
         return entries, position

@@ -57,12 +57,6 @@ class HandlePool:
         if handle is not None:
             handle.close()
 
-    def forget_below(self, directory: str) -> None:
-        """Closes all files below a directory."""
-        below = directory + "/"
-        for path in [path for path in self._open if path.startswith(below)]:
-            self.forget(path)
-
     def close(self) -> None:
         """Closes all."""
         while self._open:

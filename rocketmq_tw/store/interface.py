@@ -51,17 +51,19 @@ class QueueRead(NamedTuple):
 
 #: (tag hash code of the consume queue) -> may it match?  None: every message matches.
 TagMatch = Callable[[int], bool]
-#: (the whole record's bytes) -> does it match?  Asked only where the tag hash may match.
-RecordMatch = Callable[[bytes], bool]
+#: (the bytes of its properties) -> does the message match?  Asked where the tag hash may match.
+PropertiesMatch = Callable[[bytes], bool]
 
 
 class MessageFilter(NamedTuple):
     """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
-    a message, `by_record` decides by the message; None leaves nothing out. Pulls, held reads and
-    pops ask in the same way."""
+    a message, `by_properties` decides by the message's properties; None leaves nothing out. Pulls,
+    held reads and pops ask in the same way. Where `by_properties` takes `weight` times as long as a
+    usual one, one read looks at so many times fewer messages."""
 
     by_unit: TagMatch | None = None
-    by_record: RecordMatch | None = None
+    by_properties: PropertiesMatch | None = None
+    weight: int = 1
 
 
 EVERY_MESSAGE = MessageFilter()
@@ -69,7 +71,7 @@ EVERY_MESSAGE = MessageFilter()
 
 class Arrived(Protocol):
     """Messages that became readable in their queue, from `queue_offset` on: one, or the `count` of
-    a batch; `tags_codes` has each one's."""
+    a batch; `size` is the bytes of all, `tags_codes` has each one's."""
 
     @property
     def topic(self) -> str: ...
@@ -80,7 +82,12 @@ class Arrived(Protocol):
     @property
     def count(self) -> int: ...
     @property
+    def size(self) -> int: ...
+    @property
     def tags_codes(self) -> Sequence[int]: ...
+    def properties_of(self, number: int) -> bytes:
+        """The properties of one of them, counted from 0."""
+        ...
 
 
 class QueueUnit(Protocol):
@@ -250,6 +257,9 @@ class IMessageStore(Interface):
         """The heads of all whole records from `position` on, where one must start, in the order of
         the log; to be used up before the log is cut or its files are removed."""
 
+    def scan(position: int) -> RecordScan:
+        """As `records`, and says how far whole records and filled ends of files go."""
+
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
 
@@ -273,7 +283,13 @@ class IMessageStore(Interface):
         """What the consume queue itself has from an offset on, as far as it is still readable."""
 
     def queues() -> dict[str, set[int]]:
-        """Topics with the queue ids that have files."""
+        """Topics with the queue ids that have files: a look at every queue."""
+
+    def queue_ids(topic: str) -> Sequence[int]:
+        """The ids of a topic's queues that have files."""
+
+    def queue_topics() -> Sequence[str]:
+        """The topics that have queues, with files or without."""
 
     def search_by_key(
         topic: str, key: str, max_count: int, begin: int, end: int, found: list[int]

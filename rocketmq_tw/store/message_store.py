@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from zope.interface import implementer
 
@@ -15,6 +16,7 @@ from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.appending import Appending
+from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE
@@ -35,7 +37,7 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import remove_topics, truncate
+from rocketmq_tw.store.removing import TopicRemoval, truncate
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 
 
@@ -47,7 +49,8 @@ class MessageStore(StoreReads):
 
     With `SYNC_FLUSH`, `dispatch` stops at what is flushed: a consumer must not commit an offset
     that a power loss would give to another message. `dispatch_limit` lowers it further (a
-    controller's confirmed offset).
+    controller's confirmed offset); `confirmed_only`: from the start on, to what the checkpoint says
+    was confirmed.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class MessageStore(StoreReads):
         *,
         memory_bytes: int = 8 << 30,
         log: ILog | None = None,
+        confirmed_only: bool = False,
     ) -> None:
         if config.mapped_file_size_consume_queue % UNIT_SIZE:
             raise StoreError(
@@ -71,6 +75,7 @@ class MessageStore(StoreReads):
         self.config = config
         self.paths = StorePaths(config)
         self.dispatch_limit: int | None = None
+        self._confirmed_only = confirmed_only
         self.report: RecoveryReport | None = None
         # Sockets may take all descriptors while the log needs its next file. Queues and index do
         # without the reserve, since they can wait.
@@ -88,13 +93,20 @@ class MessageStore(StoreReads):
         super().__init__(config, log, queues, index, memory_bytes)
         self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
         maker = EntryMaker(self.delay_levels, index=self._index is not None)
-        self._dispatching = Dispatching(log, self._queues, self._index, maker, self._deleted)
-        self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._checkpointing = Checkpointing(
-            reserving, self.paths.checkpoint, log, self._queues, self._index
+            reserving, self.paths.checkpoint, log, self._queues, self._index, self._deleted
         )
+        self._removal = TopicRemoval(
+            files, self.paths, log, self._queues, self._deleted, self._checkpointing
+        )
+        self._dispatching = Dispatching(
+            log, self._queues, self._index, maker, self._deleted, self._removal.remove
+        )
+        self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
+        #: Something was done half: what is in memory says nothing about the files any more.
+        self._is_broken = False
         self._disk_full = False
 
     # Life
@@ -117,12 +129,13 @@ class MessageStore(StoreReads):
         self._ownership.mark_open()
         self._files.keep(self.paths.abort)
         try:
-            self.report = report = self._run_recovery(clean)
+            checkpoint = self._open_files(clean)
         except StoreError:
             if clean:
-                # Nothing was changed.
+                # Nothing was changed that a clean start minds.
                 self._ownership.mark_closed()
             raise
+        self.report = report = self._run_recovery(checkpoint, clean)
         dispatched = report.dispatched_offset
         last = self._checkpointing.last
         self._dispatching.begin(
@@ -135,19 +148,24 @@ class MessageStore(StoreReads):
         if (last.safe_offset < 0 and report.records) or last.safe_offset > dispatched:
             # So that the next crash need not read all of it again.
             self.checkpoint()
-        if any(self._deleted.since(last.safe_offset)):
+        if any(self._deleted.since(last)):
             # A checkpoint without them takes their place: what else is missing must be seen.
             self.checkpoint()
             self._deleted.forget_counts()
         return report
 
-    def _run_recovery(self, clean: bool) -> RecoveryReport:
+    def _open_files(self, clean: bool) -> Checkpoint:
         checkpoint = self._checkpointing.load()
-        self._deleted.load()
+        if self._confirmed_only:
+            self.dispatch_limit = checkpoint.confirm_phy_offset
+        self._removal.load()
         self._log.load(clean=clean)
+        return checkpoint
+
+    def _run_recovery(self, checkpoint: Checkpoint, clean: bool) -> RecoveryReport:
         repaired = self._queues.load()
-        if self._index:
-            self._index.load(checkpoint.index_mark, clean=clean)
+        if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
+            self._checkpointing.forget_index_mark()
         return Recovery(
             self._log,
             self._queues,
@@ -157,6 +175,8 @@ class MessageStore(StoreReads):
             checkpoint,
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
+            before_index_cut=self._checkpointing.before_index_cut,
+            remove_topics=self._removal.remove,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
@@ -181,6 +201,9 @@ class MessageStore(StoreReads):
         finally:
             self._release()
 
+    def _break(self, why: str) -> None:
+        self._refusal, self._is_broken = f"{why}; restart", True
+
     def _release(self) -> None:
         self._log.close()
         self._queues.close()
@@ -193,11 +216,11 @@ class MessageStore(StoreReads):
     @property
     def is_copy(self) -> bool:
         """See `IMessageStore`."""
-        return self._dispatching.is_copy
+        return self._reader.is_copy
 
     @is_copy.setter
     def is_copy(self, is_copy: bool) -> None:
-        self._dispatching.is_copy = self._reader.is_copy = is_copy
+        self._reader.is_copy = is_copy
 
     @property
     def end_offset(self) -> int:
@@ -261,7 +284,7 @@ class MessageStore(StoreReads):
                 if not self._log.failure:
                     self._deleted.take_back(self._log.written_offset)
             except OSError as error:
-                self._refusal = f"a deletion cannot be taken back: {error}; restart"
+                self._break(f"a deletion cannot be taken back: {error}")
             raise
 
     def truncate_to(self, offset: int) -> None:
@@ -270,10 +293,16 @@ class MessageStore(StoreReads):
             raise NotWritableError(self._refusal)
         try:
             truncate(
-                self._log, self._queues, self._index, self._checkpointing, self._deleted, offset
+                self._log,
+                self._queues,
+                self._index,
+                self._checkpointing,
+                self._deleted,
+                self._removal,
+                offset,
             )
         except OSError as error:
-            self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
+            self._break(f"a truncation to {offset} failed half-way: {error}")
             raise NotWritableError(self._refusal) from error
         if self.dispatch_limit is not None:
             self.dispatch_limit = min(self.dispatch_limit, offset)
@@ -310,11 +339,12 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         doomed = frozenset(topics)
         try:
-            remove_topics(self._log, self._queues, self._deleted, self._dispatching, doomed)
+            self._removal.remove(doomed)
         except OSError as error:
             if self._deleted.is_stale:
-                self._refusal = f"a deletion was written in part: {error}; restart"
+                self._break(f"a deletion was written in part: {error}")
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
+        self._dispatching.forget_topics(doomed)
         return self._deleted.sync
 
     @property
@@ -337,12 +367,21 @@ class MessageStore(StoreReads):
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
-        return self._checkpointing.prepare(
+        if self._is_broken:
+            return None
+        write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
         )
+        return None if write is None else partial(self._write_checkpoint, write)
+
+    def _write_checkpoint(self, write: Callable[[], None]) -> None:
+        write()
+        self._removal.remove_files()
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
         """See `IMessageStore`."""
+        if self._is_broken:
+            return 0
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.

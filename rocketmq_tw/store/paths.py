@@ -17,7 +17,9 @@ class StorePaths:
         self.index = f"{self.root}/index"
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"
+        self.epochs = _expand(config.store_path_epoch_file) or f"{self.root}/epochFileCheckpoint"
         self.deleted_topics = f"{self.root}/deletedtopics"
+        self.deleted_queues = f"{self.root}/deletedqueues"
         self.abort = f"{self.root}/abort"
         self.lock = f"{self.root}/lock"
 

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, compress
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
-from rocketmq_tw.store.interface import GetStatus, ILog, QueueRead, RecordMatch, TagMatch
+from rocketmq_tw.store.interface import (
+    EVERY_MESSAGE,
+    GetStatus,
+    ILog,
+    MessageFilter,
+    PropertiesMatch,
+    QueueRead,
+)
+from rocketmq_tw.store.record_window import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
-#: Bytes read ahead for a filter that looks into records.
-_AHEAD = 65536
-
-
-class _Window:
-    """One span of the log in memory, so that neighbours need no read of their own."""
-
-    def __init__(self, log: ILog) -> None:
-        self._log = log
-        self._data = memoryview(b"")
-        self._at = 0
-
-    def record(self, position: int, size: int, ahead: int) -> memoryview:
-        at = position - self._at
-        if at < 0 or at + size > len(self._data):
-            self._data = memoryview(self._log.read(max(size, ahead), position))
-            self._at = position
-            at = 0
-        return self._data[at : at + size]
+#: Messages whose properties are looked at in one go.
+_MOST_AT_ONCE = 256
 
 
 def _runs(
@@ -104,8 +96,7 @@ class QueueReader:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None,
-        record_match: RecordMatch | None,
+        wanted: MessageFilter,
     ) -> QueueRead:
         """Whole records from `offset` on; see `IMessageStore.read_queue`."""
         if queue is None:
@@ -119,11 +110,11 @@ class QueueReader:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
         if offset > high:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
-        if tag_match is None and record_match is None:
+        if wanted.by_unit is None and wanted.by_properties is None:
             read = self.read_at_once(queue, offset, max_count, max_bytes)
             if read is not None:
                 return read
-        return self.read_each(queue, offset, max_count, max_bytes, tag_match, record_match)
+        return self.read_each(queue, offset, max_count, max_bytes, wanted)
 
     def read_each(
         self,
@@ -131,11 +122,10 @@ class QueueReader:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None = None,
-        record_match: RecordMatch | None = None,
+        wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """What `read` gives for an offset that the queue has, by looking at each unit."""
-        return _Pass(self, queue, offset, max_count, max_bytes, tag_match, record_match).run()
+        return _Pass(self, queue, offset, max_count, max_bytes, wanted).run()
 
     def read_at_once(
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
@@ -221,20 +211,19 @@ class _Pass:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None,
-        record_match: RecordMatch | None,
+        wanted: MessageFilter,
     ) -> None:
         self._reader = reader
         self._log = reader._log
         self._config = reader._config
         self._queue = queue
         self._offset = offset
-        self._tag_match = tag_match
-        self._record_match = record_match
+        self._tag_match = wanted.by_unit
+        self._properties_match = wanted.by_properties
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
-        self._scan_units = max(self._config.max_filter_message_size // UNIT_SIZE, max_count)
-        self._window = _Window(self._log)
+        units = self._config.max_filter_message_size // UNIT_SIZE // wanted.weight
+        self._scan_units = max(units, max_count)
         self._found: list[tuple[int, int]] = []
         self._bytes = 0
         self._status = GetStatus.NO_MATCHED_MESSAGE
@@ -242,7 +231,7 @@ class _Pass:
         self._last_position = 0
 
     def run(self) -> QueueRead:
-        queue, offset = self._queue, self._offset
+        queue, offset, match = self._queue, self._offset, self._properties_match
         files = 0
         while (
             not self._found
@@ -261,7 +250,7 @@ class _Pass:
                     self._next, self._next - self._next % per_file + per_file
                 )
                 break
-            if not self._take(units):
+            if not (self._take(units) if match is None else self._take_matching(units, match)):
                 break
         data = self._collect()
         status = self._status
@@ -281,7 +270,7 @@ class _Pass:
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
         log, limits = self._log, self._limits
-        tag_match, record_match = self._tag_match, self._record_match
+        tag_match = self._tag_match
         found = self._found
         end, memory = log.end_offset, limits.in_memory_bytes
         min_physical = log.min_offset
@@ -302,17 +291,65 @@ class _Pass:
                 if not found:
                     self._status = GetStatus.MESSAGE_WAS_REMOVING
                 continue
-            if record_match is not None:
-                record = bytes(self._window.record(position, size, _AHEAD))
-                if not self._is_sound(record, position):
-                    continue
-                if not record_match(record):
-                    if not found:
-                        self._status = GetStatus.NO_MATCHED_MESSAGE
-                    continue
             found.append((position, size))
             self._bytes += size
         return True
+
+    def _take_matching(self, units: bytes, match: PropertiesMatch) -> bool:
+        """`_take` for messages whose properties match. Those that do not match cost no more than
+        being asked."""
+        log, limits, found = self._log, self._limits, self._found
+        end, offset = log.end_offset, self._next
+        fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
+        numbers, positions, sizes = self._candidates(fields)
+        at_once = limits.in_memory[1]
+        place = 0
+        while place < len(numbers):
+            # Few at first: where all match, these are all that is read.
+            some = slice(place, place + at_once)
+            properties = read_properties(log, positions[some], sizes[some])
+            for number in compress(range(place, len(numbers)), map(match, properties)):
+                position, size = positions[number], sizes[number]
+                in_memory = end - position <= limits.in_memory_bytes
+                most_bytes, most_count = limits.in_memory if in_memory else limits.on_disk
+                if found and self._bytes + size > most_bytes:
+                    self._next = offset + numbers[number]
+                    return False
+                self._last_position = position
+                found.append((position, size))
+                self._bytes += size
+                if len(found) >= most_count:
+                    self._next = offset + numbers[number] + 1
+                    return False
+            place += len(properties)
+            self._last_position = positions[place - 1]
+            at_once = min(2 * at_once, _MOST_AT_ONCE)
+        self._next = offset + len(fields) // 3
+        if not found:
+            removed = not numbers and self._tag_match is None
+            self._status = (
+                GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+            )
+        return True
+
+    def _candidates(
+        self, fields: tuple[int, ...]
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """The numbers of the units, counted from 0, that have a record with a tag that may match,
+        and where these are and how large; `fields` are position, size and tag code in turn."""
+        numbers: Sequence[int] = range(len(fields) // 3)
+        positions, sizes = fields[::3], fields[1::3]
+        low, by_tag = self._log.min_offset, self._tag_match
+        if by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
+            return numbers, positions, sizes
+        numbers = [
+            number
+            for number in numbers
+            if positions[number] >= low
+            and sizes[number] != _FILLER_SIZE
+            and (by_tag is None or by_tag(fields[3 * number + 2]))
+        ]
+        return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
 
     def _collect(self) -> bytes:
         """The records found, joined; damaged ones are taken out of `_found`."""

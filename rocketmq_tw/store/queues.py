@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.message.names import is_storable
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
@@ -29,6 +29,7 @@ class QueueTable:
         self._file_size = file_size
         self._pool = HandlePool(files, _HANDLES)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._of_topic: dict[str, list[ConsumeQueue]] = {}
         self._waiting: list[ConsumeQueue] = []
         self._unwritten = Unwritten()
         self.unsynced = Unsynced()
@@ -44,13 +45,11 @@ class QueueTable:
         self._files.make_dirs(self._directory)
         repaired = False
         for topic in self._files.list(self._directory):
-            if not is_legal(topic):
+            if not is_storable(topic):
                 continue
             for name in self._files.list(f"{self._directory}/{topic}"):
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
-                    queue = self._new(topic, int(name))
-                    repaired |= queue.load()
-                    self._queues[topic, queue.queue_id] = queue
+                    repaired |= self._new(topic, int(name)).load()
         return repaired
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -61,15 +60,23 @@ class QueueTable:
         """The queue; raises `IllegalMessageError` for what cannot name one."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            if not is_legal(topic) or len(topic) > 255:
+            if not is_storable(topic) or len(topic) > 255:
                 raise IllegalMessageError(
                     f"the topic {topic!r} cannot be stored: use at most 127 of %, |, a-z, A-Z, "
                     "0-9, _ and -"
                 )
             if not 0 <= queue_id <= _MAX_QUEUE_ID:
                 raise IllegalMessageError(f"the queue id {queue_id} is out of range")
-            queue = self._queues[topic, queue_id] = self._new(topic, queue_id)
+            queue = self._new(topic, queue_id)
         return queue
+
+    def of_topic(self, topic: str) -> Sequence[ConsumeQueue]:
+        """The topic's queues; not to be changed."""
+        return self._of_topic.get(topic, ())
+
+    def topics(self) -> list[str]:
+        """All topics that have queues."""
+        return list(self._of_topic)
 
     def put(self, entries: Iterable[AnyDispatchEntry]) -> list[AnyDispatchEntry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
@@ -118,29 +125,42 @@ class QueueTable:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""
         self._unwritten.write_all()
 
-    def count_of(self, topic: str) -> tuple[int, int]:
-        """How many queues with files a topic has, and the sum of their max offsets."""
-        queues = [queue for key, queue in self._queues.items() if key[0] == topic]
-        return sum(bool(q.segments.starts) for q in queues), sum(q.max_offset for q in queues)
+    def count_of(self, topic: str, end: int) -> tuple[int, int]:
+        """How many queues with files a topic has, and the sum of their max offsets, as a checkpoint
+        has them that knows the log up to `end` only."""
+        queues = self.of_topic(topic) if end >= 0 else ()
+        counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in queues]
+        return sum(map(bool, counts)), sum(counts)
+
+    def directory_of(self, topic: str) -> str:
+        """Where a topic's queues are."""
+        return f"{self._directory}/{topic}"
 
     def remove_topic(self, topic: str) -> None:
         """Removes the topic's queues and their files."""
-        if not is_legal(topic):
-            return
-        for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).forget_unwritten()
-        directory = f"{self._directory}/{topic}"
-        self._pool.forget_below(directory)
+        self.forget_topic(topic)
         # Files that cannot be removed are emptied by whoever makes them again.
         with suppress(OSError):
-            self._files.remove_tree(directory)
-        self.unsynced.forget_below(directory)
-        self.unsynced.dirs.add(self._directory)
+            self._files.remove_tree(self.directory_of(topic))
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic has no queues any more; their files are the caller's to remove."""
+        gone = self.unsynced
+        for queue in self._of_topic.pop(topic, ()):
+            del self._queues[topic, queue.queue_id]
+            queue.forget_unwritten()
+            for start in queue.segments.starts:
+                path = queue.segments.path(start)
+                self._pool.forget(path)
+                gone.files.discard(path)
+            gone.dirs.discard(queue.segments.directory)
+        gone.dirs.discard(self.directory_of(topic))
+        gone.dirs.add(self._directory)
 
     def sync_names(self, topic: str) -> None:
         """Makes durable which files a topic's queues have; raises `OSError`."""
         directory = f"{self._directory}/{topic}"
-        own = [q.segments.directory for key, q in self._queues.items() if key[0] == topic]
+        own = [queue.segments.directory for queue in self.of_topic(topic)]
         for each in (self._directory, directory, *own):
             if self._files.exists(each):
                 self._files.sync_dir(each)
@@ -153,7 +173,7 @@ class QueueTable:
 
     def clear(self) -> None:
         """Removes all queues: there is no log that they could point into."""
-        for topic in {queue.topic for queue in self}:
+        for topic in self.topics():
             self.remove_topic(topic)
 
     @property
@@ -183,7 +203,7 @@ class QueueTable:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
-        return ConsumeQueue(
+        queue = self._queues[topic, queue_id] = ConsumeQueue(
             self._pool,
             directory,
             topic,
@@ -193,6 +213,8 @@ class QueueTable:
             self._unwritten,
             self._make_directory,
         )
+        self._of_topic.setdefault(topic, []).append(queue)
+        return queue
 
     def _make_directory(self, queue: ConsumeQueue) -> None:
         # A lost directory is built again from the log, so its name need not be durable at once.

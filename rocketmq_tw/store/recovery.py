@@ -6,12 +6,13 @@ cut at the first thing that is no record, and queues and index are built again b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketmq_tw.message.record import RecordHead, parse_head
+from rocketmq_tw.store.beginnings import Beginnings, is_first_again
 from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
 from rocketmq_tw.store.deleted_topics import DeletedTopics
@@ -64,6 +65,8 @@ class Recovery:
         *,
         check_body: bool,
         retract: Callable[[], None],
+        before_index_cut: Callable[[int], None],
+        remove_topics: Callable[[Collection[str], int], None],
         limit: int | None,
     ) -> None:
         self._log = log
@@ -75,6 +78,12 @@ class Recovery:
         self._check_body = check_body
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
         self._retract = retract
+        self._before_index_cut = before_index_cut
+        self._remove_topics = remove_topics
+        self._log_is_durable = False
+        #: From here on it is read.
+        self._start = 0
+        self._beginnings = Beginnings(log, maker, check_body=check_body)
         #: Behind it nothing comes into queues and index.
         self._limit = limit
 
@@ -125,7 +134,7 @@ class Recovery:
     def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
         log, queues, checkpoint = self._log, self._queues, self._checkpoint
         safe = checkpoint.safe_offset
-        gone, gone_units = self._deleted.since(safe)
+        gone, gone_units = self._deleted.since(checkpoint)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
         if repaired or (not len(queues) and not may_be_empty):
             report.note(
@@ -158,9 +167,7 @@ class Recovery:
         """Keys wait in memory for company, so the index may be behind the queues; one that was
         removed is built again."""
         index, log = self._index, self._log
-        if index is None or (
-            trusted and index.end_timestamp >= self._checkpoint.index_msg_timestamp
-        ):
+        if index is None or (trusted and index.end_offset >= self._checkpoint.index_end):
             return start
         if index.end_offset >= log.min_offset:
             return min(start, index.end_offset)
@@ -223,6 +230,7 @@ class Recovery:
         )
 
     def _scan(self, start: int, report: RecoveryReport) -> None:
+        self._start = start
         scan = self._log.scan(
             start,
             self._log.files_end,
@@ -289,6 +297,20 @@ class Recovery:
         except IllegalMessageError as error:
             report.note(f"record at {head.physical_offset}: {error}")
             return False
+        if is_first_again(queue, head.queue_offset, head.physical_offset):
+            if not self._beginnings.is_genuine(head):
+                report.note(
+                    f"record at {head.physical_offset}: {head.topic}/{head.queue_id} goes on from"
+                    f" {queue.max_offset} behind it, so it has not queue offset 0: left out"
+                )
+                return False
+            report.note(
+                f"record at {head.physical_offset}: {head.topic} was deleted and made again:"
+                f" {head.queue_id} begins anew in place of {queue.max_offset} messages"
+            )
+            self._make_log_durable()
+            self._remove_topics([head.topic], head.physical_offset)
+            return True
         if not queue.may_have(head.queue_offset, head.physical_offset):
             report.note(
                 f"record at {head.physical_offset}: {head.queue_offset} can be no queue"
@@ -297,11 +319,18 @@ class Recovery:
             return False
         return True
 
+    def _make_log_durable(self) -> None:
+        """Before anything is removed because of it."""
+        if not self._log_is_durable:
+            self._log.end_at(self._log.files_end, cut=False, since=self._start)
+            self._log_is_durable = True
+
     def _refuse_to_lose(self, position: int) -> None:
         """A torn tail has nothing safe behind it; damage in the middle has."""
         log = self._log
         safe = max(self._checkpoint.safe_offset, 0)
-        later = [start for start in log.file_starts if start > position]
+        # Times tell only where offsets do not: a replica may copy older ones behind younger ones.
+        later = [start for start in log.file_starts if start > position and not safe]
         for start in later:
             for head in log.scan(start, start + log.file_size, check_body=False):
                 if 0 < head.store_timestamp <= self._checkpoint.min_timestamp:
@@ -330,6 +359,7 @@ class Recovery:
                 queue.cut_behind(dispatched)
             queue.correct_min_offset(log.min_offset)
         if self._index:
+            self._before_index_cut(dispatched)
             self._index.cut(dispatched)
         # A deletion may be forgotten once no power loss brings the files of its queues back.
         for topic in self._deleted.topics():

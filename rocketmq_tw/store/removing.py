@@ -2,15 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection
+from contextlib import suppress
 
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
-from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.removed_queues import RemovedQueues
+
+
+class TopicRemoval:
+    """Removes the queues of topics, and notes that what the log has of them is of no queue."""
+
+    def __init__(
+        self,
+        files: IFiles,
+        paths: StorePaths,
+        log: ILog,
+        queues: QueueTable,
+        deleted: DeletedTopics,
+        checkpointing: Checkpointing,
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._queues = queues
+        self._deleted = deleted
+        self._checkpointing = checkpointing
+        self._removed = RemovedQueues(files, paths.consume_queue, paths.deleted_queues)
+
+    def load(self) -> None:
+        """Settles what a former process left half-way; in front of the queues' own load. Raises
+        `OSError`."""
+        self._deleted.load()
+        self._removed.load(self._deleted.offset_of)
+
+    def remove(self, topics: Collection[str], end: int | None = None) -> None:
+        """`end`: the log offset behind what is deleted; without one, all that is there. Raises
+        `OSError`, and then nothing is removed unless `DeletedTopics.is_stale` says so."""
+        if not topics:
+            return
+        if end is None:
+            end = self._log.end_offset
+            if self._log.failure:
+                # What a write or a cut that failed left behind may be found by the next start.
+                end = max(end, self._log.files_end)
+        last = self._checkpointing.last
+        known = last.safe_offset, last.units
+        self._deleted.note(
+            [
+                Deletion(topic, end, *self._queues.count_of(topic, last.safe_offset), *known)
+                for topic in sorted(topics)
+            ]
+        )
+        for topic in topics:
+            if is_legal(topic):
+                self._take_away(topic)
+            self._queues.forget_topic(topic)
+
+    def _take_away(self, topic: str) -> None:
+        try:
+            self._removed.take(topic, self._deleted.noted)
+        except OSError:
+            # Somebody may write in its place, so that nothing brings it back.
+            self._deleted.is_stale = True
+            self._deleted.sync()
+            self._deleted.is_stale = False
+            with suppress(OSError):
+                self._files.remove_tree(self._queues.directory_of(topic))
+
+    def settle(self) -> None:
+        """Makes durable that what was deleted is gone; raises `OSError`."""
+        self._deleted.sync()
+        self._removed.clear(self._deleted.durable)
+
+    def remove_files(self) -> None:
+        """Removes what is left of queues whose deletion is durable; in any thread."""
+        self._removed.remove(self._deleted.durable)
 
 
 def truncate(
@@ -19,6 +92,7 @@ def truncate(
     index: MessageIndex | None,
     checkpointing: Checkpointing,
     deleted: DeletedTopics,
+    removal: TopicRemoval,
     offset: int,
 ) -> None:
     """Ends log, queues and index at `offset`; see `IMessageStore.truncate_to`. Raises `StoreError`
@@ -27,6 +101,8 @@ def truncate(
         raise StoreError(
             f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
         )
+    # Where offsets are met again they do not tell any more what stood in front of a deletion.
+    removal.settle()
     # Before the log shrinks: a checkpoint must never claim more than there is.
     checkpointing.before_cut(offset)
     log.truncate_to(offset)
@@ -35,25 +111,6 @@ def truncate(
             queue.cut_behind(offset)
         queue.next_offset = queue.max_offset
     if index:
+        checkpointing.before_index_cut(offset)
         index.cut(offset)
-    checkpointing.after_cut()
     deleted.rewrite(0, offset)
-
-
-def remove_topics(
-    log: ILog,
-    queues: QueueTable,
-    deleted: DeletedTopics,
-    dispatching: Dispatching,
-    topics: Set[str],
-) -> None:
-    """Removes the queues of topics, and notes that what the log has of them is of no queue. Raises
-    `OSError`, and then nothing is removed."""
-    if not topics:
-        return
-    # Where a failed write could not be cut off, what it left may be found by the next start.
-    end = log.files_end if log.failure else log.end_offset
-    deleted.note([Deletion(topic, end, *queues.count_of(topic)) for topic in sorted(topics)])
-    dispatching.forget_topics(topics)
-    for topic in topics:
-        queues.remove_topic(topic)

@@ -18,9 +18,3 @@ class Unsynced:
         self.files |= other.files
         self.dirs |= other.dirs
         other.files, other.dirs = set(), set()
-
-    def forget_below(self, directory: str) -> None:
-        """Forgets a directory that was removed."""
-        below = directory + "/"
-        self.files = {path for path in self.files if not path.startswith(below)}
-        self.dirs = {path for path in self.dirs if not (path + "/").startswith(below)}

@@ -42,13 +42,13 @@ def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
         raise WireError(f"JSON of more than {limit} values")
 
 
-def loads(data: bytes) -> Any:
+def loads(data: bytes, max_values: int = MAX_VALUES) -> Any:
     """The value in `data`: dicts, lists, str, int, float, bool, None; keys are str, numbers or
     `ObjectKey`; references are resolved, one that leads nowhere is None.
 
-    Raises `WireError` where fastjson could not read it either.
+    Raises `WireError` where fastjson could not read it either, or for more than `max_values`.
     """
-    check_values(data)
+    check_values(data, max_values)
     has_references = b"$ref" in data
     try:
         if not has_references:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rocketmq_tw.message.ids import parse_offset_message_id
@@ -137,6 +138,10 @@ def answer_questions(connection: Connection, is_over: Callable[[], bool]) -> Non
             )
 
 
+def _has_decided(load: Producers, enough: int) -> bool:
+    return len(load.decided) >= enough
+
+
 def test_no_decision_is_lost_or_counts_twice(servers: str, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -148,7 +153,7 @@ def test_no_decision_is_lost_or_counts_twice(servers: str, tmp_path: Path) -> No
             broker.start()
             load = Producers(broker.address, f"round{kill}")
             enough = dice.randrange(100, 1500)
-            wait_until(lambda load=load, enough=enough: len(load.decided) >= enough, "decisions")
+            wait_until(partial(_has_decided, load, enough), "decisions")
             broker.kill()
             load.stop()
             sent |= set(load.sent)

@@ -175,11 +175,37 @@ def test_mqadmin_shows_the_broker(mqadmin: Mqadmin, cluster: Cluster) -> None:
     assert line[:5] == ["TestCluster", name, "0", address, "V5_3_3"]
     (line,) = [line for line in mqadmin("clusterList -m") if name in line]
     assert all(int(count) >= 0 for count in line[2:])
-    status = dict(line[:1] + line[-1:] for line in mqadmin(f"brokerStatus -b {address}"))
-    assert status["brokerVersionDesc"] == "V5_3_3"
-    assert int(status["bootTimestamp"]) > 0
+    status = words_of_status(mqadmin.text(f"brokerStatus -b {address}"))
+    assert status["brokerVersionDesc"] == ["V5_3_3"]
+    assert int(status["bootTimestamp"][0]) > 0
     config = {line[0]: line[-1] for line in mqadmin(f"getBrokerConfig -b {address}")}
     assert (config["brokerName"], config["brokerClusterName"]) == (name, "TestCluster")
+
+
+def words_of_status(shown: str) -> dict[str, list[str]]:
+    """What brokerStatus printed: key to the words of its value."""
+    pairs = re.findall(r"^(\S+?) *: (.*)$", shown, re.MULTILINE)
+    return {key: value.split() for key, value in pairs}
+
+
+@pytest.mark.parametrize("number", range(len(STOCK_VERSIONS)), ids=STOCK_VERSIONS)
+def test_the_broker_status_has_all_keys_of_stock_s(
+    jvms: dict[str, JavaClients], cluster: Cluster, stock: Cluster, number: int
+) -> None:
+    def status(broker: str, name_server: str) -> dict[str, list[str]]:
+        java = jvms[STOCK_VERSIONS[number]]
+        return words_of_status(java.mqadmin("brokerStatus", "-b", broker, "-n", name_server))
+
+    theirs = status(stock.brokers[number].address, stock.namesrv)
+    ours = status(cluster.broker.address, cluster.namesrv)
+    # Each has its own directory of the log, and the delay levels that were used.
+    own = re.compile("commitLogDiskRatio_|scheduleMessageOffset_")
+    assert len(theirs) > 40
+    assert {key for key in theirs if not own.match(key)} <= ours.keys()
+    assert [key.split("_")[0] for key in ours if own.match(key)].count("commitLogDiskRatio") == 1
+    assert len(ours["putMessageDistributeTime"]) == 13
+    for key in ("putMessageAverageSize", "putLatency99", "putLatency999"):
+        assert float(ours[key][0]) >= 0
 
 
 def test_mqadmin_leads_a_topic_from_its_making_to_its_end(

@@ -20,7 +20,8 @@ _NAME_SERVER_HEAP_MB = 128
 _BROKER_HEAP_MB = 512
 
 
-def _stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[str]:
+def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[str]:
+    """The command line that runs a class of stock's with `home` as its home."""
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     if version.startswith("4."):
@@ -38,7 +39,7 @@ def _stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list
     ]
 
 
-def _stock_logs(home: Path) -> list[Path]:
+def stock_logs(home: Path) -> list[Path]:
     logs = [home / "stock.log"]
     logs += sorted((home / "logs" / "rocketmqlogs").glob("**/*.log"))
     return [path for path in logs if path.exists() and path.stat().st_size]
@@ -53,11 +54,11 @@ class StockNameServer(NameServerProcess):
 
     def command(self) -> list[str]:
         main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
-        java = _stock_java(self.version, self.home, _NAME_SERVER_HEAP_MB, main_class)
+        java = stock_java(self.version, self.home, _NAME_SERVER_HEAP_MB, main_class)
         return [*java, "-c", str(self.write_properties())]
 
     def log_files(self) -> list[Path]:
-        return [*super().log_files(), *_stock_logs(self.home)]
+        return [*super().log_files(), *stock_logs(self.home)]
 
 
 class StockBroker(BrokerProcess):
@@ -80,8 +81,8 @@ class StockBroker(BrokerProcess):
 
     def command(self) -> list[str]:
         main_class = "org.apache.rocketmq.broker.BrokerStartup"
-        java = _stock_java(self.version, self.home, _BROKER_HEAP_MB, main_class)
+        java = stock_java(self.version, self.home, _BROKER_HEAP_MB, main_class)
         return [*java, "-c", str(self.write_properties())]
 
     def log_files(self) -> list[Path]:
-        return [*super().log_files(), *_stock_logs(self.home)]
+        return [*super().log_files(), *stock_logs(self.home)]

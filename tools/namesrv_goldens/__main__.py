@@ -27,7 +27,8 @@ from rocketmq_tw.wire.command import (
     encode_command,
 )
 from rocketmq_tw.wire.frame import FrameDecoder
-from tools.namesrv_goldens.conversation import as_text, conversation
+from tools.namesrv_goldens.conversation import conversation
+from tools.namesrv_goldens.steps import as_text
 
 GOLDENS = Path(__file__).resolve().parents[2] / "tests" / "unit" / "namesrv" / "goldens"
 

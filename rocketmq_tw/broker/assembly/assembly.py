@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar, get_type_hints
+from functools import cache
+from typing import Any, TypeVar, cast, get_type_hints
 
 from rocketmq_tw.broker.assembly.part import Part
 
@@ -12,6 +13,14 @@ P = TypeVar("P", bound=Part)
 
 class AssemblyError(TypeError):
     """Parts that cannot be put together; the text names the one that lacks something."""
+
+
+@cache
+def _wanted(kind: type[Part]) -> tuple[tuple[str, Any], ...]:
+    """The arguments of the constructor and their annotations."""
+    hints = get_type_hints(kind.__init__)
+    hints.pop("return", None)
+    return tuple(hints.items())
 
 
 class Assembly:
@@ -57,9 +66,9 @@ class Assembly:
             raise AssemblyError(" uses ".join(each.__name__ for each in circle))
         self._being_made.append(kind)
         try:
-            wanted = get_type_hints(kind.__init__)
-            wanted.pop("return", None)
-            arguments = {name: self._find(kind, name, want) for name, want in wanted.items()}
+            # mypy takes no class for hashable.
+            wanted = _wanted(cast(Any, kind))
+            arguments = {name: self._find(kind, name, want) for name, want in wanted}
         finally:
             self._being_made.pop()
         part = self._parts[kind] = kind(**arguments)

@@ -8,11 +8,17 @@ until it has everything. What name servers answer about the master and ordered t
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.defer import (
+    Deferred,
+    DeferredList,
+    DeferredLock,
+    inlineCallbacks,
+    succeed,
+)
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -24,7 +30,8 @@ from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.address import split_addresses
-from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.net.interfaces import InThread, IRemotingClient
+from rocketmq_tw.net.threads import at_once
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -46,6 +53,8 @@ from rocketmq_tw.wire.headers.namesrv import (
 #: Seconds; as stock waits.
 UNREGISTER_TIMEOUT = 3.0
 REGISTER_TOPIC_TIMEOUT = 3.0
+#: Topics of one registration: stock's frames have 16 MiB, and a topic takes 600 bytes at most.
+MAX_TOPICS = 20_000
 
 log = Logger()
 
@@ -72,13 +81,23 @@ class Membership:
         addresses: Addresses,
         announcements: Announcements,
         role: RoleHolder,
+        in_thread: InThread = at_once,
     ) -> None:
+        self._in_thread = in_thread
         self._config = config
         self._topics = topics
         self._announcements = announcements
         self._client = client
         self._addresses = addresses
         self._role = role
+        #: What is registered is encoded one after the other, and so leaves in order.
+        self._encoding = DeferredLock()
+        #: Topics that changed while that goes on, and who waits until they are registered.
+        self._changed: dict[str, TopicConfig] = {}
+        self._changed_waiting: list[Deferred[None]] = []
+        self._is_split = False
+        #: The ordered topics as they were told last, and the version of the topics then.
+        self._ordered: tuple[bytes, DataVersion | None] = (b"", None)
         self._left = False
         self._unreachable: set[str] = set()
         self._sent_version: DataVersion | None = None
@@ -112,16 +131,16 @@ class Membership:
         if self._is_unseen():
             return succeed(None)
         if self._config.force_register if force is None else force:
-            return self._send(self._topics.all())
+            return self._send_all()
         return self._any_outdated().addCallback(
-            lambda outdated: self._send(self._topics.all()) if outdated else None
+            lambda outdated: self._send_all() if outdated else None
         )
 
     def retry(self) -> Deferred[None]:
         """Registers everything with the name servers that could not be reached last time."""
         if self._is_unseen() or not self._unreachable:
             return succeed(None)
-        return self._send(self._topics.all(), to=sorted(self._unreachable))
+        return self._send_all(sorted(self._unreachable))
 
     def leave(self) -> Deferred[None]:
         """Takes the registration back; fires when all name servers have answered or failed."""
@@ -135,50 +154,123 @@ class Membership:
         return self._ask_all(RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
 
     def _is_unseen(self) -> bool:
-        return self._left or self._role.role is Role.ISOLATED
+        return self._left or self._role.role is Role.ISOLATED or not self._config.namesrv_addr
 
     def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:
         if self._left:
             return
         changed = {topic.topic_name: topic for topic in topics}
+        self._announcements.begin(changed, kept, lambda: self._register_changed(changed))
 
-        def register() -> Deferred[Any]:
-            if self._config.enable_single_topic_register:
-                return DeferredList([self._send_topic(topic) for topic in topics])
-            if self._topics.data_version == self._sent_version:
-                # What was kept with others has their version, which would be passed over now.
-                self._topics.touch()
-            return self._send(changed)
+    def _register_changed(self, changed: Mapping[str, TopicConfig]) -> Deferred[Any]:
+        if self._is_unseen():
+            return succeed(None)
+        if self._config.enable_single_topic_register:
+            return DeferredList([self._send_topic(topic) for topic in changed.values()])
+        self._changed.update(changed)
+        registered: Deferred[None] = Deferred()
+        self._changed_waiting.append(registered)
+        if len(self._changed_waiting) == 1:
+            self._encoding.run(self._send_changed)
+        return registered
 
-        self._announcements.begin(changed, kept, register)
+    def _send_changed(self) -> Deferred[None]:
+        """One registration of all that changed while the one before was made; fires once it is on
+        its way."""
+        changed, self._changed = self._changed, {}
+        waiting, self._changed_waiting = self._changed_waiting, []
 
-    def _send(
-        self, topics: Mapping[str, TopicConfig], to: Sequence[str] | None = None
-    ) -> Deferred[None]:
-        """Registers `topics`, in parts where enableSplitRegistration wants them; with all name
-        servers, or only some."""
-        seen = [self._as_permitted(topic) for topic in topics.values()]
-        size = len(seen)
+        def registered(result: object) -> None:
+            if isinstance(result, Failure):
+                log.failure("registering {n} topics", failure=result, n=len(changed))
+            for waiter in waiting:
+                waiter.callback(None)
+
+        if self._topics.data_version == self._sent_version:
+            # What was kept with others has their version, which would be passed over now.
+            self._topics.touch()
+        sent: Deferred[None] = Deferred()
+        self._send_parts(changed, None, sent).addBoth(registered)
+        return sent
+
+    def _send_all(self, to: Sequence[str] | None = None) -> Deferred[None]:
+        """Registers all topics; with all name servers, or only some."""
+        registered: Deferred[None] = Deferred()
+
+        def send() -> Deferred[None]:
+            sent: Deferred[None] = Deferred()
+            self._send_parts(self._topics.all(), to, sent).chainDeferred(registered)
+            return sent
+
+        self._encoding.run(send)
+        return registered
+
+    @inlineCallbacks
+    def _send_parts(
+        self, topics: Mapping[str, TopicConfig], to: Sequence[str] | None, sent: Deferred[None]
+    ) -> Generator[Deferred[Any], Any, None]:
+        """In parts where there are many, or enableSplitRegistration wants them; `sent` fires once
+        all are on their way."""
+        size = MAX_TOPICS
         if self._config.enable_split_registration:
-            size = self._config.split_registration_size
-        registered = []
-        for start in range(0, len(seen), max(1, size)):
-            if start:
-                # A second part of the same version would be passed over.
-                self._topics.touch()
-            registered.append(self._send_part(seen[start : start + size], to))
-        return DeferredList(registered).addCallback(lambda _: None)
+            size = min(size, self._config.split_registration_size)
+        names = list(topics)
+        self._say_split(len(names), size)
+        answered = []
+        try:
+            for start in range(0, max(1, len(names)), size):
+                if start:
+                    # A second part of the same version would be passed over.
+                    self._topics.touch()
+                part = {
+                    name: topics[name] for name in names[start : start + size] if name in topics
+                }
+                body, crc = yield self._encode(part)
+                if self._is_unseen():
+                    return
+                answered.append(self._send_body(body, crc, to))
+        finally:
+            sent.callback(None)
+        yield DeferredList(answered)
 
-    def _send_part(self, topics: Sequence[TopicConfig], to: Sequence[str] | None) -> Deferred[None]:
-        config = self._config
-        table = self._topics.table({topic.topic_name: topic for topic in topics})
+    def _say_split(self, topics: int, size: int) -> None:
+        if topics > size and not (self._is_split or self._config.enable_split_registration):
+            self._is_split = True
+            log.info(
+                "{n} topics are registered {size} at a time, since frames have a limit: name"
+                " servers with deleteTopicWithBrokerRegistration=true would keep the last of them"
+                " only, so switch that off there",
+                n=topics,
+                size=size,
+            )
+
+    def _encode(self, topics: Mapping[str, TopicConfig]) -> Deferred[tuple[bytes, int]]:
+        """The body of a registration, with the version of now, and its checksum: made in a
+        thread."""
+        table = self._topics.table(topics)
         table.topic_queue_mapping_info_map = {}
         self._sent_version = table.data_version
-        # Stock 5.3.3 says "not compressed" of a compressed body; name servers then refuse it.
-        compressed = config.compressed_register
-        body = encode_registration(
-            RegisterBrokerBody(topic_config_serialize_wrapper=table), compressed=compressed
-        )
+        compressed, permitted = self._config.compressed_register, self._config.broker_permission
+
+        def encode() -> tuple[bytes, int]:
+            if permissions.is_readable(permitted) and permissions.is_writable(permitted):
+                if not compressed:
+                    raw: Any = msgspec.Raw(self._topics.encode(table, whole=False))
+                    data = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=raw))
+                    return data, zlib.crc32(data)
+            else:
+                table.topic_config_table = {
+                    name: _as_permitted(topic, permitted)
+                    for name, topic in table.topic_config_table.items()
+                }
+            body = RegisterBrokerBody(topic_config_serialize_wrapper=table)
+            data = encode_registration(body, compressed=compressed)
+            return data, zlib.crc32(data)
+
+        return self._in_thread(encode)
+
+    def _send_body(self, body: bytes, crc: int, to: Sequence[str] | None) -> Deferred[None]:
+        config = self._config
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
             broker_addr=self._addresses.broker,
@@ -186,8 +278,9 @@ class Membership:
             ha_server_addr=self._addresses.ha,
             broker_id=self._role.state.broker_id,
             enable_acting_master=False,
-            compressed=compressed,
-            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+            # Stock 5.3.3 says "not compressed" of a compressed body; name servers then refuse it.
+            compressed=not body.startswith(b"{"),
+            body_crc32=crc & 0x7FFFFFFF,
         )
         timeout = config.register_broker_timeout_mills / 1000
         return self._ask_all(
@@ -199,10 +292,10 @@ class Membership:
         one that is back gets everything in a new one. The others have nothing to learn from it."""
         if not self._is_unseen():
             self._topics.touch()
-            self._send(self._topics.all(), to=[name_server])
+            self._send_all([name_server])
 
     def _send_topic(self, topic: TopicConfig) -> Deferred[None]:
-        config = self._as_permitted(topic)
+        config = _as_permitted(topic, self._config.broker_permission)
         route = TopicRouteData(
             queue_datas=[
                 QueueData(
@@ -221,13 +314,6 @@ class Membership:
             REGISTER_TOPIC_TIMEOUT,
         )
 
-    def _as_permitted(self, topic: TopicConfig) -> TopicConfig:
-        """The topic as clients may use it: a broker without permission takes its topics' away."""
-        permitted = self._config.broker_permission
-        if permissions.is_readable(permitted) and permissions.is_writable(permitted):
-            return topic
-        return msgspec.structs.replace(topic, perm=topic.perm & permitted)
-
     def _registered(self, response: RemotingCommand, name_server: str) -> None:
         if name_server not in self._registered_at:
             self._registered_at.add(name_server)
@@ -244,7 +330,9 @@ class Membership:
         if header.master_addr or header.ha_server_addr:
             for listener in self._listeners:
                 listener(Master(header.master_addr or "", header.ha_server_addr or ""))
-        if response.body:
+        seen = (response.body, self._topics.data_version)
+        if response.body and seen != self._ordered:
+            self._ordered = seen
             self._topics.mark_ordered(decode_body(KVTable, response.body).table)
 
     def _any_outdated(self) -> Deferred[bool]:
@@ -319,3 +407,10 @@ class Membership:
             request.addCallback(answered, address).addErrback(failed, address)
             asked.append(request)
         return DeferredList(asked).addCallback(lambda _: None)
+
+
+def _as_permitted(topic: TopicConfig, permitted: int) -> TopicConfig:
+    """The topic as clients may use it: a broker without permission takes its topics' away."""
+    if permissions.is_readable(permitted) and permissions.is_writable(permitted):
+        return topic
+    return msgspec.structs.replace(topic, perm=topic.perm & permitted)

@@ -23,7 +23,13 @@ class Cluster(Part):
     def __init__(self, host: Host, role: RoleHolder, addresses: Addresses, tables: Tables) -> None:
         self._config = host.config
         self.membership = Membership(
-            host.config, tables.topics, host.client, addresses, tables.announcements, role
+            host.config,
+            tables.topics,
+            host.client,
+            addresses,
+            tables.announcements,
+            role,
+            host.in_thread,
         )
 
     def periodic(self) -> Iterable[Periodic]:

@@ -44,10 +44,20 @@ _IDLE = dict.fromkeys(
         "timerReadBehind",
         "timerOffsetBehind",
         "timerCongestNum",
-        "remainTransientStoreBufferNumbs",
     ),
     "0",
 )
+#: What stock's pools hold at most by default: who watches them divides by these.
+_CAPACITIES = {
+    "sendThreadPoolQueueCapacity": "10000",
+    "pullThreadPoolQueueCapacity": "100000",
+    "litePullThreadPoolQueueCapacity": "100000",
+    "queryThreadPoolQueueCapacity": "20000",
+    "ackThreadPoolQueueCapacity": "100000",
+    "EndTransactionThreadPoolQueueCapacity": "100000",
+    # Without a pool of buffers there are always enough of them.
+    "remainTransientStoreBufferNumbs": "2147483647",
+}
 
 
 class AdminRequests:
@@ -111,6 +121,7 @@ class AdminRequests:
     def runtime_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         table = {
             **_IDLE,
+            **_CAPACITIES,
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION_5_3_3),
             "timerEnqueueTps": "0.0",
@@ -129,7 +140,8 @@ class AdminRequests:
 
     def clean_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Removes the queues of topics that the broker does not have any more."""
-        unused = sorted(self._store.queues().keys() - self._topics.all().keys())
+        gone = set(self._store.queue_topics()) - self._topics.all().keys()
+        unused = sorted(topic for topic in gone if self._store.queue_ids(topic))
         self._store.remove_topics(unused)
         log.info("{peer} had the queues of {topics} removed", peer=peer.address, topics=unused)
         return request.response()

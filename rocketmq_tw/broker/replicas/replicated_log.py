@@ -8,7 +8,7 @@ from zope.interface import implementer
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog
 
 
 @implementer(IReplicatedLog)

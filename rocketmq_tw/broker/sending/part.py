@@ -14,6 +14,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.sending.send import SendRequests
 from rocketmq_tw.broker.sending.send_back import SendBackRequests
+from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.ids import UniqueIds, pack_ip
@@ -40,6 +41,7 @@ class Sending(Part):
         writing: Writing,
         tables: Tables,
         clients: Clients,
+        stats: Stats,
     ) -> None:
         retries = Retries(tables.topics, tables.groups, clients.locks.holds_any)
         writing.redirects.by_topic(RETRY_PREFIX, retries.redirect)
@@ -55,7 +57,9 @@ class Sending(Part):
             self._next_unique_id,
             host.now_ms,
         )
-        send_back = SendBackRequests(host.config, writing, tables, retries, addresses)
+        send_back = SendBackRequests(
+            host.config, writing, tables, retries, addresses, stats.traffic.given_back
+        )
         self._handlers = merge_handlers([self.send.handlers(), send_back.handlers()])
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import randrange
 
 import msgspec
@@ -44,7 +45,10 @@ class SendBackRequests:
         tables: Tables,
         retries: Retries,
         addresses: Addresses,
+        given_back: Callable[[str, str], None],
     ) -> None:
+        """`given_back(topic, group)` is told of each message that is stored, with the topic where
+        it came from."""
         self._config = config
         self._store = writing.store
         self._commit = writing.commit
@@ -53,6 +57,7 @@ class SendBackRequests:
         self._announcements = tables.announcements
         self._retries = retries
         self._addresses = addresses
+        self._given_back = given_back
 
     def handlers(self) -> dict[int, Handler]:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
@@ -92,7 +97,7 @@ class SendBackRequests:
             properties[props.DELAY] = str(level or FIRST_RETRY_LEVEL + message.reconsume_times)
             again.properties = join_properties(properties)
             self._redirects.route_by_property(again, properties)
-        answer = self._append(request, again)
+        answer = self._append(request, again, properties[props.RETRY_TOPIC], header.group)
         return answer.addCallback(lambda response: self._announcements.hold(response, target))
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
@@ -129,12 +134,13 @@ class SendBackRequests:
         return properties
 
     def _append(
-        self, request: RemotingCommand, message: StoredMessage
+        self, request: RemotingCommand, message: StoredMessage, origin: str, group: str
     ) -> Deferred[RemotingCommand]:
         answer: Deferred[RemotingCommand] = Deferred()
 
         def done(code: ResponseCode, appended: Appended) -> None:
             if code is ResponseCode.SUCCESS:
+                self._given_back(origin, group)
                 answer.callback(request.response())
             else:
                 answer.callback(

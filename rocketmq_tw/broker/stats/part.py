@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.stats.traffic import Traffic
@@ -24,8 +25,7 @@ class Stats(Part):
     def __init__(self, host: Host, writing: Writing) -> None:
         self.statistics = Statistics(host.now_ms)
         self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
-        writing.store.on_arrival(self.statistics.arrived)
-        writing.store.on_arrival(self.traffic.arrived)
+        writing.store.on_arrival(self._arrived)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.VIEW_BROKER_STATS_DATA: self.view}
@@ -33,10 +33,12 @@ class Stats(Part):
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("counting", SAMPLE_SECONDS, self._sample)
 
-    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
-        """So many messages of `topic`, of `size` bytes, left in one answer to a member of `group`;
-        none where the read found nothing."""
-        self.statistics.count_pulled(messages)
+    def pulled(
+        self, topic: str, group: str, messages: int, size: int, seconds: float = 0.0
+    ) -> None:
+        """So many messages of `topic`, of `size` bytes, left in one answer to a member of `group`,
+        after a read of so many seconds, where that was measured; no messages: it found nothing."""
+        self.statistics.count_pulled(messages, seconds)
         if messages:
             self.traffic.pulled(topic, group, messages, size)
 
@@ -53,6 +55,10 @@ class Stats(Part):
             "getMissTps": str(statistics.missed),
             "getTotalTps": statistics.reads(),
             "putMessageTimesTotal": str(statistics.sent.total),
+            "putMessageSizeTotal": str(statistics.sent_bytes),
+            "putMessageAverageSize": str(statistics.average_size()),
+            "dispatchMaxBuffer": str(statistics.most_dispatched),
+            "getMessageEntireTimeMax": str(int(statistics.longest_read * 1000)),
             "msgPutTotalYesterdayMorning": str(statistics.sent_by_day.yesterday),
             "msgPutTotalTodayMorning": str(statistics.sent_by_day.today),
             "msgPutTotalTodayNow": str(statistics.sent.total),
@@ -74,6 +80,9 @@ class Stats(Part):
                 f"nothing is counted as {header.stats_name} of {header.stats_key}",
             )
         return request.response(body=encode_body(found))
+
+    def _arrived(self, runs: Sequence[Arrived]) -> None:
+        self.statistics.count_sent(*self.traffic.arrived(runs))
 
     def _sample(self) -> None:
         self.statistics.sample()

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
-from operator import attrgetter
-
-from rocketmq_tw.broker.interfaces import Arrived
 
 #: Seconds over which stock shows rates.
 WINDOWS = (10, 60, 600)
 SAMPLE_SECONDS = 10
-
-_count_of = attrgetter("count")
 
 
 class Rate:
@@ -55,25 +50,39 @@ class Statistics:
         self._now_ms = now_ms
         self.boot_timestamp = now_ms()
         self.sent = Rate()
+        #: Bytes of all that was sent, and the most that one dispatch brought into the queues.
+        self.sent_bytes = 0
+        self.most_dispatched = 0
         self.pulled = Rate()
         #: Reads that found something and those that did not.
         self.found = Rate()
         self.missed = Rate()
+        #: Seconds of the slowest read.
+        self.longest_read = 0.0
         self.sent_by_day = Day()
         self.pulled_by_day = Day()
         self._date = self._today()
 
-    def arrived(self, runs: Sequence[Arrived]) -> None:
-        """Messages became readable: the store's arrival callback."""
-        self.sent.total += sum(map(_count_of, runs))
+    def count_sent(self, messages: int, size: int) -> None:
+        """So many messages of so many bytes became readable together."""
+        self.sent.total += messages
+        self.sent_bytes += size
+        if size > self.most_dispatched:
+            self.most_dispatched = size
 
-    def count_pulled(self, messages: int) -> None:
-        """So many messages left in one answer."""
+    def count_pulled(self, messages: int, seconds: float) -> None:
+        """So many messages left in one answer, after a read of so many seconds."""
         if messages:
             self.pulled.total += messages
             self.found.total += 1
         else:
             self.missed.total += 1
+        if seconds > self.longest_read:
+            self.longest_read = seconds
+
+    def average_size(self) -> float:
+        """Bytes of a message; 0 without any."""
+        return self.sent_bytes / max(self.sent.total, 1)
 
     def reads(self) -> str:
         """Reads a second, over each window."""

@@ -1,4 +1,4 @@
-"""How many messages went into each topic, and out to each group: what request 315 tells.
+"""How many messages and bytes went into each topic, and out to each group: what request 315 tells.
 
 As in stock a key has three windows: a minute looked at every 10 seconds, an hour looked at every
 10 minutes, and a day looked at every hour. Each counts from its oldest look on until now.
@@ -21,44 +21,52 @@ _HOUR_STEP, _DAY_STEP = 60, 360
 _MINUTE_LOOKS, _HOUR_LOOKS, _DAY_LOOKS = 6, 6, 24
 
 TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
-#: Bytes of what a group got; and messages of the whole broker, whose key is the cluster's name.
-GROUP_SIZE, BROKER_PUT, BROKER_GET = "GROUP_GET_SIZE", "BROKER_PUT_NUMS", "BROKER_GET_NUMS"
+#: What a group gave back, in portions of one; and messages of the whole broker, whose key is the
+#: cluster's name.
+GIVEN_BACK = "SNDBCK_PUT_NUMS"
+BROKER_PUT, BROKER_GET = "BROKER_PUT_NUMS", "BROKER_GET_NUMS"
+#: The bytes of what is counted under another name.
+_SIZES = {"TOPIC_PUT_SIZE": TOPIC_PUT, "GROUP_GET_SIZE": GROUP_GET}
 
-_topic_of, _count_of = attrgetter("topic"), attrgetter("count")
+_topic_of, _count_of, _size_of = map(attrgetter, ("topic", "count", "size"))
 
 
 def group_key(topic: str, group: str) -> str:
-    """The key of GROUP_GET_NUMS, as stock has it."""
+    """The key of GROUP_GET_NUMS and SNDBCK_PUT_NUMS, as stock has it."""
     return f"{topic}@{group}"
 
 
 class _Look(NamedTuple):
     now_ms: int
     messages: int
+    size: int
     times: int
 
 
 class _Flow:
-    """One key: so many messages, in so many portions."""
+    """One key: so many messages, of so many bytes, in so many portions."""
 
-    __slots__ = ("day", "hour", "messages", "minute", "times")
+    __slots__ = ("day", "hour", "messages", "minute", "size", "times")
 
     def __init__(self, now_ms: int) -> None:
-        self.messages = self.times = 0
-        first = _Look(now_ms, 0, 0)
+        self.messages = self.size = self.times = 0
+        first = _Look(now_ms, 0, 0, 0)
         self.minute = deque([first], _MINUTE_LOOKS)
         self.hour = deque([first], _HOUR_LOOKS)
         self.day = deque([first], _DAY_LOOKS)
 
-    def add(self, messages: int) -> None:
+    def add(self, messages: int, size: int) -> None:
         self.messages += messages
+        self.size += size
         self.times += 1
 
-    def since(self, look: _Look, now_ms: int) -> BrokerStatsItem:
-        messages, times = self.messages - look.messages, self.times - look.times
+    def since(self, look: _Look, now_ms: int, *, of_sizes: bool = False) -> BrokerStatsItem:
+        """What came since then: messages, or bytes."""
+        grown = self.size - look.size if of_sizes else self.messages - look.messages
+        times = self.times - look.times
         lasted = max(now_ms - look.now_ms, 1)
         return BrokerStatsItem(
-            sum=messages, tps=messages * 1000 / lasted, avgpt=messages / times if times else 0.0
+            sum=grown, tps=grown * 1000 / lasted, avgpt=grown / times if times else 0.0
         )
 
 
@@ -69,30 +77,38 @@ class Traffic:
     def __init__(self, now_ms: Callable[[], int], cluster: str = "") -> None:
         self._now_ms = now_ms
         self._cluster = cluster
-        names = (TOPIC_PUT, GROUP_GET, GROUP_SIZE, BROKER_PUT, BROKER_GET)
+        names = (TOPIC_PUT, GROUP_GET, GIVEN_BACK, BROKER_PUT, BROKER_GET)
         self._flows: dict[str, dict[str, _Flow]] = {name: {} for name in names}
         self._looks = 0
 
-    def arrived(self, runs: Sequence[Arrived]) -> None:
-        """Messages became readable: the store's arrival callback."""
-        numbers = dict.fromkeys(map(_topic_of, runs), 0)
-        total = sum(map(_count_of, runs))
-        self._count(BROKER_PUT, self._cluster, total)
-        if len(numbers) == 1:
-            self._count(TOPIC_PUT, runs[0].topic, total)
-            return
+    def arrived(self, runs: Sequence[Arrived]) -> tuple[int, int]:
+        """Messages became readable; returns how many, and their bytes."""
+        if len(runs) == 1:
+            messages, size = runs[0].count, runs[0].size
+        else:
+            messages, size = sum(map(_count_of, runs)), sum(map(_size_of, runs))
+        self._count(BROKER_PUT, self._cluster, messages, size)
+        if len(runs) == 1 or len(topics := dict.fromkeys(map(_topic_of, runs))) == 1:
+            self._count(TOPIC_PUT, runs[0].topic, messages, size)
+            return messages, size
+        sums = {topic: [0, 0] for topic in topics}
         for run in runs:
-            numbers[run.topic] += run.count
-        for topic, number in numbers.items():
-            self._count(TOPIC_PUT, topic, number)
+            of_topic = sums[run.topic]
+            of_topic[0] += run.count
+            of_topic[1] += run.size
+        for topic, (number, bytes_) in sums.items():
+            self._count(TOPIC_PUT, topic, number, bytes_)
+        return messages, size
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """So many messages of `topic`, of `size` bytes, left in one answer to a member of
         `group`."""
-        key = group_key(topic, group)
-        self._count(GROUP_GET, key, messages)
-        self._count(GROUP_SIZE, key, size)
-        self._count(BROKER_GET, self._cluster, messages)
+        self._count(GROUP_GET, group_key(topic, group), messages, size)
+        self._count(BROKER_GET, self._cluster, messages, size)
+
+    def given_back(self, topic: str, group: str) -> None:
+        """A member of `group` gave back a message that came from `topic`."""
+        self._count(GIVEN_BACK, group_key(topic, group), 1, 0)
 
     def look(self) -> None:
         """Moves the windows on; a key without a message for a day is forgotten."""
@@ -100,7 +116,7 @@ class Traffic:
         now = self._now_ms()
         for flows in self._flows.values():
             for flow in flows.values():
-                look = _Look(now, flow.messages, flow.times)
+                look = _Look(now, flow.messages, flow.size, flow.times)
                 flow.minute.append(look)
                 if self._looks % _HOUR_STEP == 0:
                     flow.hour.append(look)
@@ -117,26 +133,28 @@ class Traffic:
         return flow.since(flow.minute[0], self._now_ms()).tps
 
     def of(self, name: str, key: str) -> BrokerStatsData | None:
-        """The windows of a key: a topic for TOPIC_PUT_NUMS, `topic@group` for GROUP_GET_NUMS and
-        GROUP_GET_SIZE, the cluster for BROKER_PUT_NUMS and BROKER_GET_NUMS."""
-        flow = self._flows.get(name, {}).get(key)
+        """The windows of a key: a topic for TOPIC_PUT_NUMS and TOPIC_PUT_SIZE, `topic@group` for
+        GROUP_GET_NUMS, GROUP_GET_SIZE and SNDBCK_PUT_NUMS, the cluster for BROKER_PUT_NUMS and
+        BROKER_GET_NUMS."""
+        of_sizes = name in _SIZES
+        flow = self._flows.get(_SIZES.get(name, name), {}).get(key)
         if flow is None:
             return None
         now = self._now_ms()
         return BrokerStatsData(
-            stats_minute=flow.since(flow.minute[0], now),
-            stats_hour=flow.since(flow.hour[0], now),
-            stats_day=flow.since(flow.day[0], now),
+            stats_minute=flow.since(flow.minute[0], now, of_sizes=of_sizes),
+            stats_hour=flow.since(flow.hour[0], now, of_sizes=of_sizes),
+            stats_day=flow.since(flow.day[0], now, of_sizes=of_sizes),
         )
 
-    def _count(self, name: str, key: str, messages: int) -> None:
+    def _count(self, name: str, key: str, messages: int, size: int) -> None:
         flows = self._flows[name]
         flow = flows.get(key)
         if flow is None:
             if len(flows) >= MAX_KEYS:
                 return
             flow = flows[key] = _Flow(self._now_ms())
-        flow.add(messages)
+        flow.add(messages, size)
 
     def _forget_idle(self) -> None:
         for flows in self._flows.values():

@@ -22,10 +22,11 @@ class EntryCache:
     def __init__(self) -> None:
         self._encoded: dict[str, tuple[object, bytes]] = {}
 
-    def encode(self, entries: Mapping[str, object]) -> msgspec.Raw:
-        """The mapping in stock's form, to stand in a body instead of it."""
+    def encode(self, entries: Mapping[str, object], *, whole: bool = True) -> msgspec.Raw:
+        """The mapping in stock's form, to stand in a body instead of it. Not `whole`: it is a part
+        of the table."""
         encoded = self._encoded
-        if len(encoded) > 2 * len(entries) + _SPARE:
+        if whole and len(encoded) > 2 * len(entries) + _SPARE:
             encoded = self._encoded = {}
         parts = []
         for name, entry in entries.items():

@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.list_limits import check_list_bytes, check_list_length
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
@@ -64,7 +65,9 @@ class GroupRequests:
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """All of the groups or none."""
+        check_list_bytes(request.body)
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
+        check_list_length(configs)
         log.info(
             "{peer} makes or changes {n} groups: {groups}",
             peer=peer.address,

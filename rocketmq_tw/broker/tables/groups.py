@@ -13,11 +13,12 @@ from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
 from rocketmq_tw.broker.tables.encoding import EntryCache
-from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reported
+from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
 from rocketmq_tw.broker.tables.permissions import READ
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.codes import ResponseCode
@@ -63,7 +64,7 @@ class GroupTable:
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_body(SubscriptionGroupTable, data))
+        table = self._file.read(lambda data: decode_table(SubscriptionGroupTable, data))
         if table is not None:
             self._groups.update(table.subscription_group_table)
             self._forbidden = dict(table.forbidden_table or {})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -34,11 +34,6 @@ class TableFile(Protocol):
 def reported(failure: Failure) -> None:
     """The errback of those for whom the log's line of a failed write is enough."""
     failure.trap(RequestError)
-
-
-def at_once(job: Callable[[], Any]) -> Deferred[Any]:
-    """Runs a job where it stands: for files that never block."""
-    return maybeDeferred(job)
 
 
 class Keeper(Generic[T]):

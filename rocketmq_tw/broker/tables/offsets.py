@@ -7,7 +7,7 @@ admin resets; what lags far behind, or cannot be read, is never taken for 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
 from rocketmq_tw.broker.tables.pull_offsets import PullOffsets
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
 from rocketmq_tw.wire.codes import ResponseCode
@@ -25,6 +25,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Pairs of a topic and a group that clients may make; anybody may name any two that there are.
 MAX_PAIRS = 1_000_000
+#: Pairs that one step looks at.
+_STEP = 500
 
 log = Logger()
 
@@ -46,7 +48,7 @@ class OffsetTable:
 
     def load(self) -> None:
         """Takes what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_body(ConsumerOffsetTable, data))
+        table = self._file.read(lambda data: decode_table(ConsumerOffsetTable, data))
         if table is not None:
             self._offsets = table.offset_table
             self._pairs.fill(self._offsets)
@@ -92,10 +94,6 @@ class OffsetTable:
     def of(self, group: str, topic: str) -> Mapping[int, int]:
         """Queue id → offset, of one group in one topic."""
         return self._offsets.get(f"{topic}@{group}", {})
-
-    def all(self) -> Mapping[str, Mapping[int, int]]:
-        """`topic@group` → queue id → offset; the live table, not to be changed."""
-        return self._offsets
 
     def topics_of(self, group: str) -> set[str]:
         """The topics in which a group has offsets."""
@@ -153,18 +151,19 @@ class OffsetTable:
         if queues is not None and next(iter(self._offsets)) != key:
             self._offsets = {key: queues} | self._offsets
 
-    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
-        """Takes offsets behind `end_of(topic, queue_id)` back to it: what they stand for is cut off
-        the log. None: the queue is not cut."""
-        self.pulled.clamp(end_of)
-        for table in (self._offsets, self._resets):
-            for key, queues in table.items():
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
+        """Takes offsets behind `end_of(topic, queue_id)` back to it, in steps: what they stand for
+        is cut off the log. None: the queue is not cut."""
+        for table in (self.pulled.all(), self._offsets, self._resets):
+            for number, (key, queues) in enumerate(list(table.items()), 1):
                 topic, _ = split_key(key)
                 for queue_id, offset in queues.items():
                     end = end_of(topic, queue_id)
                     if end is not None and offset > end:
                         queues[queue_id] = end
                         self._dirty = True
+                if number % _STEP == 0:
+                    yield
 
     def encode(self) -> bytes:
         """All offsets with the version, as the file and the wire carry them. May be called in any
@@ -179,18 +178,23 @@ class OffsetTable:
         entries: Any = msgspec.Raw(b"{" + b",".join(parts) + b"}")
         return encode_body(ConsumerOffsetTable(offset_table=entries, data_version=version))
 
-    def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> None:
-        """Takes over what a master has now and had when it was asked before: larger offsets,
-        smaller ones only where the master's own went down, and what it has no more goes."""
-        for key, queues in table.offset_table.items():
+    def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> Iterator[None]:
+        """Takes over what a master has now and had when it was asked before, in steps: larger
+        offsets, smaller ones only where the master's own went down, and what it has no more
+        goes."""
+        for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             before = former.offset_table.get(key, {})
             for queue_id, offset in queues.items():
                 if offset > own.get(queue_id, -1) or offset < before.get(queue_id, -1):
                     own[queue_id] = offset
                     self._dirty = True
-        for key in former.offset_table.keys() - table.offset_table.keys():
+            if number % _STEP == 0:
+                yield
+        for number, key in enumerate(former.offset_table.keys() - table.offset_table.keys(), 1):
             self._remove(key)
+            if number % _STEP == 0:
+                yield
         self.data_version = table.data_version or self.data_version
 
     def pending_write(self) -> Callable[[], bytes] | None:

@@ -11,6 +11,7 @@ from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables import permissions
 from rocketmq_tw.broker.tables.announcements import Announcements
+from rocketmq_tw.broker.tables.list_limits import check_list_bytes, check_list_length
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -90,7 +91,9 @@ class TopicRequests:
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """All of the topics or none."""
+        check_list_bytes(request.body)
         configs = decode_request(CreateTopicListBody, request.body).topic_config_list
+        check_list_length(configs)
         for config in configs:
             self._check(config)
         if not configs:

@@ -18,11 +18,12 @@ from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
 from rocketmq_tw.broker.tables.encoding import EntryCache
-from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, at_once, reported
+from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
 from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
@@ -63,7 +64,7 @@ class TopicTable:
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_body(TopicConfigTable, data))
+        table = self._file.read(lambda data: decode_table(TopicConfigTable, data))
         if table is not None:
             self._topics.update(table.topic_config_table)
             self.data_version = table.data_version
@@ -99,9 +100,10 @@ class TopicTable:
             data_version=self.data_version,
         )
 
-    def encode(self, table: TopicConfigTable) -> bytes:
-        """`table` in its wire form; may be called in any thread."""
-        entries: Any = self._cache.encode(table.topic_config_table)
+    def encode(self, table: TopicConfigTable, *, whole: bool = True) -> bytes:
+        """`table` in its wire form; may be called in any thread. Not `whole`: it has some of the
+        topics only."""
+        entries: Any = self._cache.encode(table.topic_config_table, whole=whole)
         return encode_body(msgspec.structs.replace(table, topic_config_table=entries))
 
     def create_on_send(

@@ -9,16 +9,18 @@ said its word on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.writing.append_times import AppendTimes
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
@@ -62,10 +64,11 @@ _Entry = tuple[Done, Appended, bool]
 class _Waiting:
     """Appends of one turn that wait together for the disk or for replicas."""
 
-    __slots__ = ("end_offset", "entries", "flush_code", "replica_code", "timer")
+    __slots__ = ("began", "end_offset", "entries", "flush_code", "replica_code", "timer")
 
-    def __init__(self, entries: list[_Entry]) -> None:
+    def __init__(self, entries: list[_Entry], began: float) -> None:
         self.entries = entries
+        self.began = began
         self.end_offset = entries[-1][1].end_offset
         self.flush_code: ResponseCode | None = ResponseCode.SUCCESS
         self.replica_code: ResponseCode | None = ResponseCode.SUCCESS
@@ -105,6 +108,10 @@ class Commit:
         self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[_Entry] = []
         self._turn_is_open = False
+        self._is_ending_turn = False
+        #: When the first append of the turn came. One look at the clock serves all of them.
+        self._turn_began = 0.0
+        self.times = AppendTimes()
         self._last_appends: list[Callable[[AppendLast], None]] = []
         self._retry: IDelayedCall | None = None
         self._later: IDelayedCall | None = None
@@ -155,6 +162,10 @@ class Commit:
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"a broker that is {self._role.role.value} stores nothing: send to the master",
             )
+        if wait and self.replicator is not None:
+            refusal = self.replicator.refusal()
+            if refusal:
+                raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
         self._appends.append((done, self._stored(message, batch), wait))
         if not self._turn_is_open:
             self._open_turn()
@@ -176,9 +187,16 @@ class Commit:
             self._store.write_pending()
         except StoreError as error:
             return fail(error)
-        if self._later is None:
-            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
+        self._dispatch_later()
         return self.settled()
+
+    def confirmed(self) -> None:
+        """The store's dispatch limit has moved on: a master's readers see what it held back at
+        once, before senders are told that it is safe."""
+        if not self._role.is_master:
+            self._dispatch_later()
+        elif not self._is_ending_turn:
+            self._gather(self._dispatch)
 
     def dispatch_now(self) -> None:
         """Fills a slave's queues with what waits for `SLAVE_DISPATCH`."""
@@ -210,6 +228,12 @@ class Commit:
         self._flusher.when_flushed(self._store.end_offset, durable.callback)
         return durable
 
+    @inlineCallbacks
+    def make_durable(self) -> Generator[Deferred[bool], Any, None]:
+        """Fires as `flushed` does; fails with `NotWritableError` where that cannot be."""
+        if not (yield self.flushed()):
+            raise NotWritableError("the log could not be made durable: see its first failure")
+
     def dispatch_all(self) -> None:
         """Fills the queues with all that the log has; raises what the store raises where some of
         it cannot be dispatched."""
@@ -221,12 +245,15 @@ class Commit:
         try:
             return self._store.append(message, batch=batch)
         except IllegalMessageError as error:
+            self.times.failed += 1
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
         except StoreError as error:
+            self.times.failed += 1
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
 
     def _open_turn(self) -> None:
         self._turn_is_open = True
+        self._turn_began = self._clock.seconds()
         self._at_turn_end(self._write_now)
 
     def _write_now(self) -> None:
@@ -249,20 +276,27 @@ class Commit:
             self._append_last()
         self._turn_is_open = False
         appends, self._appends = self._appends, []
+        began = self._turn_began
         try:
             self._store.write_pending()
         except Exception:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
-            self._answer_all(appends, ResponseCode.SYSTEM_ERROR)
+            self._answer_all(appends, ResponseCode.SYSTEM_ERROR, began)
             return
+        self._is_ending_turn = True
         for callback in tuple(self._after_write):
             callback()
+        self._is_ending_turn = False
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
-            self._answer_all(appends, ResponseCode.SUCCESS)
+            self._answer_all(appends, ResponseCode.SUCCESS, began)
         else:
-            self._answer_or_wait(appends)
+            self._answer_or_wait(appends, began)
         # Senders go on meanwhile.
         self._gather(self._dispatch)
+
+    def _dispatch_later(self) -> None:
+        if self._later is None:
+            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
 
     def _dispatch(self) -> None:
         if self._later is not None and self._later.active():
@@ -280,14 +314,14 @@ class Commit:
         for callback in tuple(self._after_dispatch):
             callback()
 
-    def _answer_or_wait(self, appends: list[_Entry]) -> None:
+    def _answer_or_wait(self, appends: list[_Entry], began: float) -> None:
         entries = [entry for entry in appends if entry[2]]
         if len(entries) < len(appends):
             at_once = [entry for entry in appends if not entry[2]]
-            self._answer_all(at_once, ResponseCode.SUCCESS)
+            self._answer_all(at_once, ResponseCode.SUCCESS, began)
         if not entries:
             return
-        waiting = _Waiting(entries)
+        waiting = _Waiting(entries, began)
         sync_flush = self._config.flush_disk_type == "SYNC_FLUSH"
         if sync_flush:
             waiting.flush_code = None
@@ -333,9 +367,13 @@ class Commit:
             return
         flush_counts = flush is ResponseCode.SYSTEM_ERROR or replica is ResponseCode.SUCCESS
         entries, waiting.entries = waiting.entries, []
-        self._answer_all(entries, flush if flush_counts else replica)
+        self._answer_all(entries, flush if flush_counts else replica, waiting.began)
 
-    def _answer_all(self, entries: Sequence[_Entry], code: ResponseCode) -> None:
+    def _answer_all(self, entries: Sequence[_Entry], code: ResponseCode, began: float) -> None:
+        times = self.times
+        times.count(len(entries), self._clock.seconds() - began)
+        if code is not ResponseCode.SUCCESS and code not in STORED:
+            times.failed += len(entries)
         self._gather(lambda: _call_all(entries, code))
 
 

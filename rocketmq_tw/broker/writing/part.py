@@ -14,6 +14,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
+from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
@@ -22,7 +23,7 @@ from rocketmq_tw.broker.writing.refusals import refusals
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 
 log = Logger()
@@ -36,7 +37,13 @@ class Writing(Part):
         self._loaded = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         config, reactor = host.store_config, host.reactor
-        self.store = MessageStore(config, host.files, host.now_ms, memory_bytes=memory)
+        self.store = MessageStore(
+            config,
+            host.files,
+            host.now_ms,
+            memory_bytes=memory,
+            confirmed_only=host.config.enable_controller_mode,
+        )
         self.flusher = Flusher(self.store, config, reactor, host.in_thread)
         self.commit = Commit(
             self.store,
@@ -48,7 +55,7 @@ class Writing(Part):
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.redirects = Redirects(refusals(host.config))
-        self.truncation = Truncation(self.store, self.commit, self.flusher, parts)
+        self.truncation = Truncation(self.store, self.commit, self.flusher, parts, host.in_slices)
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:
@@ -62,7 +69,7 @@ class Writing(Part):
     def _check_kinds(self) -> None:
         """Before anything is changed: what is dispatched here would be in other queues."""
         table = self._host.table_file("topics").read(
-            lambda data: decode_body(TopicConfigTable, data)
+            lambda data: decode_table(TopicConfigTable, data)
         )
         if table is not None:
             check_topics(table.topic_config_table.values())
@@ -72,8 +79,8 @@ class Writing(Part):
         self.store.is_copy = state.role in COPYING_ROLES
         return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
 
-    def leave(self, state: RoleState) -> Deferred[bool]:
-        return self.commit.flushed()
+    def leave(self, state: RoleState) -> Deferred[None]:
+        return self.commit.make_durable()
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
@@ -84,14 +91,18 @@ class Writing(Part):
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.store_config.clean_resource_interval / 1000
         yield Periodic("the retention", seconds, lambda: self.store.clean(self._host.now_ms()))
+        yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.turn_minute)
 
     def runtime_info(self) -> Mapping[str, str]:
         store = self.store
         disk = self._host.files.usage(store.paths.root)
         ratio = f"{disk.used / disk.total:.4f}" if disk.total else "-1"
         first = store.message_at(store.min_physical_offset)
+        times = self.commit.times
         return {
             "commitLogDiskRatio": ratio,
+            # Once more for each directory of the log, of which there is one.
+            f"commitLogDiskRatio_{store.paths.commit_log}": ratio,
             "consumeQueueDiskRatio": ratio,
             "commitLogDirCapacity": (
                 f"Total : {human_size(disk.total)}, Free : {human_size(disk.total - disk.used)}."
@@ -101,6 +112,11 @@ class Writing(Part):
             "remainHowManyDataToFlush": human_size(store.end_offset - store.flushed_offset),
             "dispatchBehindBytes": str(store.written_offset - store.dispatched_offset),
             "earliestMessageTimeStamp": str(-1 if first is None else first.store_timestamp),
+            "putMessageEntireTimeMax": str(times.longest_ms),
+            "putMessageFailedTimes": str(times.failed),
+            "putMessageDistributeTime": times.distribution(),
+            "putLatency99": times.percentile(0.99),
+            "putLatency999": times.percentile(0.999),
         }
 
     def metrics(self) -> Iterable[Metric]:

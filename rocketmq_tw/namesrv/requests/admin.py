@@ -1,15 +1,18 @@
 """What an administrator changes: 205, 327 permissions; 216, 217 topics; 318, 319 configuration."""
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
+from rocketmq_tw.namesrv.background import Background
 from rocketmq_tw.namesrv.requests.checks import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import TopicRouteData
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
@@ -19,11 +22,15 @@ from rocketmq_tw.wire.headers.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 
+#: Of one topic; a broker takes 130.
+MAX_ROUTE_BYTES = 256 * 1024
+
 
 class NamesrvAdminRequests:
     log = Logger()
 
-    def __init__(self, table: RouteTable, config: NamesrvLiveConfig) -> None:
+    def __init__(self, table: RouteTable, config: KeptConfig, background: Background) -> None:
+        self._background = background
         self._table = table
         self._config = config
 
@@ -39,19 +46,25 @@ class NamesrvAdminRequests:
 
     # As in stock, what is not there is no error: the answer is that of something changed.
 
-    def wipe_write_permission(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        header = request.header(WipeWritePermOfBrokerRequestHeader)
-        count = self._table.set_writable(header.broker_name, False)
-        self._say_changed(
-            peer, f"took the write permission of broker {header.broker_name!r}", count
-        )
-        return request.response(header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
+    def wipe_write_permission(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> Deferred[RemotingCommand]:
+        name = request.header(WipeWritePermOfBrokerRequestHeader).broker_name
+        count, steps = self._table.set_writable(name, False)
+        self._say_changed(peer, f"took the write permission of broker {name!r}", count)
+        header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        changed = self._background.in_slices(steps)
+        return changed.addCallback(lambda _: request.response(header=header))
 
-    def add_write_permission(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        header = request.header(AddWritePermOfBrokerRequestHeader)
-        count = self._table.set_writable(header.broker_name, True)
-        self._say_changed(peer, f"gave broker {header.broker_name!r} its write permission", count)
-        return request.response(header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
+    def add_write_permission(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> Deferred[RemotingCommand]:
+        name = request.header(AddWritePermOfBrokerRequestHeader).broker_name
+        count, steps = self._table.set_writable(name, True)
+        self._say_changed(peer, f"gave broker {name!r} its write permission", count)
+        header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+        changed = self._background.in_slices(steps)
+        return changed.addCallback(lambda _: request.response(header=header))
 
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(DeleteTopicFromNamesrvRequestHeader)
@@ -61,17 +74,25 @@ class NamesrvAdminRequests:
 
     def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(RegisterTopicRequestHeader)
+        if len(request.body) > MAX_ROUTE_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the queues of a topic in {len(request.body)} bytes: send at most"
+                f" {MAX_ROUTE_BYTES}",
+            )
         route = decode_request(TopicRouteData, request.body) if request.body else TopicRouteData()
         check_name("topic", header.topic)
         if not self._table.register_topic(header.topic, route.queue_datas):
             self._say(peer, f"named a broker that is not registered for topic {header.topic!r}")
         return request.response()
 
-    def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        changed = self._config.update(request.body)
-        changes = ", ".join(f"{key}={value}" for key, value in changed.items())
-        self._say(peer, f"changed the configuration: {changes or 'nothing'}")
-        return request.response()
+    def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        def answer(changed: dict[str, str]) -> RemotingCommand:
+            changes = ", ".join(f"{key}={value}" for key, value in changed.items())
+            self._say(peer, f"changed the configuration: {changes or 'nothing'}")
+            return request.response()
+
+        return self._config.update(request.body).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=self._config.text().encode())

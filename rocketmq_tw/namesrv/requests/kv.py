@@ -1,5 +1,7 @@
 """Names and values: 100, 101, 102, 219."""
 
+from twisted.internet.defer import Deferred
+
 from rocketmq_tw.namesrv.kv_config import KvConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -25,10 +27,10 @@ class KvRequests:
             RequestCode.GET_KVLIST_BY_NAMESPACE: self.namespace,
         }
 
-    def put(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(PutKVConfigRequestHeader)
-        self._kv.put(header.namespace, header.key, header.value)
-        return request.response()
+        kept = self._kv.put(header.namespace, header.key, header.value)
+        return kept.addCallback(lambda _: request.response())
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(GetKVConfigRequestHeader)
@@ -40,10 +42,10 @@ class KvRequests:
             )
         return request.response(header=GetKVConfigResponseHeader(value=value))
 
-    def delete(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(DeleteKVConfigRequestHeader)
-        self._kv.delete(header.namespace, header.key)
-        return request.response()
+        kept = self._kv.delete(header.namespace, header.key)
+        return kept.addCallback(lambda _: request.response())
 
     def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(GetKVListByNamespaceRequestHeader)

@@ -1,20 +1,20 @@
 """Brokers come, stay and go: 103, 104, 322, 901, 904."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.namesrv.background import Background
+from rocketmq_tw.namesrv.brokers import DEFAULT_HEARTBEAT_TIMEOUT, BrokerKey, Registration
 from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.checks import check_address, check_name
-from rocketmq_tw.namesrv.route_table import (
-    DEFAULT_HEARTBEAT_TIMEOUT,
-    BrokerKey,
-    Registration,
-    RouteTable,
-)
+from rocketmq_tw.namesrv.requests.turns import Turns
+from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.zones import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
@@ -38,6 +38,8 @@ from rocketmq_tw.wire.headers.namesrv import (
 ZLIB_START = b"\x78"
 #: Old brokers start a few, if any; what is registered stays in memory.
 MAX_FILTER_SERVERS = 64
+#: Bytes of a registration, not deflated, that is read and taken in at once.
+SMALL = 16 * 1024
 
 
 class RegistrationRequests:
@@ -50,7 +52,11 @@ class RegistrationRequests:
         kv: KvConfig,
         liveness: Liveness,
         now_ms: Callable[[], int],
+        background: Background,
     ) -> None:
+        self._background = background
+        self._turns = Turns()
+        self._reading = DeferredLock()
         self._config = config
         self._table = table
         self._kv = kv
@@ -66,7 +72,9 @@ class RegistrationRequests:
             RequestCode.BROKER_HEARTBEAT: self.heartbeat,
         }
 
-    def register(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def register(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(RegisterBrokerRequestHeader)
         check_name("clusterName", header.cluster_name)
         check_name("brokerName", header.broker_name)
@@ -76,7 +84,46 @@ class RegistrationRequests:
         zone = request.ext_fields.get(ZONE_NAME)
         if zone:
             check_name(ZONE_NAME, zone)
-        body = _decode_topics(header, request.body)
+        # Stock 5.3.3 with compressedRegister deflates and says that it did not.
+        compressed = header.compressed or request.body.startswith(ZLIB_START)
+        if compressed or len(request.body) > SMALL or self._turns.is_busy(peer):
+            return self._turns.run(
+                peer, lambda: self._take_slowly(request, peer, header, compressed)
+            )
+        body = _decode_topics(header, request.body, compressed)
+        response, steps = self._take(request, peer, header, body)
+        for _ in steps:
+            pass
+        return response
+
+    @inlineCallbacks
+    def _take_slowly(
+        self,
+        request: RemotingCommand,
+        peer: IPeer,
+        header: RegisterBrokerRequestHeader,
+        compressed: bool,
+    ) -> Generator[Deferred[Any], Any, RemotingCommand]:
+        """A large registration, or one that may inflate to one: read in a thread, one at a time,
+        and taken in a little in each turn."""
+        body = yield self._reading.run(
+            self._background.in_thread, lambda: _decode_topics(header, request.body, compressed)
+        )
+        if not peer.connected:
+            # Nobody would take the broker out again.
+            return request.response()
+        response, steps = self._take(request, peer, header, body)
+        yield self._background.in_slices(steps)
+        return response
+
+    def _take(
+        self,
+        request: RemotingCommand,
+        peer: IPeer,
+        header: RegisterBrokerRequestHeader,
+        body: RegisterBrokerBody,
+    ) -> tuple[RemotingCommand, Iterator[None]]:
+        """The answer, once the steps are made."""
         new = Registration(
             cluster=header.cluster_name,
             broker_name=header.broker_name,
@@ -85,13 +132,13 @@ class RegistrationRequests:
             ha_address=header.ha_server_addr,
             heartbeat_timeout=_positive(header.heartbeat_timeout_millis),
             acting_master=header.enable_acting_master,
-            zone=zone,
+            zone=request.ext_fields.get(ZONE_NAME),
             topics=body.topic_config_serialize_wrapper,
             filter_servers=tuple(body.filter_server_list),
             owner=peer,
         )
         is_new = self._table.data_version(*new.key) is None
-        master = self._table.register(new, self._now_ms())
+        master, steps = self._table.register(new, self._now_ms())
         self._liveness.watch(peer)
         if is_new:
             self.log.info(
@@ -104,10 +151,19 @@ class RegistrationRequests:
         answer = RegisterBrokerResponseHeader(
             ha_server_addr=master.ha_address, master_addr=master.address
         )
-        return request.response(header=answer, body=self._order_topics())
+        return request.response(header=answer, body=self._order_topics()), steps
 
-    def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def unregister(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(UnRegisterBrokerRequestHeader)
+        if self._turns.is_busy(peer):
+            return self._turns.run(peer, lambda: self._unregister(request, header))
+        return self._unregister(request, header)
+
+    def _unregister(
+        self, request: RemotingCommand, header: UnRegisterBrokerRequestHeader
+    ) -> RemotingCommand:
         self._table.unregister(header.cluster_name, header.broker_addr, header.broker_name)
         self.log.info(
             "broker {name} at {address} left", name=header.broker_name, address=header.broker_addr
@@ -141,13 +197,13 @@ class RegistrationRequests:
         return self._kv.namespace(ORDER_TOPIC_NAMESPACE) or b""
 
 
-def _decode_topics(header: RegisterBrokerRequestHeader, data: bytes) -> RegisterBrokerBody:
+def _decode_topics(
+    header: RegisterBrokerRequestHeader, data: bytes, compressed: bool
+) -> RegisterBrokerBody:
     if header.body_crc32 and header.body_crc32 != zlib.crc32(data) & 0x7FFFFFFF:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR, "the registration's body is not what its bodyCrc32 says"
         )
-    # Stock 5.3.3 with compressedRegister deflates and says that it did not.
-    compressed = header.compressed or data.startswith(ZLIB_START)
     body = decode_registration(data, compressed=compressed) if data else RegisterBrokerBody()
     for topic in body.topic_config_serialize_wrapper.topic_config_table:
         check_name("topicName", topic)

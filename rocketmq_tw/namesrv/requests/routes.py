@@ -1,12 +1,22 @@
 """Routes and lists of topics: 105, 106, 206, 224, 304, 311, 312, 313."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+
+from twisted.internet.defer import Deferred, DeferredLock
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.acting_master import show_substitutes
+from rocketmq_tw.namesrv.background import Background
 from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
-from rocketmq_tw.namesrv.route_table import RouteTable, has_unit_subscription, is_unit
+from rocketmq_tw.namesrv.route_table import RouteTable
+from rocketmq_tw.namesrv.topic_lists import (
+    has_unit_subscription,
+    is_unit,
+    list_all,
+    list_matching,
+    list_of_cluster,
+)
 from rocketmq_tw.namesrv.zones import keep_zone, wanted_zone
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -31,7 +41,10 @@ class RouteRequests:
         table: RouteTable,
         kv: KvConfig,
         now_ms: Callable[[], int],
+        background: Background,
     ) -> None:
+        self._background = background
+        self._listing = DeferredLock()
         self._config = config
         self._table = table
         self._kv = kv
@@ -78,24 +91,40 @@ class RouteRequests:
     def cluster_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         return request.response(body=encode_body(self._table.cluster_info()))
 
-    def all_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def all_topics(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         if not self._config.enable_all_topic_list:
             raise _switched_off("enableAllTopicList")
-        return _answer(request, self._table.topics())
+        return self._list(request, lambda found: list_all(self._table, found))
 
-    def topics_of_cluster(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def topics_of_cluster(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         self._check_lists()
-        header = request.header(GetTopicsByClusterRequestHeader)
-        return _answer(request, self._table.topics_of_cluster(header.cluster))
+        cluster = request.header(GetTopicsByClusterRequestHeader).cluster
+        return self._list(request, lambda found: list_of_cluster(self._table, cluster, found))
 
     def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        return _answer(request, self._table.system_topics())
+        return request.response(body=encode_body(self._table.system_topics()))
 
     def topics(
         self, matches: Callable[[QueueData], bool], request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand:
+    ) -> Deferred[RemotingCommand]:
         self._check_lists()
-        return _answer(request, self._table.topics(matches))
+        return self._list(request, lambda found: list_matching(self._table, matches, found))
+
+    def _list(
+        self, request: RemotingCommand, steps: Callable[[list[str]], Iterator[None]]
+    ) -> Deferred[RemotingCommand]:
+        """One list at a time: put together a little in each turn, encoded in a thread."""
+        found: list[str] = []
+
+        def look() -> Deferred[RemotingCommand]:
+            looked = self._background.in_slices(steps(found))
+            looked.addCallback(lambda _: self._background.run(len(found), encode))
+            return looked.addCallback(lambda body: request.response(body=body))
+
+        def encode() -> bytes:
+            return encode_body(TopicList(topic_list=found))
+
+        return self._listing.run(look)
 
     def _check_lists(self) -> None:
         if not self._config.enable_topic_list:
@@ -110,10 +139,6 @@ class RouteRequests:
                 ResponseCode.SYSTEM_ERROR,
                 "the name server still waits for its brokers (waitSecondsForService)",
             )
-
-
-def _answer(request: RemotingCommand, topics: TopicList) -> RemotingCommand:
-    return request.response(body=encode_body(topics))
 
 
 def _switched_off(key: str) -> RequestError:

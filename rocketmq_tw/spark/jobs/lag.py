@@ -18,6 +18,7 @@ from rocketmq_tw.spark.jobs.options import cluster_options, page_option
 from rocketmq_tw.spark.jobs.page import Chart, Page, Table
 from rocketmq_tw.spark.jobs.running import as_command_errors, show_table, source_settings
 from rocketmq_tw.spark.options import source_options
+from rocketmq_tw.wire.printable import printable
 
 _COLUMNS = ("group", "topic", "broker", "queue", "committed", "newest", "lag")
 
@@ -123,7 +124,7 @@ def _samples(
         try:
             yield _sample(options, groups)
         except (SparkSourceError, ClientError) as error:
-            click.echo(f"{_text(time.time())}  no sample: {error}", err=True)
+            click.echo(f"{_text(time.time())}  no sample: {printable(str(error))}", err=True)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from rocketmq_tw.spark.jobs.ingest import ingest
 from rocketmq_tw.spark.jobs.lag import lag_command
 from rocketmq_tw.spark.jobs.replay import replay
 from rocketmq_tw.spark.jobs.stats import stats
+from rocketmq_tw.wire.printable import printable
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         said = " ".join(error.format_message().split())
         if isinstance(error, click.UsageError) and error.ctx is not None:
             said += f" ({error.ctx.command_path} -h shows the options)"
-        click.echo(f"rmqspark: {said}", err=True)
+        click.echo(f"rmqspark: {printable(said)}", err=True)
         status = error.exit_code
     except click.Abort:
         click.echo("rmqspark: stopped", err=True)

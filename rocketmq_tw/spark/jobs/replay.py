@@ -10,6 +10,7 @@ from rocketmq_tw.spark.jobs.running import Job, as_command_errors, parse_pairs, 
 from rocketmq_tw.spark.options import sink_options
 from rocketmq_tw.spark.rows import BadRow, check_columns, row_message, written_columns
 from rocketmq_tw.spark.sink import check_target
+from rocketmq_tw.wire.printable import printable
 
 
 @click.command()
@@ -109,12 +110,12 @@ def _describe(checked: Any, topic: str | None, rate: int | None) -> _Plan:
     good = [row for row in found if row.reason is None]
     bad = [row for row in found if row.reason is not None]
     for row in good:
-        click.echo(f"{row.target}: {row.messages} messages, {row.size} bytes")
+        click.echo(f"{printable(row.target)}: {row.messages} messages, {row.size} bytes")
     messages = sum(row.messages for row in good)
     if rate is not None:
         click.echo(f"at least {messages / rate:.0f} s at {rate} messages a second")
     for row in bad:
-        click.echo(f"bad: {row.messages} rows: {row.reason}")
+        click.echo(f"bad: {row.messages} rows: {printable(row.reason)}")
     return _Plan(messages, sum(row.messages for row in bad))
 
 

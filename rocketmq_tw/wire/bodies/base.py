@@ -7,6 +7,7 @@ the wire; its maps are dicts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
 
 
 B = TypeVar("B")
+T = TypeVar("T", bound=Body)
 
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 #: Bytes of a request's body that are read in the slow, tolerant way, at up to 2 µs each: more
@@ -31,15 +33,22 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 TOLERANT_REQUEST_BYTES = 256 * 1024
 
 
-def decode_body(body_type: type[B], data: bytes, *, tolerant_bytes: int = 1 << 31) -> B:
+def decode_body(
+    body_type: type[B],
+    data: bytes,
+    *,
+    tolerant_bytes: int = 1 << 31,
+    max_values: int = fastjson.MAX_VALUES,
+) -> B:
     """`data` as a `body_type`: unknown fields are left out, null means the field's default, and
     text becomes a number or a boolean where the field is one.
 
-    Raises `BodyError`, which names the field; also for what is longer than `tolerant_bytes` and
-    neither strict JSON of the type nor that with bare numbers as keys.
+    Raises `BodyError`, which names the field; also for more than `max_values` values, and for what
+    is longer than `tolerant_bytes` and neither strict JSON of the type nor that with bare numbers
+    as keys.
     """
     try:
-        fastjson.check_values(data)
+        fastjson.check_values(data, max_values)
         if b"$ref" not in data:
             # A dialect, a null or a mistake: the slow way below tells which.
             with suppress(*fastjson.STRICT_ERRORS):
@@ -48,7 +57,7 @@ def decode_body(body_type: type[B], data: bytes, *, tolerant_bytes: int = 1 << 3
                 return _decode_strictly(body_type, fastjson.quote_bare_keys(data))
         if len(data) > tolerant_bytes:
             raise WireError(f"more than {tolerant_bytes} bytes need to be strict JSON")
-        value = fastjson.loads(data)
+        value = fastjson.loads(data, max_values)
     except WireError as error:
         raise BodyError(f"the body is no {_name(body_type)}: {error}") from error
     return convert_body(body_type, value)
@@ -58,6 +67,57 @@ def decode_request(body_type: type[B], data: bytes) -> B:
     """Reads the body of a request, which anybody may have sent: `decode_body`, with the slow and
     tolerant way only up to `TOLERANT_REQUEST_BYTES`. Raises `BodyError`."""
     return decode_body(body_type, data, tolerant_bytes=TOLERANT_REQUEST_BYTES)
+
+
+def decode_table(body_type: type[B], data: bytes) -> B:
+    """Reads a table from a file of one's own or from the own master: `decode_body` however many
+    values there are. Raises `BodyError`."""
+    return decode_body(body_type, data, max_values=len(data))
+
+
+#: Bytes from which a table is read entry by entry.
+_LARGE = 256 * 1024
+
+
+def decode_by_entry(
+    body_type: type[T],
+    table: str,
+    entry_type: type[Any],
+    data: bytes,
+    *,
+    rest: Callable[[type[T], bytes], T] = decode_table,
+) -> T:
+    """`data` as a `body_type`, whose field `table` is a dict of `entry_type` and has nearly all of
+    it. Where that is large each entry is read by itself, so that other threads get their turn; what
+    is small, or needs more tolerance, is read by `rest`. Raises what that raises.
+    """
+    if len(data) > _LARGE and b"$ref" not in data:
+        for text in (lambda: data, lambda: fastjson.quote_bare_keys(data)):
+            with suppress(*fastjson.STRICT_ERRORS):
+                raw: Any = _decode_strictly(_with_raw_table(body_type, table), text())
+                decoder = _decoder(entry_type)
+                entries = {name: decoder(entry) for name, entry in getattr(raw, table).items()}
+                fields = {name: getattr(raw, name) for name in body_type.__struct_fields__}
+                return body_type(**fields | {table: entries})
+    return rest(body_type, data)
+
+
+_raw_types: dict[tuple[Any, str], type[Any]] = {}
+
+
+def _with_raw_table(body_type: type[Any], table: str) -> type[Any]:
+    """`body_type` with the entries of one table left as they are."""
+    made = _raw_types.get((body_type, table))
+    if made is None:
+        raw: Any = msgspec.field(default_factory=dict)
+        made = _raw_types[body_type, table] = msgspec.defstruct(
+            body_type.__name__,
+            [(table, dict[str, msgspec.Raw], raw)],
+            bases=(body_type,),
+            rename="camel",
+            kw_only=True,
+        )
+    return made
 
 
 def convert_body(body_type: type[B], value: Any) -> B:
@@ -79,11 +139,15 @@ def encode_body(body: object, *, standard_json: bool = False) -> bytes:
 
 
 def _decode_strictly(body_type: type[B], data: bytes) -> B:
+    body: B = _decoder(body_type)(data)
+    return body
+
+
+def _decoder(body_type: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
     decoder = _decoders.get(body_type)
     if decoder is None:
         decoder = _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
-    body: B = decoder.decode(data)
-    return body
+    return decoder.decode
 
 
 def _name(body_type: type) -> str:

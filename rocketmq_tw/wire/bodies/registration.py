@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from struct import Struct
 
+import msgspec
 from msgspec import field
 
 from rocketmq_tw.wire import fastjson
@@ -12,12 +14,13 @@ from rocketmq_tw.wire.bodies.base import (
     TOLERANT_REQUEST_BYTES,
     Body,
     decode_body,
+    decode_by_entry,
     decode_request,
     encode_body,
 )
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
-from rocketmq_tw.wire.errors import BodyError
+from rocketmq_tw.wire.errors import BodyError, WireError
 
 #: Inflated bytes; a topic takes about 60, so this is far beyond any broker.
 MAX_INFLATED = 32 * 1024 * 1024
@@ -40,7 +43,7 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     Raises `BodyError`.
     """
     if not compressed:
-        return decode_request(RegisterBrokerBody, data)
+        return _decode_json(data)
     reader = _Chunks(_inflate(data))
     body = RegisterBrokerBody()
     table = body.topic_config_serialize_wrapper
@@ -64,6 +67,29 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
             tolerant -= len(chunk)
             table.topic_queue_mapping_info_map[info.topic or ""] = info
     return body
+
+
+class _RawBody(RegisterBrokerBody):
+    topic_config_serialize_wrapper: msgspec.Raw = field(default_factory=msgspec.Raw)  # type: ignore[assignment]
+
+
+_raw_decode = msgspec.json.Decoder(_RawBody, strict=False).decode
+
+
+def _decode_json(data: bytes) -> RegisterBrokerBody:
+    """Topic by topic where there are many."""
+    if len(data) > TOLERANT_REQUEST_BYTES and b"$ref" not in data:
+        with suppress(*fastjson.STRICT_ERRORS, WireError):
+            fastjson.check_values(data)
+            raw = _raw_decode(data)
+            table = bytes(raw.topic_config_serialize_wrapper)
+            return RegisterBrokerBody(
+                topic_config_serialize_wrapper=decode_by_entry(
+                    TopicConfigTable, "topic_config_table", TopicConfig, table, rest=decode_request
+                ),
+                filter_server_list=raw.filter_server_list,
+            )
+    return decode_request(RegisterBrokerBody, data)
 
 
 def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:

@@ -18,20 +18,21 @@ from typing import Any
 import attrs
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.error import ConnectionLost, ConnectionRefusedError
+from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import Clock
-from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.replication.client import HAClient
-from rocketmq_tw.replication.interfaces import IReplicatedLog
-from rocketmq_tw.replication.service import MASTER_TICK_SECONDS, HAService, HASettings
+from rocketmq_tw.replication.classic.client import ClassicHAClient
+from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.service import MASTER_TICK_SECONDS
+from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.network import MemoryAddress
+from tests.support.ha_links import Link
 
 SEEDS = 1000
 FILE_SIZE = 512
-FULL = 600
 HEARTBEAT_MS, HOUSEKEEPING_MS, TIMEOUT_MS = 300, 1500, 1000
 CALM_SECONDS = 0.02
 MASTER = "10.0.0.1:10912"
@@ -98,87 +99,6 @@ class HastyLog(Log):
         return succeed(self.written)
 
 
-class End:
-    """A transport; what is written waits in `unsent` until the world delivers it."""
-
-    def __init__(self, link: Link, local: str, remote: str) -> None:
-        self.link = link
-        self.protocol: Any = None
-        self.other: End
-        self.unsent = bytearray()
-        self.reading = True
-        self.lost = False
-        self._addresses = MemoryAddress(local), MemoryAddress(remote)
-        self._producer: Any = None
-        self._full = False
-
-    def getHost(self) -> MemoryAddress:
-        return self._addresses[0]
-
-    def getPeer(self) -> MemoryAddress:
-        return self._addresses[1]
-
-    def setTcpNoDelay(self, _enabled: bool) -> None:
-        """Nothing is delayed for company here."""
-
-    def registerProducer(self, producer: Any, _streaming: bool) -> None:
-        self._producer = producer
-
-    def pauseProducing(self) -> None:
-        self.reading = False
-
-    def resumeProducing(self) -> None:
-        self.reading = True
-
-    def write(self, data: bytes) -> None:
-        if self.lost:
-            return
-        self.unsent += data
-        if self._producer is not None and not self._full and len(self.unsent) > FULL:
-            self._full = True
-            self._producer.pauseProducing()
-
-    def deliver(self, count: int) -> None:
-        """The other end reads `count` bytes, unless it does not read."""
-        if self.other.lost or not self.other.reading:
-            return
-        data = bytes(self.unsent[:count])
-        del self.unsent[:count]
-        if data:
-            self.other.protocol.dataReceived(data)
-        if self._full and not self.lost and len(self.unsent) <= FULL:
-            self._full = False
-            self._producer.resumeProducing()
-
-    def abortConnection(self) -> None:
-        self.link.world.soon.append(lambda: self.lose())
-
-    def lose(self) -> None:
-        """This end hears that the connection is gone; the other one does unless it is frozen."""
-        if self.lost:
-            return
-        self.lost = True
-        self.unsent.clear()
-        self.protocol.connectionLost(Failure(ConnectionLost()))
-        if not self.link.frozen:
-            self.link.world.soon.append(self.other.lose)
-
-
-class Link:
-    def __init__(self, world: World, slave: Slave) -> None:
-        self.world = world
-        self.slave = slave
-        #: Nothing passes any more, and neither end is told.
-        self.frozen = False
-        local = f"10.0.0.2:{20000 + len(world.links)}"
-        self.near, self.far = End(self, local, MASTER), End(self, MASTER, local)
-        self.near.other, self.far.other = self.far, self.near
-
-    @property
-    def gone(self) -> bool:
-        return self.near.lost and self.far.lost
-
-
 class Process:
     """A log and what runs on it; its clock stands still when it is killed."""
 
@@ -201,11 +121,11 @@ class Process:
 
 
 class Master(Process):
-    service: HAService
+    service: ClassicHAService
 
     def start(self) -> None:
         super().start()
-        self.service = HAService(self.log, self.world.settings, self.clock)
+        self.service = ClassicHAService(self.log, self.world.settings, self.clock)
         self.service.doStart()
 
     def kill(self) -> None:
@@ -220,12 +140,13 @@ class Master(Process):
         self.service.log_grew()
 
 
+@implementer(IStreamClientEndpoint)
 class Slave(Process):
-    client: HAClient
+    client: ClassicHAClient
 
     def start(self) -> None:
         super().start()
-        self.client = HAClient(self.log, self.world.settings, self.clock)
+        self.client = ClassicHAClient(self.log, self.world.settings, self.clock)
         self.client.follow(MASTER, self)
 
     def kill(self) -> None:
@@ -240,7 +161,7 @@ class Slave(Process):
         """This slave's way to the master: what `HAClient` asks of an endpoint."""
         if not self.world.master.alive:
             return fail(ConnectionRefusedError())
-        link = Link(self.world, self)
+        link = Link(self.world, self, MASTER)
         self.world.links.append(link)
         link.far.protocol = self.world.master.service.buildProtocol(link.far.getPeer())
         link.near.protocol = factory.buildProtocol(link.near.getPeer())
@@ -432,7 +353,8 @@ def test_a_seed_replays_identically() -> None:
 
 
 def test_the_schedules_reach_what_they_are_for() -> None:
-    actions, codes = set(), set()
+    actions: set[Any] = set()
+    codes: set[Any] = set()
     for seed in range(50):
         for entry in run(seed).trace:
             (codes if len(entry) == 2 else actions).add(entry[1])

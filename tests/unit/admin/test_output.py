@@ -1,4 +1,16 @@
-from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain, show_tables
+import json
+from typing import Any
+
+from rocketmq_tw.admin.output import (
+    Column,
+    Listing,
+    Report,
+    local_time,
+    plain,
+    show_json,
+    show_tables,
+)
+from rocketmq_tw.admin.tool import warn
 
 
 def test_nothing_acts_on_the_terminal(capsys) -> None:
@@ -9,6 +21,25 @@ def test_nothing_acts_on_the_terminal(capsys) -> None:
     assert "[bold]\\x1b[2J\\nnext" in out
     assert "line\\x07\n" in out
     assert "\x1b" not in out
+
+
+def test_a_warning_is_one_printable_line(capsys: Any) -> None:
+    warn("broker-a says \x1b[2J\r\nall is well")
+    assert capsys.readouterr().err == "rmqadmin: broker-a says \\x1b[2J all is well\n"
+
+
+def test_a_column_of_its_own_making_is_escaped_too(capsys: Any) -> None:
+    row = {"text": "red\x1b[31m"}
+    show_tables(Report(None, [Listing([Column("Text", "text", lambda text: text)], [row])]))
+    assert "red\\x1b[31m" in capsys.readouterr().out
+
+
+def test_json_acts_on_no_terminal_and_says_the_same(capsys: Any) -> None:
+    data = {"text": "a\x1b[31m\x9b31m\x7f\u202eü🚀"}
+    show_json(Report(data))
+    out = capsys.readouterr().out
+    assert out.removesuffix("\n").isprintable() and "ü🚀" in out
+    assert json.loads(out) == data
 
 
 def test_a_long_value_stays_on_its_line(capsys) -> None:

@@ -146,3 +146,78 @@ def test_make_dirs_without_durability() -> None:
     files.sync_dir("/")
     files.sync_dir("/d")
     assert files.crash().exists("/d/e")
+
+
+def test_a_directory_moves_with_all_that_is_in_it(place) -> None:
+    files, base = place
+    files.make_dirs(f"{base}/d/e")
+    files.make_dirs(f"{base}/full/of")
+    files.open(f"{base}/d/e/f", create=True).pwrite(b"f", 0)
+    with pytest.raises(OSError):
+        files.rename(f"{base}/d", f"{base}/full")
+    with pytest.raises(FileNotFoundError):
+        files.rename(f"{base}/d", f"{base}/missing/d")
+    files.rename(f"{base}/d", f"{base}/full/d")
+    assert files.read(f"{base}/full/d/e/f") == b"f"
+    assert not files.exists(f"{base}/d")
+
+
+def test_a_crash_leaves_a_moved_directory_at_one_of_both_places() -> None:
+    found = set()
+    for seed in (None, *range(40)):
+        files = MemoryFiles()
+        files.make_dirs("/a/d")
+        files.make_dirs("/b")
+        files.open("/a/d/f", create=True).close()
+        files.sync_dir("/a/d")
+        files.rename("/a/d", "/b/d")
+        # Of the one that is made in its place nothing shows in the former one.
+        files.make_dirs("/a/d", durable=False)
+        after = files.crash(seed)
+        assert after.exists("/a/d/f") != after.exists("/b/d/f")
+        found.add((after.exists("/a/d"), after.exists("/b/d")))
+    assert found == {(True, False), (True, True), (False, True)}
+
+
+def test_a_removed_directory_that_comes_back_does_not_fill_its_successor() -> None:
+    files = MemoryFiles()
+    files.make_dirs("/a/d")
+    files.open("/a/d/f", create=True).close()
+    files.sync_dir("/a/d")
+    files.remove_tree("/a/d")
+    files.make_dirs("/a/d", durable=False)
+    assert files.crash().list("/a/d") == ["f"]
+    files.sync_dir("/a")
+    assert files.crash().list("/a/d") == []
+
+
+@pytest.mark.parametrize("synced", ["here", "there"])
+@pytest.mark.parametrize("name", ["directory", "file"])
+def test_a_move_is_durable_on_both_sides_or_on_none(synced, name) -> None:
+    files = MemoryFiles()
+    files.make_dirs("here/directory")
+    files.make_dirs("there")
+    files.open("here/file", create=True)
+    files.sync_dir("here")
+    files.rename(f"here/{name}", f"there/{name}")
+    after = files.crash()
+    assert after.list("here") == ["directory", "file"] and after.list("there") == []
+    files = files.kill()
+    files.sync_dir(synced)
+    after = files.crash()
+    assert name not in after.list("here") and after.list("there") == [name]
+
+
+def test_a_move_takes_earlier_ones_of_its_directories_along() -> None:
+    files = MemoryFiles()
+    for name in ("a", "b", "c"):
+        files.make_dirs(name)
+    files.open("b/x", create=True)
+    files.open("a/y", create=True)
+    files.sync_dir("a")
+    files.sync_dir("b")
+    files.rename("b/x", "c/x")
+    files.rename("a/y", "b/x")
+    files.sync_dir("a")
+    after = files.crash()
+    assert (after.list("a"), after.list("b"), after.list("c")) == ([], ["x"], ["x"])

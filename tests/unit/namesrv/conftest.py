@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import Threads, fired
 from tests.support.network import FakePeer
 
 
@@ -21,12 +23,17 @@ class Asked:
     def __init__(self, **config: Any) -> None:
         self.clock = Clock()
         self.files = MemoryFiles()
+        self.threads = Threads()
         self.config = NamesrvConfig(
             kv_config_path="/ns/kv.json", config_store_path="/ns/ns.properties", **config
         )
         self.changes: list[Any] = []
         self.server = NameServer(
-            self.clock, self.files, self.config, on_min_id_change=self.changes.append
+            self.clock,
+            self.files,
+            self.config,
+            on_min_id_change=self.changes.append,
+            in_thread=self.threads,
         )
 
     def ask(
@@ -41,6 +48,8 @@ class Asked:
         texts = {key: str(value) for key, value in fields.items()}
         command = RemotingCommand(code, ext_fields=texts, body=body, version=version)
         answer = self.server.handlers[code](command, peer or FakePeer())
+        if isinstance(answer, Deferred):
+            answer = fired(answer)
         assert isinstance(answer, RemotingCommand)
         return answer
 

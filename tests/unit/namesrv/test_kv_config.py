@@ -11,6 +11,7 @@ from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import fired
 
 PATH = "/ns/kvConfig.json"
 
@@ -28,10 +29,10 @@ def table_of(kv: KvConfig, namespace: str = "NS") -> dict[str, str]:
 def test_a_namespace_is_shown_as_it_is_after_each_change() -> None:
     kv = loaded(MemoryFiles())
     for number in range(3):
-        kv.put("NS", f"k{number}", "v")
+        fired(kv.put("NS", f"k{number}", "v"))
         assert len(table_of(kv)) == number + 1
-    kv.put("OTHER", "k", "v")
-    kv.delete("NS", "k0")
+    fired(kv.put("OTHER", "k", "v"))
+    fired(kv.delete("NS", "k0"))
     assert table_of(kv) == {"k1": "v", "k2": "v"}
     assert kv.namespace("NS") is kv.namespace("NS"), "it is made once"
 
@@ -39,9 +40,9 @@ def test_a_namespace_is_shown_as_it_is_after_each_change() -> None:
 def test_what_was_put_survives_a_crash() -> None:
     files = MemoryFiles()
     kv = loaded(files)
-    kv.put("NS", "k", "v")
-    kv.put("NS", "other", "\u503c")
-    kv.delete("NS", "k")
+    fired(kv.put("NS", "k", "v"))
+    fired(kv.put("NS", "other", "\u503c"))
+    fired(kv.delete("NS", "k"))
     again = loaded(files.crash())
     assert table_of(again) == {"other": "\u503c"}
     assert again.get("NS", "k") is None
@@ -49,22 +50,22 @@ def test_what_was_put_survives_a_crash() -> None:
 
 def test_the_file_is_stocks() -> None:
     files = MemoryFiles()
-    loaded(files).put("NS", "k", "v")
+    fired(loaded(files).put("NS", "k", "v"))
     assert files.read(PATH) == b'{"configTable":{"NS":{"k":"v"}}}'
 
 
 def test_the_bak_stands_in_for_a_damaged_file() -> None:
     files = MemoryFiles()
     kv = loaded(files)
-    kv.put("NS", "k", "old")
-    kv.put("NS", "k", "new")
+    fired(kv.put("NS", "k", "old"))
+    fired(kv.put("NS", "k", "new"))
     files.open(PATH).truncate(5)
     assert loaded(files).get("NS", "k") == "old"
 
 
 def test_a_damaged_file_is_not_overwritten_but_named() -> None:
     files = MemoryFiles()
-    loaded(files).put("NS", "k", "v")
+    fired(loaded(files).put("NS", "k", "v"))
     file = files.open(PATH)
     file.pwrite(b"{{{", 0)
     with pytest.raises(DamagedStoreError, match=PATH):
@@ -84,7 +85,7 @@ def test_a_damaged_file_is_not_overwritten_but_named() -> None:
 def test_what_is_too_large_is_refused(namespace: str, key: str, value: str) -> None:
     kv = loaded(MemoryFiles())
     with pytest.raises(RequestError, match="bytes"):
-        kv.put(namespace, key, value)
+        fired(kv.put(namespace, key, value))
     assert kv.namespace(namespace) is None
 
 
@@ -93,19 +94,19 @@ def test_all_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kv = loaded(MemoryFiles())
     with pytest.raises(RequestError, match="delete what is not needed"):
         for number in range(1000):
-            kv.put("NS", f"key-{number}", "value")
+            fired(kv.put("NS", f"key-{number}", "value"))
     assert 10 < len(table_of(kv)) < 100
-    kv.delete("NS", "key-0")
-    kv.put("NS", "key-x", "value")
+    fired(kv.delete("NS", "key-0"))
+    fired(kv.put("NS", "key-x", "value"))
 
 
 def test_what_cannot_be_written_does_not_count() -> None:
     files = FaultyFiles(MemoryFiles())
     kv = KvConfig(files, PATH)
-    kv.put("NS", "k", "old")
+    fired(kv.put("NS", "k", "old"))
     files.faults.append(Fault("fsync"))
     with pytest.raises(RequestError, match="cannot be kept"):
-        kv.put("NS", "k", "new")
+        fired(kv.put("NS", "k", "new"))
     assert kv.get("NS", "k") == "old"
 
 
@@ -114,12 +115,12 @@ def test_power_loss_at_any_call_leaves_the_old_value_or_the_new() -> None:
     while True:
         at += 1
         disk = MemoryFiles()
-        KvConfig(disk, PATH).put("NS", "k", "old")
+        fired(KvConfig(disk, PATH).put("NS", "k", "old"))
         files = FaultyFiles(disk)
         files.lose_power_at = at
         kv = loaded(files)
         try:
-            kv.put("NS", "k", "new")
+            fired(kv.put("NS", "k", "new"))
         except PowerLoss:
             seen.add(loaded(disk.crash()).get("NS", "k"))
         else:

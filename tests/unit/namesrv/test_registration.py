@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.namesrv import route_table
-from rocketmq_tw.namesrv.route_table import MinIdChange
+from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -244,7 +244,7 @@ def test_mappings_stay_with_the_queues_that_they_map(namesrv: Any) -> None:
     namesrv.ask(103, REGISTRATION, json.dumps({"topicConfigSerializeWrapper": table}).encode())
     assert list(namesrv.route("T1")["topicQueueMappingByBroker"]) == ["broker-a"]
     assert "topicQueueMappingByBroker" not in namesrv.route("T2")
-    queues = namesrv.server.table._queues
+    queues = namesrv.server.table.queues
     assert [topic for topic in ("T1", "T2", "T3") if queues.mappings(topic)] == ["T1"]
     fields = {key: value for key, value in REGISTRATION.items() if key != "haServerAddr"}
     namesrv.ask(104, fields)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -15,6 +16,7 @@ from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import fired
 from tests.support.network import FakePeer
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -54,6 +56,8 @@ class Replay:
             return command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         try:
             answer = handler(command, self._peer)
+            if isinstance(answer, Deferred):
+                answer = fired(answer)
         except RequestError as error:
             return command.response(error.code, error.remark)
         assert isinstance(answer, RemotingCommand)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.namesrv.route_table import Registration, RouteTable
+from rocketmq_tw.namesrv.brokers import Registration
+from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.topic_queues import TopicQueues
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.route import QueueData
@@ -47,21 +48,37 @@ def test_both_sides_always_agree(steps: list[tuple[str, str, str]]) -> None:
             assert queues.remove(topic, name) is ((topic, name) in has)
             has.discard((topic, name))
         elif what == "remove_broker":
-            queues.remove_broker(name)
+            all_steps(queues.remove_broker(name))
             has = {one for one in has if one[1] != name}
         else:
-            assert queues.names() == sorted({topic for topic, _ in has})
+            assert names(queues) == sorted({topic for topic, _ in has})
         mapped &= has
     assert len(queues) == len(has)
-    assert queues.names() == sorted({topic for topic, _ in has})
+    assert names(queues) == sorted({topic for topic, _ in has})
     for name in "abc":
         topics = {topic for topic, of in has if of == name}
         assert queues.of_broker(name) == topics
-        assert queues.new_of(name, ["T1", "T2"]) == len({"T1", "T2"} - topics)
-        assert queues.change_permission(name, lambda perm: perm) == len(topics)
+        assert queues.new_of(name, ["T1", "T2"])[0] == len({"T1", "T2"} - topics)
+        assert queues.count_of(name) == len(topics)
+        all_steps(queues.change_permission(name, lambda perm: perm + 1))
+        assert all(queues.of_topic(topic)[name].perm == 1 for topic in topics)
     for topic in ("T1", "T2", "T3", "T4"):
         assert queues.of_topic(topic).keys() == {name for of, name in has if of == topic}
         assert set(queues.mappings(topic) or ()) == {name for of, name in mapped if of == topic}
+    for name in "abc":
+        all_steps(queues.remove_broker(name))
+    assert queues.size == len(queues) == 0
+
+
+def all_steps(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
+
+
+def names(queues: TopicQueues) -> list[str]:
+    found: list[str] = []
+    all_steps(queues.names(found))
+    return found
 
 
 def steps_of(work: Callable[[], object]) -> int:
@@ -97,23 +114,27 @@ def registration(broker: int, topics: list[str], version: int = 1) -> Registrati
     )
 
 
+def register(table: RouteTable, new: Registration) -> None:
+    all_steps(table.register(new, 0)[1])
+
+
 def table_of(brokers: int) -> RouteTable:
     table = RouteTable(NamesrvConfig(delete_topic_with_broker_registration=True))
     for broker in range(brokers):
         topics = [f"T{broker}-{number}" for number in range(5)]
-        table.register(registration(broker, topics), 0)
+        register(table, registration(broker, topics))
     return table
 
 
 CHANGES: dict[str, Callable[[RouteTable], object]] = {
-    "one more topic": lambda table: table.register(
-        registration(1, [*(f"T1-{number}" for number in range(5)), "new"], 2), 0
+    "one more topic": lambda table: register(
+        table, registration(1, [*(f"T1-{number}" for number in range(5)), "new"], 2)
     ),
-    "fewer topics": lambda table: table.register(registration(1, ["T1-1", "T1-2"], 2), 0),
-    "another broker": lambda table: table.register(registration(5000, ["T", "U"]), 0),
+    "fewer topics": lambda table: register(table, registration(1, ["T1-1", "T1-2"], 2)),
+    "another broker": lambda table: register(table, registration(5000, ["T", "U"])),
     "a broker leaves": lambda table: table.unregister("c1", "10.0.0.1:1", "b1"),
     "a connection is lost": lambda table: table.lose("connection 1"),
-    "no more writes": lambda table: table.set_writable("b1", False),
+    "no more writes": lambda table: all_steps(table.set_writable("b1", False)[1]),
     "a topic is deleted": lambda table: table.delete_topic("T1-1"),
 }
 

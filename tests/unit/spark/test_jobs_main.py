@@ -11,6 +11,7 @@ from rocketmq_tw.spark.jobs.main import main
     ("arguments", "status", "line"),
     [
         ("nope", 2, "No such command 'nope'"),
+        ("lag T -g g -n a\x1b[2Jb", 1, "nameServers has 'a\\x1b[2Jb'"),
         ("lag T", 2, "Missing option '--group' / '-g'"),
         ("lag T -g g", 2, "no name server is given"),
         ("lag T -g g -n somewhere", 1, "nameServers has 'somewhere': give host:port"),
@@ -35,6 +36,7 @@ def test_a_wrong_call_is_told_in_one_line(
     assert err.startswith("rmqspark: ")
     assert err.count("\n") == 1
     assert line in err
+    assert err.removesuffix("\n").isprintable()
 
 
 def test_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

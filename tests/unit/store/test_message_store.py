@@ -12,7 +12,6 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
-from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.message.sysflags import (
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,
@@ -173,21 +172,6 @@ def test_a_rare_tag_makes_progress_without_reading_all() -> None:
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 6)
     found = read(store, 6, 2, wanted=MessageFilter(lambda code: code == wanted))
     assert (found.status, found.messages, found.next_offset) == (GetStatus.FOUND, 1, 10)
-
-
-def test_a_filter_that_looks_into_records(store: MessageStore) -> None:
-    put(store, *[make_message(b"%d" % n) for n in range(6)])
-    asked = []
-
-    def is_even(record: bytes) -> bool:
-        (message,) = decode_records(record)
-        asked.append(message.queue_offset)
-        return message.queue_offset % 2 == 0
-
-    found = read(store, 1, wanted=MessageFilter(by_record=is_even))
-    assert [m.body for m in decode_records(found.data)] == [b"2", b"4"]
-    assert asked == [1, 2, 3, 4, 5]
-    assert found.next_offset == 6
 
 
 def test_interleaved_queues_are_read_apart(store: MessageStore) -> None:

@@ -115,6 +115,79 @@ def test_bit_flip_in_a_queue_offset(files: MemoryFiles, flipped: int) -> None:
     assert any("queue offset" in note for note in store.report.notes)
 
 
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_queue_offset_that_became_0_ends_no_queue(files: MemoryFiles, number: int) -> None:
+    bodies = filled(6, files)
+    log = f"{ROOT}/commitlog/00000000000000000000"
+    data = files.read(log)
+    starts = [at for at in range(len(data)) if data.startswith(MAGIC, at)]
+    assert data[starts[number] + 16 : starts[number] + 24] == number.to_bytes(8, "big")
+    overwrite(files, log, starts[number] + 16, bytes(8))
+    store = open_store(killed(files))
+    found = bodies_of(store)
+    assert found[:number] == bodies[:number]
+    assert found[number - 6 + 1 :] == bodies[number + 1 :]
+    assert store.max_queue_offset("Topic", 0) == 6
+    assert any("queue offset 0" in note for note in store.report.notes)
+
+
+@pytest.mark.parametrize("dispatched", [0, 1, 2])
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_a_replica_killed_before_it_dispatched_what_a_topic_begins_anew_with(
+    files: MemoryFiles, dispatched: int, with_checkpoint: bool
+) -> None:
+    """Its master deleted the topic, and its tables are not copied yet. Nobody says at a start
+    whether the log is a copy: the broker's role may have been another one, or is not known yet."""
+    master = open_store(MemoryFiles())
+    for queue_id in (0, 1):
+        put(master, *[make_message(b"old %d" % n, queue_id=queue_id) for n in range(5)])
+    put(master, make_message(topic="Other"))
+    old_end = master.end_offset
+    master.remove_topics(["Topic"])
+    put(master, *[make_message(b"new %d" % n) for n in range(3)])
+    put(master, make_message(b"new", queue_id=1))
+    replica = open_store(files)
+
+    def append_up_to(end: int) -> None:
+        start = replica.end_offset
+        replica.append_raw(start, master.read_log(start, end - start))
+        replica.write_pending()
+
+    append_up_to(old_end)
+    replica.dispatch()
+    if with_checkpoint:
+        replica.checkpoint()
+    if dispatched:
+        first = master.message_at(old_end)
+        assert first is not None
+        append_up_to(old_end + first.store_size * dispatched)
+        replica.dispatch()
+    append_up_to(master.end_offset)
+    for _ in range(2):
+        replica = open_store(files := files.kill())
+        assert bodies_of(replica) == [b"new 0", b"new 1", b"new 2"]
+        assert [message.body for message in read_all(replica, "Topic", 1)] == [b"new"]
+        assert len(read_all(replica, "Other")) == 1
+        assert replica.append(make_message()).queue_offset == 3
+
+
+def test_what_a_former_replica_has_not_dispatched_begins_anew_as_a_master_too(
+    files: MemoryFiles,
+) -> None:
+    master = open_store(MemoryFiles())
+    put(master, *[make_message(b"old %d" % n) for n in range(5)])
+    master.remove_topics(["Topic"])
+    put(master, make_message(b"new"))
+    replica = open_store(files)
+    replica.is_copy = True
+    replica.append_raw(0, master.read_log(0, master.end_offset))
+    replica.write_pending()
+    replica.fsync()
+    replica.is_copy = False
+    replica.dispatch()
+    assert bodies_of(replica) == [b"new"]
+
+
 def test_bit_flip_in_the_last_body(files: MemoryFiles) -> None:
     bodies = filled(10, files)
     store = open_store(files)

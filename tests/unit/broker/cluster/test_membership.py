@@ -1,8 +1,11 @@
 import zlib
 
+import pytest
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.assembly.host import Addresses
+from rocketmq_tw.broker.cluster import membership as membership_module
 from rocketmq_tw.broker.cluster.membership import Master, Membership
 from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -20,6 +23,7 @@ from rocketmq_tw.wire.headers.namesrv import (
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
 )
+from tests.support.broker import Threads
 from tests.support.network import MemoryNetwork
 from tests.support.roles import a_master
 from tests.support.state import MemoryStateFile
@@ -77,6 +81,7 @@ class NameServer:
 class World:
     def __init__(self, up: tuple[str, ...] = (FIRST, SECOND), **config: object) -> None:
         self.clock = Clock()
+        self.threads = Threads()
         self.network = MemoryNetwork(self.clock)
         self.servers = {FIRST: NameServer(), SECOND: NameServer()}
         for address in up:
@@ -99,6 +104,7 @@ class World:
             addresses,
             self.announcements,
             a_master(),
+            self.threads,
         )
 
     def settle(self, deferred) -> bool:
@@ -205,6 +211,65 @@ def test_a_large_table_is_split_into_versions_of_their_own() -> None:
     versions = [body.topic_config_serialize_wrapper.data_version.counter for body in bodies]
     assert versions == sorted(set(versions))
     assert all(len(names_of(body)) <= 5 for body in bodies)
+
+
+def test_a_table_too_large_for_a_frame_is_split_without_being_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(membership_module, "MAX_TOPICS", 5)
+    world = World()
+    with capturedLogs() as logs:
+        world.settle(world.membership.register())
+        world.settle(world.membership.register())
+    bodies = world.servers[FIRST].registrations()
+    assert set().union(*map(names_of, bodies)) == set(world.topics.all())
+    versions = [body.topic_config_serialize_wrapper.data_version.counter for body in bodies]
+    assert versions == sorted(versions)
+    assert all(len(names_of(body)) <= 5 for body in bodies)
+    (said,) = [text for log in logs if "at a time" in (text := formatEvent(log))]
+    assert "deleteTopicWithBrokerRegistration" in said
+
+
+def test_a_registration_is_made_in_a_thread() -> None:
+    world = World()
+    world.threads.eager = False
+    registered = world.membership.register()
+    assert not world.settle(registered) and not world.servers[FIRST].requests
+    world.threads.run()
+    assert world.settle(registered)
+    (body,) = world.servers[FIRST].registrations()
+    assert names_of(body) == set(world.topics.all())
+
+
+def test_topics_that_are_made_together_are_registered_together() -> None:
+    world = World()
+    world.threads.eager = False
+    for number in range(100):
+        world.topics.create_on_send(f"T{number}", "TBW102", "peer", 4, 0)
+    assert world.announcements.under_way("T99") is not None
+    for _ in range(3):
+        world.threads.run()
+        world.network.settle()
+    bodies = world.servers[FIRST].registrations()
+    assert len(bodies) == 2, "the first, and all that came while it was made"
+    assert set().union(*map(names_of, bodies)) == {f"T{number}" for number in range(100)}
+    versions = [body.topic_config_serialize_wrapper.data_version.counter for body in bodies]
+    assert versions[0] < versions[1]
+    assert all(world.announcements.under_way(f"T{number}") is None for number in range(100))
+
+
+def test_what_is_being_made_when_the_broker_leaves_is_not_sent() -> None:
+    world = World()
+    world.threads.eager = False
+    registered = world.membership.register()
+    world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    world.settle(world.membership.leave())
+    while world.threads.run():
+        pass
+    assert world.settle(registered)
+    for server in world.servers.values():
+        assert [request.code for request in server.requests] == [RequestCode.UNREGISTER_BROKER]
+    assert world.announcements.under_way("T") is None
 
 
 def test_a_broker_without_write_permission_registers_its_topics_so() -> None:

@@ -15,7 +15,7 @@ STEP_MS = 10_000
 def arrive(traffic: Traffic, *topics: str) -> None:
     traffic.arrived(
         [
-            SimpleNamespace(topic=topic, queue_id=0, queue_offset=number, count=1)
+            SimpleNamespace(topic=topic, queue_id=0, queue_offset=number, count=1, size=100)
             for number, topic in enumerate(topics)
         ]
     )
@@ -23,12 +23,15 @@ def arrive(traffic: Traffic, *topics: str) -> None:
 
 def test_a_batch_counts_with_all_its_messages() -> None:
     traffic = Traffic(ManualClock())
-    batch = SimpleNamespace(topic="A", queue_id=0, queue_offset=0, count=3)
-    one = SimpleNamespace(topic="A", queue_id=0, queue_offset=3, count=1)
+    batch = SimpleNamespace(topic="A", queue_id=0, queue_offset=0, count=3, size=270)
+    one = SimpleNamespace(topic="A", queue_id=0, queue_offset=3, count=1, size=100)
     traffic.arrived([batch])
     traffic.arrived([batch, one, one])
     found = traffic.of(TOPIC_PUT, "A")
     assert found is not None and found.stats_minute.sum == 8
+    sizes = traffic.of("TOPIC_PUT_SIZE", "A")
+    assert sizes is not None
+    assert sizes.stats_minute == BrokerStatsItem(sum=740, tps=740_000, avgpt=370)
 
 
 def pass_time(traffic: Traffic, now: ManualClock, looks: int) -> None:
@@ -48,13 +51,26 @@ def test_messages_are_counted_by_topic_and_by_group() -> None:
     assert found is not None
     assert found.stats_minute == BrokerStatsItem(sum=3, tps=1.5, avgpt=1.5)
     assert found.stats_day == found.stats_hour == found.stats_minute
+    sizes = traffic.of("TOPIC_PUT_SIZE", "A")
+    assert sizes is not None
+    assert sizes.stats_minute == BrokerStatsItem(sum=300, tps=150, avgpt=150)
     pulled = traffic.of(GROUP_GET, "A@G")
     assert pulled is not None and pulled.stats_minute is not None
     assert (pulled.stats_minute.sum, pulled.stats_minute.avgpt) == (3, 3.0)
+    assert traffic.of("GROUP_GET_SIZE", "A@G").stats_minute.sum == 30
+
+
+def test_what_groups_give_back_is_counted_by_the_topic_that_it_came_from() -> None:
+    traffic = Traffic(ManualClock())
+    for _ in range(2):
+        traffic.given_back("A", "G")
+    found = traffic.of("SNDBCK_PUT_NUMS", "A@G")
+    assert found is not None and found.stats_minute.sum == 2
+    assert traffic.of("SNDBCK_PUT_NUMS", "A@H") is None
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [(TOPIC_PUT, "B"), (GROUP_GET, "A"), ("TOPIC_PUT_SIZE", "A"), ("", "")]
+    ("name", "key"), [(TOPIC_PUT, "B"), (GROUP_GET, "A"), ("TOPIC_PUT_SIZE", "B"), ("", "")]
 )
 def test_what_is_not_counted_is_none(name: str, key: str) -> None:
     traffic = Traffic(ManualClock())

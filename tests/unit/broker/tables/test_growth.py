@@ -8,10 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_tw.broker.tables import groups, topics
+from rocketmq_tw.broker.tables.list_limits import MAX_LISTED
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.groups import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupList,
+    SubscriptionGroupTable,
+)
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData
-from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, Threads
@@ -115,3 +120,27 @@ def test_what_a_mention_may_make_is_limited_and_the_refusal_says_so(
         assert answer is not None and answer.code == ResponseCode.SYSTEM_ERROR
         assert "deleteTopic" in (answer.remark or "")
         assert broker.topics.get(topic) is None
+
+
+LISTS: dict[RequestCode, Callable[[int], object]] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lambda number: CreateTopicListBody(
+        topic_config_list=[TopicConfig(topic_name=f"New{n}") for n in range(number)]
+    ),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lambda number: SubscriptionGroupList(
+        group_config_list=[SubscriptionGroupConfig(group_name=f"New{n}") for n in range(number)]
+    ),
+}
+
+
+@pytest.mark.parametrize("code", LISTS)
+def test_lists_have_a_limit_and_the_refusal_says_so(code: RequestCode) -> None:
+    broker = BrokerInMemory()
+    before = len(broker.topics.all()), len(broker.groups.all())
+    body = encode_body(LISTS[code](MAX_LISTED + 1))
+    for too_much in (body, body + b" " * 4_000_000):
+        answer = broker.request(RemotingCommand.request(code, body=too_much))
+        assert answer is not None and answer.code == ResponseCode.INVALID_PARAMETER
+        assert "send at most" in (answer.remark or "")
+    assert (len(broker.topics.all()), len(broker.groups.all())) == before
+    answer = broker.request(RemotingCommand.request(code, body=encode_body(LISTS[code](100))))
+    assert answer is not None and answer.code == ResponseCode.SUCCESS

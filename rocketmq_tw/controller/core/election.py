@@ -1,0 +1,55 @@
+"""Who becomes master: the rules of stock's only policy."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+
+class Standing(NamedTuple):
+    """What a broker's heartbeats have said of its log; -1 where they say nothing."""
+
+    epoch: int = -1
+    max_offset: int = -1
+    #: The lower, the better.
+    priority: int = 2**31 - 1
+
+
+class BrokerLife(Protocol):
+    """What is known of the brokers' heartbeats at the moment of a decision."""
+
+    def standing(self, cluster: str, name: str, broker_id: int) -> Standing | None:
+        """None for a broker that is not alive."""
+
+
+def elect(
+    life: BrokerLife,
+    cluster: str,
+    name: str,
+    circles: Iterable[Iterable[int]],
+    old_master: int | None,
+    designated: int | None,
+) -> int | None:
+    """The new master, or None.
+
+    `circles` are ids, tried one after the other: the SyncStateSet, then, where unclean elections
+    are allowed, all replicas. Only those alive count. The old master stays unless another one is
+    designated; one who is designated is elected or nobody is. Else the newest epoch wins, then
+    the longest log, then the lowest priority, then the lowest id.
+    """
+    for circle in circles:
+        alive = {
+            broker_id: standing
+            for broker_id in circle
+            if (standing := life.standing(cluster, name, broker_id)) is not None
+        }
+        if old_master in alive and designated in (None, old_master):
+            return old_master
+        if designated is not None:
+            if designated in alive:
+                return designated
+        elif alive:
+            return min(alive, key=lambda broker_id: (*_rank(alive[broker_id]), broker_id))
+    return None
+
+
+def _rank(standing: Standing) -> tuple[int, int, int]:
+    return -standing.epoch, -standing.max_offset, standing.priority

@@ -1,0 +1,116 @@
+"""The books on heartbeats: who is alive, and how far its log is."""
+
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from rocketmq_tw.controller.core.election import Standing
+
+#: Stock's, for a heartbeat that says nothing of it.
+DEFAULT_TIMEOUT_MS = 10_000
+#: Brokers whose group is unknown here, so that anybody can invent them.
+MAX_STRANGERS = 1000
+
+
+#: A connection.
+Owner = TypeVar("Owner", bound=Hashable)
+
+
+class BrokerKey(NamedTuple):
+    """Who sends heartbeats."""
+
+    cluster: str
+    name: str
+    broker_id: int
+
+
+class _Live(msgspec.Struct, Generic[Owner]):
+    owner: Owner
+    seen_at: int
+    timeout_ms: int
+    standing: Standing
+
+
+class LiveBrokers(Generic[Owner]):
+    """Times in milliseconds of one clock. A broker belongs to the connection (`owner`) over which
+    its last heartbeat came."""
+
+    def __init__(self, now_ms: Callable[[], int], is_known: Callable[[BrokerKey], bool]) -> None:
+        self._now_ms = now_ms
+        self._is_known = is_known
+        self._live: dict[BrokerKey, _Live[Owner]] = {}
+        self._owned: dict[Owner, set[BrokerKey]] = {}
+        self._strangers: set[BrokerKey] = set()
+
+    def standing(self, cluster: str, name: str, broker_id: int) -> Standing | None:
+        """What its heartbeats said; None for a broker that is not alive."""
+        live = self._live.get(BrokerKey(cluster, name, broker_id))
+        if live is None or live.seen_at + live.timeout_ms < self._now_ms():
+            return None
+        return live.standing
+
+    def heartbeat(
+        self, key: BrokerKey, owner: Owner, standing: Standing, timeout_ms: int | None
+    ) -> bool:
+        """Takes a heartbeat; False where it is one stranger too many."""
+        live = self._live.get(key)
+        if live is None:
+            if not self._admit(key):
+                return False
+            live = self._live[key] = _Live(owner, 0, 0, standing)
+            self._owned.setdefault(owner, set()).add(key)
+        elif live.owner != owner:
+            self._disown(key, live.owner)
+            live.owner = owner
+            self._owned.setdefault(owner, set()).add(key)
+        live.seen_at = self._now_ms()
+        live.timeout_ms = DEFAULT_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        known = live.standing
+        if (standing.epoch, standing.max_offset) > (known.epoch, known.max_offset):
+            live.standing = standing
+        else:
+            live.standing = known._replace(priority=standing.priority)
+        return True
+
+    def lose(self, owner: Owner) -> list[BrokerKey]:
+        """The connection is gone, and its brokers with it."""
+        keys = sorted(self._owned.pop(owner, ()))
+        for key in keys:
+            del self._live[key]
+            self._strangers.discard(key)
+        return keys
+
+    def expire(self) -> list[tuple[BrokerKey, Owner]]:
+        """Takes out those who were silent for too long; gives them and their connections."""
+        now = self._now_ms()
+        silent = [key for key, one in self._live.items() if one.seen_at + one.timeout_ms < now]
+        gone = []
+        for key in silent:
+            owner = self._live.pop(key).owner
+            self._disown(key, owner)
+            self._strangers.discard(key)
+            gone.append((key, owner))
+        return gone
+
+    def owns_any(self, owner: Owner) -> bool:
+        """Whether a broker's last heartbeat came over this connection, and it is not taken out."""
+        return owner in self._owned
+
+    def _admit(self, key: BrokerKey) -> bool:
+        if self._is_known(key):
+            return True
+        if len(self._strangers) >= MAX_STRANGERS:
+            # Some may have become known meanwhile.
+            self._strangers = {one for one in self._strangers if not self._is_known(one)}
+        if len(self._strangers) >= MAX_STRANGERS:
+            return False
+        self._strangers.add(key)
+        return True
+
+    def _disown(self, key: BrokerKey, owner: Owner) -> None:
+        keys = self._owned.get(owner)
+        if keys is not None:
+            keys.discard(key)
+            if not keys:
+                del self._owned[owner]

@@ -1,0 +1,162 @@
+"""What all controllers of a group agree on: the replicas of each group of brokers, its master and
+its SyncStateSet.
+
+The state follows from the events alone, and from each of them as in stock, since one log may feed
+stock's controllers and ours.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from rocketmq_tw.controller.core.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    ControllerEvent,
+    ElectMaster,
+    UpdateBrokerAddress,
+)
+
+#: The lowest id; 0 is what a master shows to clients.
+FIRST_BROKER_ID = 1
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """Where a broker was seen last, and the code that proves that an id is its own."""
+
+    address: str | None
+    register_code: str | None
+
+
+class ReplicaTable(msgspec.Struct):
+    """The brokers of one name by their ids."""
+
+    cluster: str | None
+    replicas: dict[int, Replica] = {}
+    next_id: int = FIRST_BROKER_ID
+
+    def address(self, broker_id: int | None) -> str | None:
+        replica = None if broker_id is None else self.replicas.get(broker_id)
+        return None if replica is None else replica.address
+
+    def add(self, broker_id: int, replica: Replica) -> None:
+        self.replicas[broker_id] = replica
+        # Whatever id was applied for: as in stock, which counts.
+        self.next_id += 1
+
+
+class SyncState(msgspec.Struct):
+    """The master and the SyncStateSet of one group, and how often each has changed."""
+
+    cluster: str | None
+    master: int | None = None
+    master_epoch: int = 0
+    members: frozenset[int] = frozenset()
+    epoch: int = 0
+
+    def set_master(self, broker_id: int | None) -> None:
+        self.master = broker_id
+        self.master_epoch += 1
+
+    def set_members(self, members: frozenset[int]) -> None:
+        self.members = members
+        self.epoch += 1
+
+
+class Group(NamedTuple):
+    """The brokers of one name."""
+
+    name: str
+    table: ReplicaTable
+    sync: SyncState
+
+    @property
+    def cluster(self) -> str:
+        return self.table.cluster or ""
+
+
+class ControllerState(msgspec.Struct):
+    """Two tables by broker name. After a cleaning one of them may lack a name that the other one
+    has; such a group counts as unknown but for its ids."""
+
+    replica_tables: dict[str, ReplicaTable] = {}
+    sync_states: dict[str, SyncState] = {}
+
+    def group(self, name: str) -> Group | None:
+        """A group that is in both tables."""
+        table, sync = self.replica_tables.get(name), self.sync_states.get(name)
+        return None if table is None or sync is None else Group(name, table, sync)
+
+    def groups(self) -> Iterator[Group]:
+        for name in self.sync_states:
+            group = self.group(name)
+            if group is not None:
+                yield group
+
+    @property
+    def replica_count(self) -> int:
+        return sum(len(table.replicas) for table in self.replica_tables.values())
+
+    def apply(self, event: ControllerEvent) -> None:
+        """Changes the state as `event` says; one that no longer fits changes nothing."""
+        match event:
+            case ApplyBrokerId():
+                self._apply_broker_id(event)
+            case ElectMaster():
+                self._elect_master(event)
+            case AlterSyncStateSet():
+                group = self.group(event.broker_name)
+                if group is not None:
+                    group.sync.set_members(event.new_sync_state_set)
+            case UpdateBrokerAddress():
+                self._update_address(event)
+            case CleanBrokerData():
+                self._clean(event)
+
+    def _apply_broker_id(self, event: ApplyBrokerId) -> None:
+        replica = Replica(event.broker_address, event.register_check_code)
+        group = self.group(event.broker_name)
+        if group is None:
+            table = ReplicaTable(event.cluster_name, {})
+            self.replica_tables[event.broker_name] = table
+            self.sync_states[event.broker_name] = SyncState(event.cluster_name)
+            table.add(event.new_broker_id, replica)
+        elif event.new_broker_id not in group.table.replicas:
+            group.table.add(event.new_broker_id, replica)
+
+    def _elect_master(self, event: ElectMaster) -> None:
+        group = self.group(event.broker_name)
+        if group is None:
+            return
+        master = event.new_master_broker_id
+        if not event.new_master_elected:
+            # The set stays: it says who may be the next master.
+            group.sync.set_master(None)
+        elif master is not None:
+            group.sync.set_master(master)
+            group.sync.set_members(frozenset((master,)))
+
+    def _update_address(self, event: UpdateBrokerAddress) -> None:
+        table = self.replica_tables.get(event.broker_name)
+        known = None if table is None else table.replicas.get(event.broker_id)
+        if table is not None and known is not None:
+            table.replicas[event.broker_id] = Replica(event.broker_address, known.register_code)
+
+    def _clean(self, event: CleanBrokerData) -> None:
+        name, ids = event.broker_name, event.broker_id_set_to_clean
+        if not ids:
+            self.replica_tables.pop(name, None)
+            self.sync_states.pop(name, None)
+            return
+        group = self.group(name)
+        if group is None:
+            return
+        for broker_id in ids:
+            group.table.replicas.pop(broker_id, None)
+        group.sync.members -= ids
+        if not group.table.replicas:
+            del self.replica_tables[name]
+        if not group.sync.members:
+            del self.sync_states[name]

@@ -1,0 +1,15 @@
+"""SQL92 expressions over a message's properties: `compile_expression` makes one of text, and what
+it gives is asked with the bytes of properties. Format and rules: docs/filters.md.
+"""
+
+from rocketmq_tw.message.sql92.compiled import Compiled, PropertiesMatch, compile_expression
+from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, MAX_TESTS, ExpressionError
+
+__all__ = [
+    "MAX_EXPRESSION",
+    "MAX_TESTS",
+    "Compiled",
+    "ExpressionError",
+    "PropertiesMatch",
+    "compile_expression",
+]

@@ -1,0 +1,121 @@
+"""What an expression consists of, as the parser makes it and the compiler takes it."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """Java's type of a value, which decides how two are compared."""
+
+    TEXT = auto()
+    INT = auto()
+    LONG = auto()
+    DOUBLE = auto()
+    BOOLEAN = auto()
+    #: Never a value.
+    NULL = auto()
+
+
+NUMBERS = frozenset((Kind.INT, Kind.LONG, Kind.DOUBLE))
+
+
+class Literal(NamedTuple):
+    """A constant; `signed` says that it stood behind a minus."""
+
+    value: str | int | float | bool | None
+    kind: Kind
+    signed: bool = False
+
+
+class Property(NamedTuple):
+    """A property's value: a text, or nothing where the message does not have it."""
+
+    name: str
+
+
+class Nothing(NamedTuple):
+    """Minus something that is no number: never a value."""
+
+    operand: Node
+
+
+class IsTrue(NamedTuple):
+    """A property that stands where a condition is wanted: false, as a text is no boolean."""
+
+    operand: Property
+
+
+class Comparison(NamedTuple):
+    """`sign` is =, <, <=, > or >=."""
+
+    sign: str
+    left: Node
+    right: Node
+
+
+class IsNull(NamedTuple):
+    operand: Node
+
+
+class Membership(NamedTuple):
+    """IN, and with `negated` NOT IN."""
+
+    name: str
+    texts: frozenset[str]
+    negated: bool
+
+
+class TextTest(NamedTuple):
+    """`word` is CONTAINS, STARTSWITH or ENDSWITH."""
+
+    word: str
+    operand: Node
+    text: str
+    negated: bool
+
+
+class Not(NamedTuple):
+    operand: Node
+
+
+class And(NamedTuple):
+    operands: tuple[Node, ...]
+
+
+class Or(NamedTuple):
+    operands: tuple[Node, ...]
+
+
+Node = (
+    Literal
+    | Property
+    | Nothing
+    | IsTrue
+    | Comparison
+    | IsNull
+    | Membership
+    | TextTest
+    | Not
+    | And
+    | Or
+)
+
+CONDITIONS = (IsTrue, Comparison, IsNull, Membership, TextTest, Not, And, Or)
+
+
+def kind_of(node: Node) -> Kind:
+    """The type that the values of a node have, where it has one."""
+    if isinstance(node, Literal):
+        return node.kind
+    if isinstance(node, Property):
+        return Kind.TEXT
+    return Kind.NULL if isinstance(node, Nothing) else Kind.BOOLEAN
+
+
+def is_condition(node: Node) -> bool:
+    """Whether it is true, false or unknown; a constant TRUE, FALSE or NULL is too."""
+    if isinstance(node, Literal):
+        return node.kind in (Kind.BOOLEAN, Kind.NULL)
+    return isinstance(node, CONDITIONS)

@@ -1,0 +1,80 @@
+"""What a name server knows of a broker."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import attrs
+
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+
+#: A broker that names no time-out of its own is gone after so many ms of silence.
+DEFAULT_HEARTBEAT_TIMEOUT = 120_000
+
+
+class BrokerKey(NamedTuple):
+    """What a broker is known by, beside its name and id."""
+
+    cluster: str
+    address: str
+
+
+@attrs.frozen(kw_only=True)
+class Registration:
+    """What a broker says of itself in 103. `owner` stands for its connection.
+
+    `acting_master` is None for a broker of 4.9, which knows nothing of it.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str = ""
+    heartbeat_timeout: int = DEFAULT_HEARTBEAT_TIMEOUT
+    acting_master: bool | None = None
+    zone: str | None = None
+    topics: TopicConfigTable = attrs.field(factory=TopicConfigTable)
+    filter_servers: tuple[str, ...] = ()
+    owner: Any = None
+
+    @property
+    def key(self) -> BrokerKey:
+        return BrokerKey(self.cluster, self.address)
+
+
+class MasterAddresses(NamedTuple):
+    """What a slave is told of its master; nothing where there is none."""
+
+    address: str | None = None
+    ha_address: str | None = None
+
+
+@attrs.define
+class LiveBroker:
+    """A registered broker and when it was heard of last; times in ms."""
+
+    key: BrokerKey
+    broker_name: str
+    last_update: int
+    heartbeat_timeout: int
+    data_version: DataVersion
+    ha_address: str
+    filter_servers: tuple[str, ...]
+    owner: Any
+
+    def is_silent(self, now_ms: int) -> bool:
+        return self.last_update + self.heartbeat_timeout < now_ms
+
+
+class MinIdChange(NamedTuple):
+    """A broker name has another smallest id; `addresses` are those of all that are left.
+
+    `offline_address` is who left, `ha_address` that of the newcomer.
+    """
+
+    broker_name: str
+    addresses: dict[int, str]
+    offline_address: str | None = None
+    ha_address: str | None = None

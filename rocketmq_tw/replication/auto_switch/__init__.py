@@ -1,0 +1,1 @@
+"""Auto-switch HA: master and slaves that change places, told apart by epochs."""

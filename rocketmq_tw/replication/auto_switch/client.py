@@ -1,0 +1,214 @@
+"""The slave's side of auto-switch HA."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from itertools import groupby
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochError, EpochTable
+from rocketmq_tw.replication.auto_switch.frames import (
+    EpochTransfer,
+    MasterHandshake,
+    SlaveHandshake,
+)
+from rocketmq_tw.replication.auto_switch.interfaces import Compare, ISwitchedLog
+from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
+from rocketmq_tw.replication.auto_switch.slave_link import AutoSwitchSlaveLink
+from rocketmq_tw.replication.links.client import HAClient
+from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.settings import HASettings
+
+ADVICE = (
+    "nothing was changed. Stop this broker, move its store away and start it empty"
+    " (docs/replication.md)"
+)
+
+log = Logger()
+
+
+class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
+    """Makes the log agree with the master's, then copies that with its epochs."""
+
+    def __init__(
+        self,
+        switched: ISwitchedLog,
+        settings: HASettings,
+        clock: IReactorTime,
+        *,
+        epochs: KeptEpochs,
+        handshake: SlaveHandshake,
+        compare: Compare,
+    ) -> None:
+        super().__init__(switched, settings, clock)
+        self._switched = switched
+        self._epochs = epochs
+        self._handshake = handshake
+        self._compare = compare
+        #: The master's, when the link was opened.
+        self._masters = EpochTable()
+        #: The log's, when the link was opened.
+        self._end = 0
+        #: What a link began is over before the next one begins.
+        self._working = DeferredLock()
+
+    @inlineCallbacks
+    def stop(self) -> Generator[Any, Any, None]:
+        """See `HAClient`; what was begun is over when it fires."""
+        yield super().stop()
+        yield self._working.run(lambda: None)
+
+    def open_link(self) -> Deferred[AutoSwitchSlaveLink]:
+        """See `HAClient`."""
+        return self._working.run(self._open)
+
+    @inlineCallbacks
+    def _open(self) -> Generator[Any, Any, AutoSwitchSlaveLink]:
+        yield self._switched.end_at_whole_record()
+        self._end = end = yield self._switched.settled()
+        yield self._epochs.cut(end + 1)
+        return AutoSwitchSlaveLink(end, self._handshake, **self._link_settings())
+
+    def carry_out(
+        self, link: AutoSwitchSlaveLink, steps: Sequence[MasterHandshake | EpochTransfer]
+    ) -> Deferred[int]:
+        """See `HAClient`."""
+        first = steps[0]
+        if isinstance(first, MasterHandshake):
+            return self._working.run(self._agree, link, first)
+        transfers: Sequence[Any] = steps
+        last = self._epochs.table.last
+        if all(each.epoch == last for each in transfers):
+            return self._append(transfers)
+        return self._working.run(self._append_epochs, link, transfers)
+
+    @inlineCallbacks
+    def _append_epochs(
+        self, link: AutoSwitchSlaveLink, transfers: Sequence[EpochTransfer]
+    ) -> Generator[Any, Any, int]:
+        """Appends what has several epochs; each is in the file before the log has a byte of it."""
+        end: int = yield self._switched.settled()
+        for entry, group in groupby(transfers, key=lambda transfer: transfer.epoch):
+            run = list(group)
+            yield self._learn(entry, run)
+            self._check_is_open(link)
+            end = yield self._append(run)
+        return end
+
+    @inlineCallbacks
+    def _learn(self, entry: EpochEntry, run: Sequence[EpochTransfer]) -> Generator[Any, Any, None]:
+        """Takes the epochs up to that of `run`. Stock names none whose bytes came together with the
+        next one's first, so those of its handshake are taken as well."""
+        last = self._epochs.table.last
+        beats = not any(transfer.data for transfer in run)
+        if beats and last is not None and entry.epoch <= last.epoch:
+            # Stock beats under any epoch.
+            return
+        passed = self._masters.covering(run[0].offset)
+        for known in self._masters.entries:
+            newest = self._epochs.table.last
+            if (
+                passed is not None
+                and passed.entry.epoch <= known.epoch < entry.epoch
+                and (newest is None or known.epoch > newest.epoch)
+            ):
+                yield self._epochs.learn(known)
+        try:
+            yield self._epochs.learn(entry)
+        except EpochError as error:
+            raise LinkError(str(error)) from error
+
+    def _append(self, run: Sequence[EpochTransfer]) -> Deferred[int]:
+        """Appends bytes of one epoch and takes what is confirmed."""
+        data = b"".join([transfer.data for transfer in run])
+        if data:
+            start = next(transfer.offset for transfer in run if transfer.data)
+            appended = self._switched.append(start, data)
+        else:
+            appended = self._switched.settled()
+        return appended.addCallback(self._confirm, run[-1].confirmed)
+
+    def _confirm(self, end: int, confirmed: int) -> int:
+        self._switched.confirm(min(end, confirmed))
+        return end
+
+    # The handshake
+
+    @inlineCallbacks
+    def _agree(
+        self, link: AutoSwitchSlaveLink, master: MasterHandshake
+    ) -> Generator[Any, Any, int]:
+        """Cuts off what the master's log does not have; fires with the log's end then."""
+        self._masters = master.epochs
+        end = self._end
+        point = yield self._common(master, end)
+        self._check_is_open(link)
+        if point < end:
+            if point < self._switched.start_offset:
+                raise LinkError(
+                    f"this log starts at {self._switched.start_offset} and is the master's only up"
+                    f" to {point}; {ADVICE}"
+                )
+            log.warn(
+                "this log is the master's up to {point}: the {size} bytes behind it are cut off",
+                point=point,
+                size=end - point,
+            )
+            # The log first: a log that is longer than its epochs say would be taken for the
+            # master's.
+            yield self._switched.truncate(point)
+            self._end = point
+            yield self._epochs.cut(point)
+        return point
+
+    @inlineCallbacks
+    def _common(self, master: MasterHandshake, end: int) -> Generator[Any, Any, int]:
+        """Up to where this log, which ends at `end`, is the master's."""
+        own, theirs = self._epochs.table, master.epochs
+        if end == 0:
+            return 0
+        covering = own.covering(end - 1)
+        if covering is not None and (
+            theirs.last is None or theirs.last.epoch < covering.entry.epoch
+        ):
+            raise LinkError(
+                f"this log has messages of epoch {covering.entry.epoch}, later than any that the"
+                f" master has: it is no master any more; {ADVICE} if this lasts"
+            )
+        if not own.entries:
+            # As old as the group's controller, or older.
+            point, start = end, 0
+            if end > master.end:
+                raise LinkError(
+                    f"this log has no epochs and ends at {end}, the master's at {master.end} before"
+                    f" it; {ADVICE}"
+                )
+        else:
+            agreement = own.agreement(end, theirs, master.end)
+            if agreement is None:
+                raise LinkError(
+                    f"the master has none of this log's epochs ({_shown(own)}; the master's:"
+                    f" {_shown(theirs)}); {ADVICE}"
+                )
+            point, start = agreement.offset, agreement.entry.start
+        same = yield self._compare(point)
+        if not same and start < point and own.entries:
+            # A master that came back without the end of its epoch went on under its number.
+            point = start
+            same = yield self._compare(point)
+        if not same:
+            raise LinkError(f"the master has another message in front of {point}; {ADVICE}")
+        return point
+
+    def _check_is_open(self, link: AutoSwitchSlaveLink) -> None:
+        """The log is not touched for a master that is not followed any more."""
+        if self.connection is None or self.connection.link is not link:
+            raise LinkError("the link is gone")
+
+
+def _shown(table: EpochTable) -> str:
+    return ", ".join(f"{entry.epoch} from {entry.start}" for entry in table.entries[-5:]) or "none"

@@ -1,0 +1,225 @@
+"""The master's side of auto-switch HA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, Propose
+from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
+from rocketmq_tw.replication.auto_switch.master_link import AutoSwitchMasterLink
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers, SyncStates
+from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
+from rocketmq_tw.replication.links.service import HAService, SlaveConnection
+from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: After a proposal without success the next one waits so long.
+RETRY_MS = 1000
+
+#: Refusals of a controller that was asked about the set that it has: neither this proposal nor an
+#: earlier one was taken. Of any other one that is not known before it tells a newer set.
+NOT_TAKEN = frozenset(
+    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
+)
+
+log = Logger()
+
+
+class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
+    """Slaves have names. `own_id` is this broker's id in the group, `applied` the SyncStateSet with
+    which it was elected; changes of that take effect once `propose` has fired.
+
+    What is waited for by all in sync is confirmed: it goes into the log's queues, and slaves are
+    told. `confirmed` is where the log had been confirmed before.
+    """
+
+    def __init__(
+        self,
+        switched: ISwitchedLog,
+        settings: HASettings,
+        clock: IReactorTime,
+        *,
+        epochs: KeptEpochs,
+        own_id: int,
+        applied: SyncMembers,
+        confirmed: int,
+        propose: Propose,
+    ) -> None:
+        super().__init__(switched, settings, clock)
+        self.states = SyncStates(own_id, applied, not_caught_up_ms=settings.not_caught_up_ms)
+        self.confirmed = confirmed
+        self._switched = switched
+        self._own_id = own_id
+        self._epochs = epochs
+        self._propose = propose
+        self._asked: Deferred[Any] | None = None
+        self._named: dict[int, SlaveConnection[AutoSwitchMasterLink]] = {}
+        self._check_at_ms = self._expand_at_ms = self._now_ms()
+        #: Behind all that senders wait for or were answered, which may be on its way to the disk.
+        self._promised_end = 0
+        self._is_over = False
+
+    # What the broker asks
+
+    def wait(self, end_offset: int) -> Deferred[int]:
+        """See `HAService`."""
+        self._promised_end = end_offset
+        return super().wait(end_offset)
+
+    def refusal(self) -> str:
+        """See `IReplicator`."""
+        wanted = self._settings.min_in_sync_replicas
+        return "in-sync replicas not enough" if self.states.count < wanted else ""
+
+    def log_grew(self) -> None:
+        """See `HAService`."""
+        super().log_grew()
+        self._advance()
+
+    def stop(self) -> Deferred[None]:
+        """See `HAService`; nothing is proposed or confirmed any more."""
+        self._is_over = True
+        return super().stop()
+
+    def apply(self, applied: SyncMembers) -> None:
+        """The controller has this SyncStateSet; old news change nothing."""
+        if self.states.apply(applied):
+            log.info(
+                "in sync are {members}, in the set's epoch {epoch}",
+                members=sorted(applied.members),
+                epoch=applied.epoch,
+            )
+            self._moved()
+
+    # What the links ask
+
+    def new_link(self) -> AutoSwitchMasterLink:
+        """See `HAService`."""
+        return AutoSwitchMasterLink(
+            self._log.read,
+            lambda: self._epochs.table,
+            lambda: self.confirmed,
+            **self._link_settings(),
+        )
+
+    def received(self, slave: SlaveConnection[AutoSwitchMasterLink], data: bytes) -> bool:
+        """See `HAService`."""
+        link = slave.link
+        was_named = link.slave is not None
+        changed = super().received(slave, data)
+        if link.slave is None:
+            return changed
+        broker_id, now_ms, end = link.slave.broker_id, self._now_ms(), self._log.end_offset
+        if not was_named:
+            if broker_id == self._own_id:
+                raise LinkError(f"the slave has this broker's own id {broker_id}")
+            former = self._named.get(broker_id)
+            self._named[broker_id] = slave
+            self.states.connected(broker_id, end, now_ms, is_learner=link.slave.is_learner)
+            if former is not None:
+                former.close(f"slave {broker_id} has a newer link")
+        if link.acknowledged >= 0 and self._named.get(broker_id) is slave:
+            last = self._epochs.table.last
+            start = last.start if last is not None else 0
+            self.states.reported(
+                broker_id,
+                link.acknowledged,
+                end,
+                now_ms,
+                epoch_start=start,
+                promised_end=max(end, self._promised_end),
+            )
+            members = self.states.expansion()
+            if members is not None and now_ms >= self._expand_at_ms:
+                self._ask(members)
+            self._advance()
+        return changed
+
+    def lost(self, slave: SlaveConnection[AutoSwitchMasterLink]) -> None:
+        """See `HAService`; a member is to leave the set at once."""
+        super().lost(slave)
+        name = slave.link.slave
+        if name is not None and self._named.get(name.broker_id) is slave:
+            del self._named[name.broker_id]
+            self.states.lost(name.broker_id)
+            self._check()
+            self._moved()
+
+    def _required(self) -> int | None:
+        if not self._settings.all_ack:
+            return self._settings.in_sync_replicas
+        return EVERY_REPLICA if self.states.waited_for else 1
+
+    def _reached(self, replicas: int) -> int:
+        if replicas == EVERY_REPLICA:
+            return self.states.everyone()
+        return self.states.copies(replicas)
+
+    def _is_in_sync(self, link: AutoSwitchMasterLink) -> bool:
+        return link.slave is not None and link.slave.broker_id in self.states.applied.members
+
+    def _slaves_in_sync(self) -> int:
+        return len(self.states.applied.members) - 1
+
+    # The SyncStateSet
+
+    def _tick(self) -> None:
+        now_ms = self._now_ms()
+        self.states.tick(now_ms)
+        if now_ms >= self._check_at_ms:
+            self._check()
+        self._moved()
+        super()._tick()
+
+    def _check(self) -> None:
+        now_ms = self._now_ms()
+        self._check_at_ms = now_ms + self._settings.check_ms
+        members = self.states.check(self._log.end_offset, now_ms)
+        if members is not None:
+            self._ask(members)
+
+    def _ask(self, members: frozenset[int]) -> None:
+        """Proposes; one proposal at a time, and none by a master that steps down."""
+        if self._asked is not None or self._is_over:
+            return
+        self.states.propose(members)
+        log.info("proposes that {members} are in sync", members=sorted(members))
+        self._asked = asked = self._propose(members)
+        asked.addCallbacks(self._answered, self._unanswered)
+
+    def _answered(self, applied: SyncMembers) -> None:
+        self._asked = None
+        if not self._is_over:
+            self.apply(applied)
+
+    def _unanswered(self, failure: Failure) -> None:
+        self._asked = None
+        if self._is_over:
+            return
+        self._expand_at_ms = self._now_ms() + RETRY_MS
+        self._check_at_ms = min(self._check_at_ms, self._expand_at_ms)
+        log.warn("the SyncStateSet is not changed yet: {why}", why=failure.getErrorMessage())
+        error = failure.value
+        if isinstance(error, RequestError) and error.code in NOT_TAKEN:
+            self.states.refused()
+            self._moved()
+
+    def _moved(self) -> None:
+        """Others are waited for than before: what is confirmed, and who is answered?"""
+        self._advance()
+        self.acknowledged()
+
+    def _advance(self) -> None:
+        if self._is_over:
+            return
+        offset = min(self._log.end_offset, self.states.everyone())
+        if offset > self.confirmed:
+            self.confirmed = offset
+            self._switched.confirm(offset)

@@ -1,0 +1,200 @@
+"""Who is in sync with the master: pure book-keeping.
+
+The SyncStateSet names the replicas of which one is elected when the master is gone. The controller
+keeps it; the master proposes changes, and holds to the old members and the new ones until it knows
+which of them the controller has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import attrs
+
+#: A slave this near to the log's end is waited for from then on, so that it can join while senders
+#: never rest; bytes, and for how long.
+JOINING_GAP = 1 << 20
+JOINING_MS = 1000
+
+
+class SyncMembers(NamedTuple):
+    """The broker ids of a SyncStateSet, the master's among them; `epoch` counts its changes."""
+
+    members: frozenset[int]
+    epoch: int
+
+
+@attrs.define(kw_only=True)
+class _Slave:
+    """One that is connected. It had all that the master had at `caught_up_ms`, and will have had
+    all of `mark_ms` once it reports `mark_end`."""
+
+    is_learner: bool
+    caught_up_ms: int
+    mark_ms: int
+    mark_end: int
+    acknowledged: int = -1
+    #: Not in the set yet but waited for, until this time; joins once it has `join_end`.
+    joining_until_ms: int | None = None
+    join_end: int = 0
+
+
+class SyncStates:
+    """What the master `own_id` knows of its group; times are milliseconds of any clock.
+
+    `proposed` are members that the controller was asked for and may have taken: in one who was not
+    taken nothing is lost by waiting for it.
+    """
+
+    def __init__(self, own_id: int, applied: SyncMembers, *, not_caught_up_ms: int) -> None:
+        self.applied = applied
+        self.proposed: frozenset[int] | None = None
+        self._own_id = own_id
+        self._not_caught_up_ms = not_caught_up_ms
+        self._slaves: dict[int, _Slave] = {}
+        self._waited_for: frozenset[int] = frozenset()
+        self._look()
+
+    @property
+    def waited_for(self) -> frozenset[int]:
+        """The slaves that must have what is confirmed: members, proposed ones, those that join."""
+        return self._waited_for
+
+    @property
+    def count(self) -> int:
+        """How many replicas are in sync, the master among them; of two sets the larger one."""
+        return max(len(self.applied.members), len(self.proposed or ()))
+
+    # What happens to links
+
+    def connected(self, broker_id: int, log_end: int, now_ms: int, *, is_learner: bool) -> None:
+        """A slave is there; a learner never becomes a member."""
+        self._slaves[broker_id] = _Slave(
+            is_learner=is_learner, caught_up_ms=now_ms, mark_ms=now_ms, mark_end=log_end
+        )
+        self._look()
+
+    def lost(self, broker_id: int) -> None:
+        """A slave is gone."""
+        self._slaves.pop(broker_id, None)
+        self._look()
+
+    def reported(
+        self,
+        broker_id: int,
+        offset: int,
+        log_end: int,
+        now_ms: int,
+        *,
+        epoch_start: int,
+        promised_end: int,
+    ) -> None:
+        """A slave has the log up to `offset`; the master's epoch began at `epoch_start`, and in
+        front of `promised_end` senders may be answered without this slave."""
+        slave = self._slaves[broker_id]
+        slave.acknowledged = offset
+        if offset >= slave.mark_end:
+            slave.caught_up_ms = now_ms if offset >= log_end else slave.mark_ms
+            slave.mark_ms, slave.mark_end = now_ms, log_end
+        if (
+            broker_id not in self._waited_for
+            and not slave.is_learner
+            and offset >= epoch_start
+            and log_end - offset <= JOINING_GAP
+        ):
+            slave.join_end, slave.joining_until_ms = promised_end, now_ms + JOINING_MS
+            self._look()
+
+    # What is known of all
+
+    def everyone(self) -> int:
+        """Up to where all that are waited for have the log; -1 where one of them is not there or
+        has said nothing, the largest number where there is none but the master."""
+        lowest = sys.maxsize
+        for broker_id in self._waited_for:
+            slave = self._slaves.get(broker_id)
+            lowest = min(lowest, -1 if slave is None else slave.acknowledged)
+        return lowest
+
+    def copies(self, replicas: int) -> int:
+        """Up to where that many replicas have the log, with the master; learners do not count."""
+        offsets = sorted(
+            (each.acknowledged for each in self._slaves.values() if not each.is_learner),
+            reverse=True,
+        )
+        return offsets[replicas - 2] if replicas <= len(offsets) + 1 else -1
+
+    # Proposals
+
+    def expansion(self) -> frozenset[int] | None:
+        """The members to propose because some slave has all that it needs to be one; None while
+        there is nothing new, or a proposal whose end is not known."""
+        if self.proposed is not None:
+            return None
+        ready = [
+            broker_id
+            for broker_id, slave in self._slaves.items()
+            if slave.joining_until_ms is not None and slave.acknowledged >= slave.join_end
+        ]
+        return self.applied.members.union(ready) if ready else None
+
+    def check(self, log_end: int, now_ms: int) -> frozenset[int] | None:
+        """The members to propose without those that are gone or have not caught up for too long;
+        what was proposed once more where its end is not known; None where nothing is to be said."""
+        if self.proposed is not None:
+            return self.proposed
+        left = frozenset(
+            member
+            for member in self.applied.members
+            if member == self._own_id or self._keeps_up(member, log_end, now_ms)
+        )
+        return left | {self._own_id} if left != self.applied.members else None
+
+    def propose(self, members: Iterable[int]) -> None:
+        """The controller is being asked for these members."""
+        self.proposed = frozenset(members)
+        for member in self.proposed:
+            if member in self._slaves:
+                self._slaves[member].joining_until_ms = None
+        self._look()
+
+    def refused(self) -> None:
+        """The controller has the members that it had before the last proposal."""
+        self.proposed = None
+        self._look()
+
+    def apply(self, applied: SyncMembers) -> bool:
+        """The controller has this set; False where that is old news. With a newer epoch whatever
+        was proposed under the former one cannot be taken any more."""
+        if applied.epoch <= self.applied.epoch:
+            return False
+        self.applied = applied
+        self.proposed = None
+        self._look()
+        return True
+
+    def tick(self, now_ms: int) -> None:
+        """Those that did not manage to join in time are waited for no more."""
+        for slave in self._slaves.values():
+            if slave.joining_until_ms is not None and now_ms >= slave.joining_until_ms:
+                slave.joining_until_ms = None
+                self._look()
+
+    def _keeps_up(self, member: int, log_end: int, now_ms: int) -> bool:
+        slave = self._slaves.get(member)
+        if slave is None:
+            return False
+        return (
+            slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms
+        )
+
+    def _look(self) -> None:
+        joining = {
+            broker_id
+            for broker_id, slave in self._slaves.items()
+            if slave.joining_until_ms is not None
+        }
+        everyone = self.applied.members.union(self.proposed or (), joining)
+        self._waited_for = everyone - {self._own_id}

@@ -1,0 +1,1 @@
+"""Classic HA: a slave says where its log ends, and gets what follows."""

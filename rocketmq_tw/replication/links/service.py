@@ -1,0 +1,321 @@
+"""The master's side of HA on Twisted: slaves connect, the log streams out, sends are answered.
+
+One `MasterLink` holds what there is to know of each slave; this module moves its bytes, keeps its
+timers and answers the sends that wait in the `GroupTransfer`. What a send waits for, and what a
+link says, is the protocol's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from rocketmq_tw.net.outbox import send_now
+from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.group_transfer import GroupTransfer
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog, IReplicator
+from rocketmq_tw.replication.links.master_link import MasterLink
+from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
+from rocketmq_tw.wire.codes import ResponseCode
+
+MASTER_TICK_SECONDS = 0.1
+#: How long a stop waits for slaves that are behind.
+STOP_MS = 3000
+#: Links of one master; more are closed at once.
+MAX_SLAVES = 256
+
+
+L = TypeVar("L", bound=MasterLink)
+
+
+@implementer(IPushProducer)
+class SlaveConnection(Protocol, Generic[L]):
+    """One slave; pushes log bytes for as long as its transport takes them."""
+
+    transport: Any
+    _log = Logger()
+
+    link: L
+
+    def __init__(self, service: HAService[L]) -> None:
+        self._service = service
+        self._writable = True
+        self.is_closing = False
+        self.address = ""
+
+    def connectionMade(self) -> None:
+        peer = self.transport.getPeer()
+        self.address = f"{peer.host}:{peer.port}"
+        self.link = self._service.new_link()
+        self.transport.setTcpNoDelay(True)
+        self.transport.registerProducer(self, True)
+        self._service.connected(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            changed = self._service.received(self, data)
+        except LinkError as error:
+            self.close(str(error))
+            return
+        if changed:
+            self._service.acknowledged()
+        self.pump()
+
+    def pump(self) -> None:
+        """Sends what the log has for this slave: a frame at once, and a slave that is behind the
+        others through the transport, which knows when it has had enough."""
+        write = partial(send_now, self.transport)
+        while self._writable:
+            try:
+                frame = self._service.next_frame(self.link)
+            except (LinkError, OSError) as error:
+                self.close(f"it cannot be served: {error}")
+                return
+            if frame is None:
+                return
+            write(frame)
+            write = self.transport.write
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats, and closes a link whose slave is silent."""
+        if self.link.expired(now_ms):
+            self.close("the slave has been silent for too long")
+            return
+        self.pump()
+        frame = self.link.heartbeat(now_ms) if self._writable else None
+        if frame is not None:
+            self.transport.write(frame)
+
+    def close(self, reason: str) -> None:
+        """Closes the link and logs why."""
+        self._writable = False
+        self.is_closing = True
+        self._log.warn(
+            "HA link with slave {peer} closed: {reason}", peer=self.address, reason=reason
+        )
+        self.transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._service.lost(self)
+
+    def pauseProducing(self) -> None:
+        self._writable = False
+
+    def resumeProducing(self) -> None:
+        self._writable = True
+        self.pump()
+
+    def stopProducing(self) -> None:
+        self._writable = False
+
+
+@implementer(IReplicator)
+class HAService(Factory, Generic[L]):
+    """Accepts slaves and implements the broker's `IReplicator`; a protocol derives from it.
+
+    `log` is what is replicated. All times are `clock`'s: setting the system's clock must neither
+    end a link nor a wait.
+    """
+
+    noisy = False
+    _logger = Logger()
+
+    def __init__(
+        self,
+        log: IReplicatedLog,
+        settings: HASettings,
+        clock: IReactorTime,
+    ) -> None:
+        self.slaves: list[SlaveConnection[L]] = []
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
+        self._stopping: Deferred[None] | None = None
+        self._stop_at = 0
+        self._ticker = LoopingCall(self._tick)
+        self._ticker.clock = clock
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    def doStart(self) -> None:
+        super().doStart()
+        if not self._ticker.running:
+            self._ticker.start(MASTER_TICK_SECONDS, now=False)
+
+    def stop(self) -> Deferred[None]:
+        """Waits a moment until every slave has the whole log, so that each may take over; then
+        closes all links and answers who still waits with FLUSH_SLAVE_TIMEOUT."""
+        stopped: Deferred[None] = Deferred()
+        self._stopping = stopped
+        self._stop_at = self._now_ms() + STOP_MS
+        self._finish_stop()
+        return stopped
+
+    def _finish_stop(self) -> None:
+        stopped = self._stopping
+        if stopped is None:
+            return
+        end = self._log.end_offset
+        behind = any(0 <= slave.link.acknowledged < end for slave in self.slaves)
+        if behind and self._ticker.running and self._now_ms() < self._stop_at:
+            return
+        self._stopping = None
+        if self._ticker.running:
+            self._ticker.stop()
+        for slave in list(self.slaves):
+            slave.transport.abortConnection()
+        self._answer(self._waiting.drain(), ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        stopped.callback(None)
+
+    def buildProtocol(self, addr: object) -> SlaveConnection[L] | None:
+        if len(self.slaves) >= MAX_SLAVES and not self._make_room():
+            self._logger.warn("more than {n} slaves: refused {addr}", n=MAX_SLAVES, addr=addr)
+            return None
+        return SlaveConnection(self)
+
+    def _make_room(self) -> bool:
+        """Closes the oldest link that has not reported yet; whether there is one: connections that
+        say nothing must not keep slaves out."""
+        for slave in self.slaves:
+            if slave.link.next_offset < 0 and not slave.is_closing:
+                slave.close("it has not reported, and others wait for its place")
+                return True
+        return False
+
+    # What the broker asks
+
+    def wait(self, end_offset: int) -> Deferred[int]:
+        """Fires once the log up to `end_offset` is on as many replicas as the settings demand.
+
+        SLAVE_NOT_AVAILABLE at once where too few slaves are near enough to be waited for;
+        FLUSH_SLAVE_TIMEOUT after slaveTimeout.
+        """
+        replicas = self._required()
+        if replicas is None:
+            return succeed(int(ResponseCode.SLAVE_NOT_AVAILABLE))
+        if replicas == 1 or self._reached(replicas) >= end_offset:
+            return succeed(int(ResponseCode.SUCCESS))
+        waiter: Deferred[int] = Deferred()
+        deadline = self._now_ms() + self._settings.slave_timeout_ms
+        self._waiting.wait(end_offset, replicas, deadline, waiter)
+        return waiter
+
+    def refusal(self) -> str:
+        """See `IReplicator`."""
+        return ""
+
+    def log_grew(self) -> None:
+        """The log has new bytes on disk: they go to every slave that can take them."""
+        for slave in list(self.slaves):
+            slave.pump()
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """What request 907 shows of a master."""
+        now_ms, log_end = self._now_ms(), self._log.end_offset
+        links = [(slave.address, slave.link) for slave in self.slaves]
+        slaves = [
+            HAConnectionInfo(
+                addr=address,
+                slave_ack_offset=link.acknowledged,
+                diff=log_end - link.acknowledged,
+                in_sync=self._is_in_sync(link),
+                transferred_byte_in_second=link.flow.bytes_per_second(now_ms),
+                transfer_from_where=link.next_offset,
+            )
+            for address, link in links
+        ]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=log_end,
+            in_sync_slave_nums=self._slaves_in_sync(),
+            ha_connection_info=slaves,
+        )
+
+    # What the protocols differ in
+
+    @abstractmethod
+    def new_link(self) -> L:
+        """The state of a link that opens now."""
+
+    @abstractmethod
+    def _required(self) -> int | None:
+        """How many replicas, with the master, a send waits for now: a number or `EVERY_REPLICA`;
+        None where too few are near enough to be waited for."""
+
+    @abstractmethod
+    def _reached(self, replicas: int) -> int:
+        """Up to where that many replicas have the log; -1: nowhere."""
+
+    @abstractmethod
+    def _is_in_sync(self, link: L) -> bool:
+        """Whether the slave of a link counts."""
+
+    def _slaves_in_sync(self) -> int:
+        return sum(self._is_in_sync(slave.link) for slave in self.slaves)
+
+    def _link_settings(self) -> dict[str, Any]:
+        """The keyword arguments of a link's state."""
+        settings = self._settings
+        return {
+            "now_ms": self._now_ms(),
+            "file_size": settings.file_size,
+            "batch_size": settings.batch_size,
+            "heartbeat_ms": settings.heartbeat_ms,
+            "housekeeping_ms": settings.housekeeping_ms,
+            "bytes_per_second": settings.bytes_per_second,
+        }
+
+    # What the links ask
+
+    def connected(self, slave: SlaveConnection[L]) -> None:
+        self.slaves.append(slave)
+
+    def lost(self, slave: SlaveConnection[L]) -> None:
+        self.slaves.remove(slave)
+
+    def received(self, slave: SlaveConnection[L], data: bytes) -> bool:
+        """Whether the slave has acknowledged more than before; raises `LinkError`."""
+        log = self._log
+        return slave.link.receive(data, log.start_offset, log.end_offset, self._now_ms())
+
+    def next_frame(self, link: L) -> bytes | None:
+        """None where the slave was sent all there is; raises `LinkError` where retention has
+        overtaken it."""
+        end = self._log.end_offset
+        if link.next_offset == end:
+            return None
+        start = self._log.start_offset
+        if 0 <= link.next_offset < start:
+            raise LinkError(f"it is at {link.next_offset}, the log starts at {start} by now")
+        return link.next_transfer(end, self._now_ms())
+
+    def acknowledged(self) -> None:
+        """Answers the sends that the slaves' offsets satisfy."""
+        if len(self._waiting):
+            answered = self._waiting.acknowledged(self._reached)
+            self._answer(answered, ResponseCode.SUCCESS)
+        self._finish_stop()
+
+    def _tick(self) -> None:
+        now_ms = self._now_ms()
+        for slave in list(self.slaves):
+            slave.tick(now_ms)
+        self._answer(self._waiting.expired(now_ms), ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._finish_stop()
+
+    @staticmethod
+    def _answer(waiters: list[Deferred[int]], code: ResponseCode) -> None:
+        for waiter in waiters:
+            waiter.callback(int(code))

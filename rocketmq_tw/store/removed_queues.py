@@ -1,0 +1,109 @@
+"""The queues of deleted topics on their way out.
+
+A directory is moved aside when its topic is deleted, and removed, which may take long, once the
+note of the deletion is durable: the power may go away in between, and then the topic is not deleted
+and a start moves its queues back.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, Unit
+
+_BLOCK = 4096 * UNIT_SIZE
+
+
+class RemovedQueues:
+    """What is moved out of `queues` into directories below `directory`: 0, or 1 where 0 has one of
+    that topic still, and so on."""
+
+    def __init__(self, files: IFiles, queues: str, directory: str) -> None:
+        self._files = files
+        self._queues = queues
+        self._directory = directory
+        #: Path -> the number of the note that must be durable before it is removed.
+        self._doomed: dict[str, int] = {}
+
+    def load(self, deleted_at: Callable[[str], int]) -> None:
+        """Removes what a former process left here, and moves back what is not deleted, as the power
+        took the note of that: `deleted_at` gives the log offset of a topic's last deletion. Durable
+        when it returns, so that notes may be forgotten."""
+        files, left = self._files, dict[str, list[str]]()
+        files.make_dirs(self._queues)
+        files.make_dirs(f"{self._directory}/0")
+        for level in files.list(self._directory):
+            for topic in files.list(f"{self._directory}/{level}"):
+                left.setdefault(topic, []).append(f"{self._directory}/{level}/{topic}")
+        for topic, paths in left.items():
+            known = {path: self._first_position(path) for path in paths}
+            back = [path for path in paths if known[path] >= deleted_at(topic)]
+            if back:
+                # Younger ones, and what stands in its place, have nothing that was ever durable.
+                oldest = min(back, key=known.__getitem__)
+                files.remove_tree(f"{self._queues}/{topic}")
+                files.rename(oldest, f"{self._queues}/{topic}")
+            for path in paths:
+                files.remove_tree(path)
+        self._sync_names()
+
+    def clear(self, durable: int) -> None:
+        """As `remove`, but durable when it returns, and raises `OSError`."""
+        self.remove(durable)
+        if self._doomed:
+            raise OSError(errno.EBUSY, "queues of deleted topics cannot be removed")
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        """A former process may have removed something as well. First where something was moved to,
+        then where it was: it must not be durably at neither place."""
+        self._files.sync_dir(self._queues)
+        for level in self._files.list(self._directory):
+            self._files.sync_dir(f"{self._directory}/{level}")
+
+    def take(self, topic: str, note: int) -> None:
+        """Moves a topic's directory here; `note` is the number of the note of its deletion. Raises
+        `OSError`, and then it is where it was."""
+        source = f"{self._queues}/{topic}"
+        if not self._files.exists(source):
+            return
+        level = 0
+        while (path := f"{self._directory}/{level}/{topic}") in self._doomed or (
+            self._files.exists(path)
+        ):
+            level += 1
+        if level:
+            self._files.make_dirs(f"{self._directory}/{level}")
+        self._files.rename(source, path)
+        self._doomed[path] = note
+
+    def remove(self, durable: int) -> None:
+        """Removes what notes up to number `durable` are about; in any thread, one call at a time.
+        What cannot be removed is tried again the next time, and at the next start."""
+        for path, note in list(self._doomed.items()):
+            if note <= durable:
+                try:
+                    self._files.remove_tree(path)
+                except OSError:
+                    continue
+                del self._doomed[path]
+
+    def _first_position(self, path: str) -> int:
+        """Where in the log the oldest message of these queues stands; -1 without one."""
+        found = [self._first_of_queue(f"{path}/{name}") for name in self._files.list(path)]
+        return min((position for position in found if position >= 0), default=-1)
+
+    def _first_of_queue(self, path: str) -> int:
+        for name in self._files.list(path):
+            file = self._files.open(f"{path}/{name}")
+            try:
+                for offset in range(0, file.size(), _BLOCK):
+                    data = file.pread(_BLOCK, offset)
+                    for unit in UNIT.iter_unpack(data[: len(data) // UNIT_SIZE * UNIT_SIZE]):
+                        if (one := Unit._make(unit)).is_written and not one.is_filler:
+                            return one.position
+            finally:
+                file.close()
+        return -1

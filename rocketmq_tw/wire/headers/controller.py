@@ -1,0 +1,134 @@
+"""What brokers and administrators ask of a controller, and what it tells brokers."""
+
+from rocketmq_tw.wire.headers.base import Header, Int, Long
+
+
+class AlterSyncStateSetRequestHeader(Header, kw_only=True):
+    """1001; the body is a `SyncStateSet`."""
+
+    broker_name: str
+    master_epoch: Int
+    master_broker_id: Long | None = None
+    invoke_time: Long | None = None
+
+
+class AlterSyncStateSetResponseHeader(Header, kw_only=True):
+    """Answer to 1001; 0 where the set is refused."""
+
+    new_sync_state_set_epoch: Int = 0
+
+
+class ElectMasterRequestHeader(Header, kw_only=True):
+    """1002. A broker gives its own id, which a group without any master before gets for its first;
+    an administrator designates one. -1: whoever is best."""
+
+    cluster_name: str = ""
+    broker_name: str = ""
+    broker_id: Long = -1
+    designate_elect: bool = False
+    invoke_time: Long | None = None
+
+
+class ElectMasterResponseHeader(Header, kw_only=True):
+    """Answer to 1002; the body is an `ElectMasterResponseBody`. All None where nobody is master."""
+
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+
+
+class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
+    """1003."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: Long
+    broker_address: str
+    invoke_time: Long | None = None
+
+
+class RegisterBrokerToControllerResponseHeader(Header, kw_only=True):
+    """Answer to 1003; the body is a `SyncStateSet`. The master is None unless it lives."""
+
+    cluster_name: str
+    broker_name: str
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+
+
+class GetReplicaInfoRequestHeader(Header, kw_only=True):
+    """1004."""
+
+    broker_name: str
+
+
+class GetReplicaInfoResponseHeader(Header, kw_only=True):
+    """Answer to 1004; the body is a `SyncStateSet`."""
+
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+
+
+class GetMetaDataResponseHeader(Header, kw_only=True):
+    """Answer to 1005. `peers` are `id:host:port`, each with a `;` behind it."""
+
+    group: str | None = None
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+    is_leader: bool = False
+    peers: str | None = None
+
+
+class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
+    """1008, oneway to a broker; the body is a `SyncStateSet`."""
+
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+    master_broker_id: Long | None = None
+
+
+class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
+    """1011. `broker_controller_ids_to_clean` are ids with `;` between them; None: the whole
+    group."""
+
+    broker_name: str
+    cluster_name: str | None = None
+    broker_controller_ids_to_clean: str | None = None
+    is_clean_living_broker: bool = False
+    invoke_time: Long | None = None
+
+
+class GetNextBrokerIdRequestHeader(Header, kw_only=True):
+    """1012."""
+
+    broker_name: str
+    cluster_name: str | None = None
+
+
+class GetNextBrokerIdResponseHeader(Header, kw_only=True):
+    """Answer to 1012."""
+
+    cluster_name: str | None = None
+    broker_name: str
+    next_broker_id: Long
+
+
+class ApplyBrokerIdRequestHeader(Header, kw_only=True):
+    """1013. The code begins with the broker's address and a `;`: whoever has it owns the id."""
+
+    cluster_name: str
+    broker_name: str
+    applied_broker_id: Long
+    register_check_code: str
+
+
+class ApplyBrokerIdResponseHeader(Header, kw_only=True):
+    """Answer to 1013."""
+
+    cluster_name: str
+    broker_name: str

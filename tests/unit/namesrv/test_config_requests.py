@@ -1,0 +1,88 @@
+"""318 and 319: a few keys may be changed, no path and no secret is ever told."""
+
+from typing import Any
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import fired
+
+
+def test_a_change_holds_and_is_kept_beside_what_the_file_says(namesrv: Any) -> None:
+    path = namesrv.config.config_store_path
+    write_atomic(namesrv.files, path, b"# mine\nlistenPort=9876\nenableTopicList=true\n")
+    with capturedLogs() as logs:
+        namesrv.ask(318, {}, b"enableTopicList=false\norderMessageEnable=TRUE\n")
+    (log,) = logs
+    assert "enableTopicList=false, orderMessageEnable=true" in formatEvent(log)
+    assert not namesrv.config.enable_topic_list
+    assert namesrv.config.order_message_enable
+    assert namesrv.files.read(path) == (
+        b"# mine\nlistenPort=9876\nenableTopicList=false\norderMessageEnable=true\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kvConfigPath=/etc/passwd",
+        "configStorePath=/etc/cron.d/x",
+        "rocketmqHome=/tmp",
+        "configBlackList=",
+        "listenPort=1",
+        "tls.server.mode=disabled",
+        "unheardOf=1",
+    ],
+)
+def test_what_may_not_be_changed(namesrv: Any, text: str) -> None:
+    with pytest.raises(RequestError, match="these can") as caught:
+        namesrv.ask(318, {}, f"orderMessageEnable=true\n{text}\n".encode())
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+    assert not namesrv.config.order_message_enable, "all or nothing"
+    assert not namesrv.files.exists(namesrv.config.config_store_path)
+
+
+@pytest.mark.parametrize(
+    "body", [b"orderMessageEnable=perhaps", b"waitSecondsForService=-1", b"\xff=1", b"a=\\u12"]
+)
+def test_a_wrong_value_changes_nothing(namesrv: Any, body: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        namesrv.ask(318, {}, body)
+    assert caught.value.code == ResponseCode.SYSTEM_ERROR
+    assert not namesrv.files.exists(namesrv.config.config_store_path)
+
+
+def test_the_operators_black_list_counts(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(config_black_list="orderMessageEnable")
+    with pytest.raises(RequestError):
+        namesrv.ask(318, {}, b"orderMessageEnable=true")
+
+
+def test_no_path_and_no_secret_is_told() -> None:
+    tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
+    text = KeptConfig(MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]).text()
+    assert "orderMessageEnable=false\n" in text
+    for word in ("hush", "pem", "/secret", "Path=", "assword"):
+        assert word not in text
+
+
+@pytest.mark.parametrize("text", ["kvConfigPath=/secret/kv", "tls.server.keyPassword=hush"])
+def test_what_is_not_told_is_not_compared_either(text: str) -> None:
+    tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
+    config = NamesrvConfig(kv_config_path="/secret/kv", config_black_list="")
+    live = KeptConfig(MemoryFiles(), config, [tls])
+    with pytest.raises(RequestError) as caught:
+        fired(live.update(text.encode()))
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+def test_what_a_key_says_already_is_no_change(namesrv: Any) -> None:
+    namesrv.ask(318, {}, b"scanNotActiveBrokerInterval=5000\nenableTopicList=true\n")
+    assert not namesrv.files.exists(namesrv.config.config_store_path)

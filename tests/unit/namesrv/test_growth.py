@@ -1,0 +1,224 @@
+"""Large tables, registrations and lists hold nobody up, and what they may take is limited."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.namesrv.requests.registration import SMALL
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicList
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.network import FakePeer
+
+MANY = 20_000
+
+
+def registration(
+    *, name: str = "broker-a", port: int = 10911, perm: int = 6, topics: int = MANY, **options: Any
+) -> RemotingCommand:
+    table = TopicConfigTable(
+        topic_config_table={
+            f"T{n}": TopicConfig(topic_name=f"T{n}", perm=perm) for n in range(topics)
+        },
+        topic_queue_mapping_info_map={},
+    )
+    table.data_version.counter = perm
+    compressed = options.get("compressed", False)
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=table)
+    fields = {
+        "clusterName": "C",
+        "brokerName": name,
+        "brokerId": "0",
+        "brokerAddr": f"127.0.0.1:{port}",
+        "haServerAddr": "127.0.0.1:10912",
+        "compressed": str(compressed).lower(),
+    }
+    return RemotingCommand(
+        103, ext_fields=fields, body=encode_registration(body, compressed=compressed)
+    )
+
+
+def send(namesrv: Any, request: RemotingCommand, peer: FakePeer | None = None) -> list[Any]:
+    """Where the answer, or why there is none, will stand."""
+    answered: list[Any] = []
+    answer = namesrv.server.handlers[request.code](request, peer or FakePeer())
+    if isinstance(answer, Deferred):
+        answer.addBoth(answered.append)
+    else:
+        answered.append(answer)
+    return answered
+
+
+def go_on(namesrv: Any, answered: list[Any]) -> Any:
+    """Lets threads and turns pass until there is an answer."""
+    for _ in range(10_000):
+        if answered:
+            return answered[0]
+        namesrv.threads.run()
+        namesrv.clock.advance(0.001)
+    raise AssertionError("no answer")
+
+
+def topics_of(namesrv: Any, name: str = "broker-a") -> int:
+    return len(namesrv.server.table.queues.of_broker(name))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_large_registration_is_read_in_a_thread_and_taken_in_bit_by_bit(
+    namesrv: Any, compressed: bool
+) -> None:
+    namesrv.threads.eager = False
+    answered = send(namesrv, registration(compressed=compressed))
+    assert not answered and not topics_of(namesrv)
+    namesrv.threads.run()
+    assert not answered and 0 < topics_of(namesrv) < MANY
+    assert go_on(namesrv, answered).code == 0
+    assert topics_of(namesrv) == MANY
+
+
+def test_what_a_broker_says_first_is_taken_in_first(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    peer = FakePeer()
+    first = send(namesrv, registration(perm=6), peer)
+    second = send(namesrv, registration(perm=4, topics=2), peer)
+    assert go_on(namesrv, second).code == 0 and first
+    assert namesrv.route("T1")["queueDatas"][0]["perm"] == 4
+    assert len(namesrv.route("T7")["queueDatas"]) == 1
+    request = registration()
+    third = send(namesrv, request, peer)
+    leaving = send(namesrv, RemotingCommand(104, ext_fields=request.ext_fields), peer)
+    assert not leaving
+    assert go_on(namesrv, leaving).code == 0 and third
+    assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+@pytest.mark.parametrize("in_slices", [False, True])
+def test_a_broker_that_goes_during_its_registration_leaves_nothing(
+    namesrv: Any, in_slices: bool
+) -> None:
+    namesrv.threads.eager = False
+    peer = FakePeer()
+    answered = send(namesrv, registration(), peer)
+    if in_slices:
+        namesrv.threads.run()
+        assert topics_of(namesrv)
+    peer.lose()
+    assert namesrv.route("T1") is None
+    go_on(namesrv, answered)
+    for _ in range(100):
+        namesrv.clock.advance(0.001)
+    assert len(namesrv.server.table.queues) == 0
+    assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_the_last_one_to_speak_for_a_name_is_believed(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    old = send(namesrv, registration(perm=4))
+    namesrv.threads.run()
+    new = send(namesrv, registration(perm=6, port=10921, topics=3))
+    assert go_on(namesrv, new).code == 0
+    go_on(namesrv, old)
+    assert namesrv.route("T1")["queueDatas"][0]["perm"] == 6
+    assert topics_of(namesrv) < MANY
+
+
+def test_the_topics_of_a_broker_that_leaves_are_gone_at_once_and_freed_bit_by_bit(
+    namesrv: Any,
+) -> None:
+    queues = namesrv.server.table.queues
+    peer = FakePeer()
+    go_on(namesrv, send(namesrv, registration(), peer))
+    go_on(namesrv, send(namesrv, registration(name="broker-b", port=10921, topics=2)))
+    peer.lose()
+    assert 2 < len(queues) < MANY + 2, "some are still there"
+    assert set(namesrv.addresses("T1")) == {"broker-b"}
+    assert namesrv.route("T2") is None
+    listed = go_on(namesrv, send(namesrv, RemotingCommand(206)))
+    assert decode_body(TopicList, listed.body).topic_list == ["T0", "T1"]
+    # It comes back with less before all is freed.
+    namesrv.register(topics=("T7", "T8"))
+    assert set(namesrv.addresses("T7")) == {"broker-a"} and namesrv.route("T9") is None
+    for _ in range(1000):
+        namesrv.clock.advance(0.001)
+    assert len(queues) == 4
+    assert set(namesrv.addresses("T7")) == {"broker-a"}
+
+
+def test_lists_are_made_bit_by_bit_and_encoded_in_a_thread(namesrv: Any) -> None:
+    go_on(namesrv, send(namesrv, registration()))
+    namesrv.threads.eager = False
+    wanted = sorted(f"T{n}" for n in range(MANY))
+    requests = (RemotingCommand(206), RemotingCommand(224, ext_fields={"cluster": "C"}))
+    for request in requests:
+        answered = send(namesrv, request)
+        assert not answered
+        assert decode_body(TopicList, go_on(namesrv, answered).body).topic_list == wanted
+    answer = go_on(namesrv, send(namesrv, RemotingCommand(311)))
+    assert decode_body(TopicList, answer.body).topic_list == []
+
+
+def test_permissions_change_bit_by_bit(namesrv: Any) -> None:
+    go_on(namesrv, send(namesrv, registration()))
+    answered = send(namesrv, RemotingCommand(205, ext_fields={"brokerName": "broker-a"}))
+    assert not answered
+    assert go_on(namesrv, answered).ext_fields == {"wipeTopicCount": str(MANY)}
+    queues = namesrv.server.table.queues
+    assert not any(queues.of_topic(f"T{n}")["broker-a"].perm & 2 for n in range(MANY))
+
+
+def test_what_topics_may_take_is_limited(make_namesrv: Any) -> None:
+    namesrv = make_namesrv(max_topic_bytes=10_000)
+    namesrv.register(topics=tuple(f"T{n}" for n in range(12)))
+    queues = namesrv.server.table.queues
+    assert 8_000 < queues.size < 10_000
+    with pytest.raises(RequestError, match="maxTopicBytes"):
+        namesrv.register("broker-b", port=10921, topics=("U1", "U2", "U3"))
+    assert namesrv.register(topics=tuple(f"T{n}" for n in range(12))).code == 0
+    assert namesrv.register("broker-b", port=10921, topics=("T1", "T2")).code == 0
+    mapping = {"T1": {"topic": "T1", "currIdMap": {str(n): n for n in range(1000)}}}
+    body = {
+        "topicConfigSerializeWrapper": {
+            "topicConfigTable": {"T1": {"topicName": "T1"}, "V": {"topicName": "V"}},
+            "topicQueueMappingInfoMap": mapping,
+        }
+    }
+    with pytest.raises(RequestError, match="maxTopicBytes"):
+        namesrv.ask(
+            103,
+            registration(topics=1).ext_fields,
+            json.dumps(body).encode(),
+        )
+
+
+def test_a_value_is_there_once_it_is_kept(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    fields = {"namespace": "N", "key": "k", "value": "v"}
+    first = send(namesrv, RemotingCommand(100, ext_fields=fields))
+    second = send(namesrv, RemotingCommand(100, ext_fields=fields | {"key": "l"}))
+    assert not first and namesrv.server.kv.get("N", "k") is None
+    assert go_on(namesrv, second).code == 0 and first
+    assert json.loads(namesrv.server.kv.namespace("N")) == {"table": {"k": "v", "l": "v"}}
+    changed = send(namesrv, RemotingCommand(318, body=b"enableTopicList=false"))
+    assert not changed and namesrv.config.enable_topic_list
+    assert go_on(namesrv, changed).code == 0
+    assert not namesrv.config.enable_topic_list
+
+
+def test_oversized_changes_are_refused(namesrv: Any) -> None:
+    with pytest.raises(RequestError, match="send at most"):
+        namesrv.ask(318, {}, b"#" * 100_000)
+    with pytest.raises(RequestError, match="send at most"):
+        namesrv.ask(217, {"topic": "T"}, b" " * 300_000)
+
+
+def test_small_registrations_wait_for_nothing(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    request = registration(topics=50)
+    assert len(request.body) < SMALL
+    assert send(namesrv, request)[0].code == 0

@@ -1,0 +1,170 @@
+"""Who is in sync: what slaves say, what is proposed, and whom senders wait for meanwhile."""
+
+import sys
+
+import pytest
+
+from rocketmq_tw.replication.auto_switch.sync_states import (
+    JOINING_GAP,
+    JOINING_MS,
+    SyncMembers,
+    SyncStates,
+)
+
+OWN = 1
+
+
+def states(*members: int) -> SyncStates:
+    return SyncStates(OWN, SyncMembers(frozenset(members), 5), not_caught_up_ms=15_000)
+
+
+def connect(of: SyncStates, broker_id: int, *, now_ms: int = 0, is_learner: bool = False) -> None:
+    of.connected(broker_id, 1000, now_ms, is_learner=is_learner)
+
+
+def report(of: SyncStates, broker_id: int, offset: int, now_ms: int = 0, **changes: int) -> None:
+    values = {"log_end": 1000, "epoch_start": 0, "promised_end": 1000, **changes}
+    of.reported(broker_id, offset, now_ms=now_ms, **values)
+
+
+class TestExpansion:
+    def test_a_slave_that_has_everything_is_proposed(self):
+        group = states(1)
+        connect(group, 2)
+        assert group.expansion() is None
+        report(group, 2, 1000)
+        assert group.expansion() == {1, 2}
+
+    def test_who_is_near_is_waited_for_until_it_has_what_was_promised_before(self):
+        group = states(1)
+        connect(group, 2)
+        report(group, 2, 990)
+        assert group.expansion() is None
+        assert group.waited_for == {2}
+        # Senders rest as little as before, and it still gets there.
+        report(group, 2, 1000, log_end=1500)
+        assert group.expansion() == {1, 2}
+
+    def test_who_does_not_get_there_is_waited_for_no_more(self):
+        group = states(1)
+        connect(group, 2)
+        report(group, 2, 990)
+        group.tick(JOINING_MS - 1)
+        assert group.waited_for == {2}
+        group.tick(JOINING_MS)
+        assert group.waited_for == frozenset()
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"epoch_start": 1001},
+            {"log_end": 1001 + JOINING_GAP, "promised_end": 1001 + JOINING_GAP},
+        ],
+    )
+    def test_who_is_far_behind_or_in_an_earlier_epoch_is_not_waited_for(self, changes):
+        group = states(1)
+        connect(group, 2)
+        report(group, 2, 1000, **changes)
+        assert group.expansion() is None
+        assert group.waited_for == frozenset()
+
+    def test_a_learner_never_joins_nor_counts(self):
+        group = states(1)
+        connect(group, 2, is_learner=True)
+        report(group, 2, 1000)
+        assert group.expansion() is None
+        assert group.copies(2) == -1
+        assert group.everyone() == sys.maxsize
+
+
+class TestShrinking:
+    def test_a_member_without_a_link_goes(self):
+        group = states(1, 2, 3)
+        connect(group, 2)
+        report(group, 2, 1000)
+        assert group.check(1000, 0) == {1, 2}
+
+    def test_a_member_that_has_not_caught_up_for_too_long_goes(self):
+        group = states(1, 2)
+        connect(group, 2)
+        report(group, 2, 1000, 1_000)
+        report(group, 2, 1500, 9_000, log_end=2000)
+        assert group.check(2000, 16_000) is None
+        assert group.check(2000, 16_001) == {1}
+
+    def test_a_slave_that_is_always_a_little_behind_keeps_up(self):
+        group = states(1, 2)
+        connect(group, 2)
+        for second in range(60):
+            report(group, 2, 1000 * second, second * 1000, log_end=1000 * second + 500)
+        assert group.check(60_000, 60_000) is None
+
+    def test_a_slave_that_has_everything_is_in_sync_however_long_it_was_silent(self):
+        group = states(1, 2)
+        connect(group, 2)
+        report(group, 2, 1000)
+        assert group.check(1000, 100_000) is None
+
+    def test_a_learner_and_the_master_itself_are_no_reason(self):
+        group = states(1)
+        connect(group, 2, is_learner=True)
+        assert group.check(1000, 100_000) is None
+
+
+class TestProposals:
+    def test_old_and_new_members_count_until_the_controller_has_decided(self):
+        group = states(1, 2)
+        connect(group, 2)
+        connect(group, 3)
+        report(group, 2, 1000)
+        report(group, 3, 700, log_end=700, promised_end=700)
+        group.propose({1, 3})
+        assert group.waited_for == {2, 3}
+        assert group.everyone() == 700
+        assert group.count == 2
+        assert group.apply(SyncMembers(frozenset({1, 3}), 6))
+        assert group.waited_for == {3}
+
+    def test_what_is_not_answered_is_asked_again_and_nothing_else(self):
+        group = states(1, 2)
+        connect(group, 3)
+        report(group, 3, 1000)
+        group.propose({1})
+        assert group.expansion() is None
+        assert group.check(1000, 0) == {1}
+
+    def test_a_refusal_brings_the_former_members_back(self):
+        group = states(1, 2)
+        group.propose({1})
+        group.refused()
+        assert group.proposed is None
+        assert group.waited_for == {2}
+
+    @pytest.mark.parametrize("epoch", [4, 5])
+    def test_old_news_change_nothing(self, epoch):
+        group = states(1, 2)
+        group.propose({1})
+        assert not group.apply(SyncMembers(frozenset({1, 3}), epoch))
+        assert group.applied.members == {1, 2}
+        assert group.proposed == {1}
+
+
+class TestOffsets:
+    def test_everyone_waited_for_must_be_there_and_have_said_something(self):
+        group = states(1, 2, 3)
+        connect(group, 2)
+        report(group, 2, 500)
+        assert group.everyone() == -1
+        connect(group, 3)
+        assert group.everyone() == -1
+        report(group, 3, 400)
+        assert group.everyone() == 400
+        group.lost(3)
+        assert group.everyone() == -1
+
+    def test_a_number_of_copies_may_be_anywhere(self):
+        group = states(1)
+        for broker_id, offset in [(2, 500), (3, 400)]:
+            connect(group, broker_id)
+            report(group, broker_id, offset)
+        assert [group.copies(replicas) for replicas in (2, 3, 4)] == [500, 400, -1]

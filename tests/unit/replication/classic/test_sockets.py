@@ -1,0 +1,140 @@
+"""Links on real sockets: what leaves at once, and what the reactor sends."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.internet.tcp import Connection
+from twisted.internet.testing import MemoryReactor
+from zope.interface import implementer
+
+from rocketmq_tw.replication.classic.client import ClassicHAClient
+from rocketmq_tw.replication.classic.frames import REPORT, TRANSFER_HEADER, TransferReader
+from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.wire.codes import ResponseCode
+
+SETTINGS = HASettings(file_size=1 << 20, batch_size=1000)
+
+
+@implementer(IReplicatedLog)
+class Log:
+    start_offset = 0
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = data
+
+    @property
+    def end_offset(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.data[offset : offset + size]
+
+    def settled(self) -> Deferred[int]:
+        return succeed(len(self.data))
+
+    def append(self, offset: int, data: bytes) -> Deferred[int]:
+        assert offset == len(self.data)
+        self.data += data
+        return self.settled()
+
+
+class LocalConnection(Connection):
+    """One end of a socket pair, which has neither addresses nor TCP's options."""
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        assert enabled
+
+    def getPeer(self) -> IPv4Address:
+        return IPv4Address("TCP", "127.0.0.1", 50000)
+
+
+class Link:
+    """One end with its protocol and a reactor that does nothing; `other` is the bare other end."""
+
+    def __init__(self, factory: ClassicHAService | ClassicHAClient) -> None:
+        ours, self.other = socket.socketpair()
+        self.other.setblocking(False)
+        self.reactor = MemoryReactor()
+        protocol = factory.buildProtocol(None)
+        assert protocol is not None
+        self.transport = LocalConnection(ours, protocol, self.reactor)
+        self.transport.connected = 1
+        protocol.makeConnection(self.transport)
+        self.protocol = protocol
+
+    @property
+    def waits_to_write(self) -> bool:
+        return self.transport in self.reactor.writers
+
+    def read(self) -> bytes:
+        try:
+            return self.other.recv(1 << 20)
+        except BlockingIOError:
+            return b""
+
+
+@contextmanager
+def linked(factory: ClassicHAService | ClassicHAClient) -> Iterator[Link]:
+    link = Link(factory)
+    try:
+        yield link
+    finally:
+        link.transport.socket.close()
+        link.other.close()
+
+
+def test_new_bytes_have_left_when_the_log_was_written() -> None:
+    log = Log(bytes(100))
+    service = ClassicHAService(log, SETTINGS, Clock())
+    with linked(service) as link:
+        link.protocol.dataReceived(REPORT.pack(100))
+        assert link.read() == b""
+        log.data += b"new"
+        service.log_grew()
+        assert link.read() == TRANSFER_HEADER.pack(100, 3) + b"new"
+        assert not link.waits_to_write
+
+
+def test_who_waits_for_what_a_slave_has_is_answered_at_once() -> None:
+    service = ClassicHAService(Log(bytes(100)), SETTINGS, Clock())
+    with linked(service) as link:
+        link.protocol.dataReceived(REPORT.pack(100))
+        codes: list[int] = []
+        service.wait(100).addCallback(codes.append)
+        assert codes == [ResponseCode.SUCCESS]
+        service.wait(101).addCallback(codes.append)
+        assert len(codes) == 1
+
+
+def test_a_slave_that_is_behind_gets_no_more_than_its_transport_takes() -> None:
+    log = Log(bytes(range(250)) * 4000)
+    service = ClassicHAService(log, SETTINGS, Clock())
+    with linked(service) as link:
+        link.protocol.dataReceived(REPORT.pack(1))
+        reader = TransferReader()
+        received = reader.feed(link.read())
+        assert [len(transfer.data) for transfer in received] == [1000]
+        assert link.waits_to_write
+        buffered = service.slaves[0].link.next_offset - 1001
+        assert 0 < buffered < 2 * link.transport.bufferSize, "it was told to pause"
+        while link.waits_to_write:
+            link.transport.doWrite()
+            received += reader.feed(link.read())
+    assert b"".join(transfer.data for transfer in received) == log.data[1:]
+
+
+def test_a_report_has_left_when_the_bytes_are_appended() -> None:
+    log = Log(bytes(100))
+    with linked(ClassicHAClient(log, SETTINGS, Clock())) as link:
+        link.transport.doWrite()
+        assert link.read() == REPORT.pack(100)
+        link.protocol.dataReceived(TRANSFER_HEADER.pack(100, 3) + b"new")
+        assert log.data[100:] == b"new"
+        assert link.read() == REPORT.pack(103)
+        assert not link.waits_to_write
