@@ -45,7 +45,7 @@ lint: $(STAMP)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-#: make types    mypy, strict for the pure rooms
+#: make types    mypy over all, tests and tools too; strict for the pure rooms
 types: $(STAMP)-test
 	$(BIN)/mypy
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import javaproperties
@@ -109,10 +110,14 @@ def run_set(deployment: str, kind: str) -> str:
             _wait(all_stored, "SEND_OK from every master")
         for slave in slaves:
             end = log_end(masters[slave.name])
-            _wait(lambda b=slave, e=end: log_end(b) == e, f"the copy of {slave.name}")
+            _wait(partial(_ends_at, slave, end), f"the copy of {slave.name}")
             if log_digest(slave, 0, end) != log_digest(masters[slave.name], 0, end):
                 raise AssertionError(f"the logs of {slave.name} differ")
         return f"{len(brokers)} brokers started in {started:.1f} s, {len(slaves)} logs equal"
+
+
+def _ends_at(broker: BrokerProcess, end: int) -> bool:
+    return log_end(broker) == end
 
 
 def _wait(condition: Callable[[], bool], what: str) -> None:

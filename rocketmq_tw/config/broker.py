@@ -11,16 +11,19 @@ from msgspec import field
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import (
     AddressList,
+    Format,
     Live,
     NonNegativeLong,
     OptionalHost,
+    Percent,
     Positive,
     PositiveLong,
     Range,
 )
-from rocketmq_tw.config.values import INT
+from rocketmq_tw.config.values import INT, choice
 
 _Queues = Annotated[int, Range(1, 65536)]
+_RequestMode = Annotated[str, Format(choice("PULL", "POP"))]
 
 
 class BrokerConfig(Config, frozen=True):
@@ -78,11 +81,43 @@ class BrokerConfig(Config, frozen=True):
     start_accept_send_request_time_stamp: Live[NonNegativeLong] = 0
     reject_transaction_message: Live[bool] = False
 
+    # transactions; milliseconds and bytes
+    transaction_time_out: Live[PositiveLong] = 6_000
+    transaction_check_interval: Live[PositiveLong] = 30_000
+    transaction_check_max: Live[Positive] = 15
+    transaction_op_msg_max_size: Live[Annotated[int, Range(0, 1 << 20)]] = 4_096
+    transaction_metric_flush_interval: Positive = 3_000
+
     # pulling
     long_polling_enable: Live[bool] = True
     short_polling_time_mills: Live[PositiveLong] = 1_000
     lite_pull_message_enable: bool = True
     slave_read_enable: Live[bool] = False
+
+    # filtering by properties; milliseconds, percent
+    enable_property_filter: Live[bool] = False
+    filter_support_retry: Live[bool] = False
+    filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
+    expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
+    max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20
+
+    # popping; milliseconds
+    enable_retry_topic_v2: bool = field(default=False, name="enableRetryTopicV2")
+    retrieve_message_from_pop_retry_topic_v1: bool = field(
+        default=True, name="retrieveMessageFromPopRetryTopicV1"
+    )
+    pop_from_retry_probability: Live[Percent] = 20
+    pop_response_return_actual_retry_topic: Live[bool] = False
+    init_pop_offset_by_check_msg_in_mem: Live[bool] = True
+    pop_polling_size: Live[Positive] = 1024
+    max_pop_polling_size: Live[PositiveLong] = 100_000
+    enable_pop_message_threshold: Live[bool] = False
+    pop_inflight_message_threshold: Live[PositiveLong] = 10_000
+    revive_interval: PositiveLong = 1_000
+    default_message_request_mode: Live[_RequestMode] = "PULL"
+    default_pop_share_queue_num: Live[Annotated[int, Range(-1, INT[1])]] = -1
+    server_load_balancer_enable: Live[bool] = True
+    load_balance_poll_name_server_interval: Live[PositiveLong] = 30_000
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"

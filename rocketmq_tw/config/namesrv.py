@@ -23,6 +23,8 @@ class NamesrvConfig(Config, frozen=True):
     enable_topic_list: Live[bool] = True
     need_wait_for_service: Live[bool] = False
     wait_seconds_for_service: Live[NonNegative] = 45
+    #: A controller in the same process, on the port that controllerDLegerPeers has for it.
+    enable_controller_in_namesrv: bool = False
     #: Keys that may not be changed over the wire, beside those that never may.
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
 

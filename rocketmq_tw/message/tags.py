@@ -42,6 +42,11 @@ class TagExpression(NamedTuple):
         return self.text == SUBSCRIBE_ALL or tag in self.tags
 
 
+def is_tag_type(kind: str | None) -> bool:
+    """Whether a subscription of this type is one by tags; that is also what none stands for."""
+    return not kind or kind == TAG_TYPE
+
+
 def java_hash_code(text: str) -> int:
     """`String.hashCode`: over UTF-16 units, a signed 32-bit number."""
     return _remembered_hash(text) if len(text) <= _SHORT_TEXT else _hash(text)

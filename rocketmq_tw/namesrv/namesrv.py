@@ -11,7 +11,6 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.namesrv.background import Background
 from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.namesrv.kv_config import KvConfig
-from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
 from rocketmq_tw.namesrv.requests.kv import KvRequests
@@ -19,6 +18,7 @@ from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IListener, InThread, IRemotingServer
+from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.net.threads import at_once
 
 
@@ -57,7 +57,7 @@ class NameServer:
             RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms, background),
             RouteRequests(config, self.table, self.kv, now_ms, background),
             NamesrvAdminRequests(
-                self.table, NamesrvLiveConfig(files, config, other_configs, in_thread), background
+                self.table, KeptConfig(files, config, other_configs, in_thread), background
             ),
         )
         self.handlers: dict[int, Handler] = {}

@@ -20,6 +20,7 @@ from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestC
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.tls import client_context
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT
 
 #: Called with each request before it leaves and the address it goes to (signing).
 Sign = Callable[[RemotingCommand, str], None]
@@ -93,8 +94,8 @@ class RemotingClient:
     Callers that come while a connection is being made share the attempt. A lost connection is
     made again by the next request; after a failed attempt requests fail at once until the
     back-off is over, so a dead address costs its callers nothing. With `useTLS` all connections
-    are TLS as `tls` says; without a `config` they are where `tls` is given. Raises
-    `TlsConfigError` that names a wrong key.
+    are TLS as `tls` says; without a `config` they are where `tls` is given. An answer longer than
+    `frame_limit` bytes ends its connection. Raises `TlsConfigError` that names a wrong key.
     """
 
     log = Logger()
@@ -108,7 +109,9 @@ class RemotingClient:
         endpoint_for: EndpointFor | None = None,
         before_send: Sequence[Sign] = (),
         before_request: Sequence[RequestCheck] = (),
+        frame_limit: int = DEFAULT_FRAME_LIMIT,
     ) -> None:
+        self._frame_limit = frame_limit
         config = config or NettyClientConfig(use_tls=tls is not None)
         self._clock = reactor
         self._connect_timeout = config.connect_timeout_millis / 1000
@@ -199,7 +202,12 @@ class RemotingClient:
             return
         protocol = _PlainProtocol if self._tls is None else RemotingProtocol
         factory = Factory.forProtocol(
-            lambda: protocol(self._clock, self._handlers, before_request=self._before_request)
+            lambda: protocol(
+                self._clock,
+                self._handlers,
+                before_request=self._before_request,
+                frame_limit=self._frame_limit,
+            )
         )
         factory.noisy = False
         attempt = link.attempt = endpoint.connect(factory)

@@ -253,6 +253,10 @@ class RaftNode:
             self._send_all(ready.immediate)
             if not ready.must_store:
                 self._finish(ready)
+                if self._machine is not None and self.core.applied_index < self.core.commit_index:
+                    # Whoever starts on a long log lets others in between its pieces.
+                    self._wake()
+                    break
                 continue
             self._use_disk(partial(self._store.store, ready), partial(self._stored, ready))
 

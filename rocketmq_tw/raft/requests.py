@@ -51,12 +51,15 @@ _ROUTINE = {
 
 
 class DLedgerRequests:
-    """The handlers of one group; `table()` has one for each request code."""
+    """The handlers of one group; `table()` has one for each request code.
+
+    Without `serves_clients` only members are served, and whoever asks who they are."""
 
     log = Logger()
 
-    def __init__(self, node: RaftNode) -> None:
+    def __init__(self, node: RaftNode, *, serves_clients: bool = True) -> None:
         self._node = node
+        self._serves_clients = serves_clients
         self._group = node.config.group
         self._self_id = node.core.config.self_id
 
@@ -64,10 +67,11 @@ class DLedgerRequests:
         """Request codes and their handlers."""
         serve: dict[DLedgerRequestCode, Callable[[Any], Deferred[DLedgerBody]]] = {
             DLedgerRequestCode.METADATA: self._metadata,
-            DLedgerRequestCode.APPEND: self._append,
-            DLedgerRequestCode.GET: self._get,
             DLedgerRequestCode.PULL: self._pull,
         }
+        if self._serves_clients:
+            serve[DLedgerRequestCode.APPEND] = self._append
+            serve[DLedgerRequestCode.GET] = self._get
         between_members = (
             DLedgerRequestCode.VOTE,
             DLedgerRequestCode.HEART_BEAT,

@@ -58,7 +58,13 @@ class BrokerService(service.Service):
             self.log.warn("no name server is named (-n or namesrvAddr): clients cannot find topics")
         try:
             tls = ServerTls(self._tls)
-            client = RemotingClient(self._reactor, self._client_config, tls=self._tls)
+            client = RemotingClient(
+                self._reactor,
+                self._client_config,
+                tls=self._tls,
+                # A slave may take as large a table as its master may send.
+                frame_limit=self._net.frame_max_length,
+            )
         except TlsConfigError as error:
             refuse_to_start(self._reactor, error, KeysToChange())
             return

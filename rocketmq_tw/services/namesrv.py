@@ -10,18 +10,20 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import Setting
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.garbage_collection import freeze_startup_objects
-from rocketmq_tw.services.options import ServerOptions
+from rocketmq_tw.services.options import ServerOptions, with_client_tls
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -31,19 +33,20 @@ class Options(ServerOptions):
     """What `twistd rmq-namesrv` takes."""
 
     synopsis = "[-c namesrv.properties] [-o key=value]... [-p]"
-    types = (NamesrvConfig, NettyServerConfig, TlsConfig)
-    own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "9876"}
+    types = (NamesrvConfig, NettyServerConfig, TlsConfig, NettyClientConfig, ControllerConfig)
+    own_defaults: ClassVar[Mapping[str, str]] = {"listenPort": "9876", **CONTROLLER_DEFAULTS}
 
     def settings(self) -> list[Setting]:
         settings = super().settings()
         if self["config"] is not None:
             # As in stock, changes over the wire are kept in the file that the server started from.
             settings.insert(0, Setting("configStorePath", self["config"], "-c"))
-        return settings
+        return with_client_tls(settings)
 
 
 class NamesrvService(service.Service):
-    """Listens from `startService` to `stopService`.
+    """Listens from `startService` to `stopService`, with a controller beside it where
+    `enableControllerInNamesrv` says so.
 
     `listen_port` takes the place of the configured one, which is the broker's in a process with
     both. `local_address` is where this machine reaches it.
@@ -76,6 +79,11 @@ class NamesrvService(service.Service):
             other_configs=(self._net, self._tls),
             in_thread=in_pool,
         )
+        self._controller: ControllerService | None = None
+        if config.enable_controller_in_namesrv:
+            self._controller = ControllerService(
+                reactor, loaded, on_failure=self._controller_failed
+            )
 
     def startService(self) -> None:
         try:
@@ -92,11 +100,25 @@ class NamesrvService(service.Service):
         self._reactor.callWhenRunning(
             self.log.info, "name server: listening on {address}", address=join_address(host, port)
         )
+        if self._controller is not None:
+            self._controller.startService()
+
+    def _controller_failed(self, error: BaseException | None) -> None:
+        """Routes are told on: that needs no controller."""
+        self.log.critical(
+            "the controller cannot go on and stops, the name server stays: {reason}", reason=error
+        )
+        if self._controller is not None:
+            self._controller.stopService()
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
-        stopped, server = self._name_server.stop(), self._server
-        return stopped if server is None else stopped.addCallback(lambda _: server.stop())
+        stopped, server, controller = self._name_server.stop(), self._server, self._controller
+        if server is not None:
+            stopped.addCallback(lambda _: server.stop())
+        if controller is not None and controller.running:
+            stopped.addCallback(lambda _: controller.stopService())
+        return stopped
 
 
 def makeService(options: Options) -> NamesrvService:

@@ -105,11 +105,11 @@ class NamesrvAddressOptions(ServerOptions):
             )
         if self["namesrv"] is not None:
             settings.append(Setting("namesrvAddr", self["namesrv"], "-n"))
-        return _with_client_tls(settings)
+        return with_client_tls(settings)
 
 
-def _with_client_tls(settings: list[Setting]) -> list[Setting]:
-    """`useTLS` before all other settings, as the keys of TLS have it."""
+def with_client_tls(settings: list[Setting]) -> list[Setting]:
+    """`settings` with `useTLS` before all others, as the keys of TLS have it."""
     last = {setting.key: setting for setting in settings}
     enabled, mode = last.get("tls.enable"), last.get("tls.server.mode")
     first = []

@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.broker import Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
@@ -37,6 +38,7 @@ class Options(NamesrvAddressOptions):
         NettyServerConfig,
         NettyClientConfig,
         TlsConfig,
+        ControllerConfig,
     )
     #: On loopback and beneath the current directory: nothing to set up, nobody else gets in.
     own_defaults: ClassVar[Mapping[str, str]] = {
@@ -46,6 +48,7 @@ class Options(NamesrvAddressOptions):
         "storePathRootDir": "data/store",
         "kvConfigPath": "data/namesrv/kvConfig.json",
         "configStorePath": "data/namesrv/namesrv.properties",
+        "controllerStorePath": "data/controller",
     }
 
 

@@ -170,7 +170,7 @@ class Appending:
         file can start there."""
         log = self._log
         if offset != log.end_offset:
-            if log.file_starts or log.end_offset != log.written_offset:
+            if log.end_offset != log.min_offset:
                 raise StoreError(f"the log ends at {log.end_offset}: bytes for {offset} do not fit")
             log.start_at(offset)
             self._dispatching.reached = offset
@@ -201,4 +201,5 @@ class Appending:
     def cut(self, offset: int) -> None:
         """The log and the queues end at `offset` now; nothing is buffered any more."""
         self._moved.clear()
-        self._raw_end = min(self._raw_end, offset)
+        # What is not dispatched yet is read from the log, and next offsets are not known before.
+        self._raw_end = offset

@@ -69,27 +69,39 @@ class Checkpointing:
 
     def retract(self) -> None:
         """A power loss while queues are built again must not find that they were safe."""
-        former = self.last
-        if former.safe_offset >= 0 or former.logics_msg_timestamp > 0:
-            self.last = Checkpoint(
-                master_flushed_offset=former.master_flushed_offset,
-                confirm_phy_offset=former.confirm_phy_offset,
-            )
-            self._write_last()
+        if self.last.safe_offset >= 0 or self.last.logics_msg_timestamp > 0:
+            self._claim_nothing()
 
     def before_cut(self, offset: int) -> None:
         """The log is about to end at `offset`: nothing behind it may be claimed, nor written by
         what is prepared."""
         self._written = self._prepared
-        if offset < self.last.safe_offset:
-            self.last.safe_offset = -1
-            self._write_last()
+        if offset < self.last.safe_offset or self.last.safe_offset < 0:
+            # Nor by times: what comes in place of what is cut may be older than that.
+            self._claim_nothing()
 
-    def after_cut(self) -> None:
-        """The index is cut as well."""
-        if self._index is not None and self._index.mark != self.last.index_mark:
-            self.last.index_begin, self.last.index_entries = self._index.mark
-            self._write_last()
+    def before_index_cut(self, offset: int) -> None:
+        """The index is about to end in front of a log offset: where that takes entries, nothing is
+        claimed of its slots, which are made anew."""
+        if self._index is not None and self._index.end_offset >= offset:
+            if offset < self.last.safe_offset:
+                self._claim_nothing()
+            self.forget_index_mark()
+
+    def forget_index_mark(self) -> None:
+        """Nothing is known of the index's slots any more."""
+        self.last.index_begin, self.last.index_entries = -1, 1
+        self._write_last()
+
+    def _claim_nothing(self) -> None:
+        last = self.last
+        self.last = Checkpoint(
+            master_flushed_offset=last.master_flushed_offset,
+            confirm_phy_offset=last.confirm_phy_offset,
+            index_begin=last.index_begin,
+            index_entries=last.index_entries,
+        )
+        self._write_last()
 
     def _write_last(self) -> None:
         write_checkpoint(self._files, self._path, self.last)
@@ -140,6 +152,8 @@ class Checkpointing:
         try:
             for path in sorted(syncing.files):
                 self._sync(path)
+            # Before it is durable that their queues are not where they were.
+            self._deleted.sync()
             for directory in sorted(syncing.dirs):
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)

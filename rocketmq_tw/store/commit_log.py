@@ -198,7 +198,8 @@ class CommitLog:
         self._runs.clear()
         try:
             self._forget_unsynced(offset - offset % self.file_size)
-            self.segments.cut(offset, durable=True)
+            # An empty file still says where the log is, where all is cut that retention left.
+            self.segments.cut(offset, durable=True, keep_first=True)
         except OSError as error:
             self.failure = f"the commit log could not be truncated to {offset}: {error}; restart"
             raise NotWritableError(self.failure) from error
@@ -207,12 +208,17 @@ class CommitLog:
 
     def start_at(self, offset: int) -> None:
         """Lets an empty log begin elsewhere: where its master's oldest file starts."""
-        if self.segments.starts or self.end_offset != self.written_offset:
+        if self.min_offset != self.end_offset:
             raise StoreError("only an empty commit log can begin at another offset")
         if offset % self.file_size:
             raise StoreError(
                 f"a commit log cannot begin at {offset}, inside a file of {self.file_size} bytes"
             )
+        try:
+            self._forget_unsynced(0)
+            self.segments.clear(durable=True)
+        except OSError as error:
+            raise NotWritableError(f"the commit log cannot begin at {offset}: {error}") from error
         self._start_writing(offset)
 
     def remove_first(self) -> None:
@@ -251,7 +257,11 @@ class CommitLog:
             # Only files that hold nothing written: another thread may be syncing the others.
             self._forget_unsynced(self.written_offset)
             opened = self._unsynced.get(self.segments.start_of(self.written_offset))
-            self.segments.cut(self.written_offset, durable=False, opened=opened)
+            self.segments.cut(self.written_offset, durable=False, keep_first=True, opened=opened)
+            if opened is not None:
+                # What comes in their place must not be found behind refused messages, which have
+                # the same queue offsets. A file that is made anew is synced then.
+                opened.fsync()
         except OSError as second:
             self.failure = f"a failed write ({error}) could not be cut off again: {second}"
             return

@@ -14,16 +14,19 @@ import msgspec
 
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.store.checkpoint_file import Checkpoint
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """`topic` was deleted where the log ended at `offset`; it had `queues` queues with files, and
-    `units` is the sum of their max offsets."""
+    """`topic` was deleted where the log ended at `offset`. Of what the checkpoint of then counts,
+    which has `safe_offset` and `all_units`, `queues` queues and `units` of all units were its."""
 
     topic: str
     offset: int
     queues: int = 0
     units: int = 0
+    safe_offset: int = -1
+    all_units: int = 0
 
 
 class DeletedTopics:
@@ -154,9 +157,10 @@ class DeletedTopics:
         """The log offset where the topic was last deleted; 0 where it never was."""
         return self._latest.get(topic, 0)
 
-    def since(self, offset: int) -> tuple[int, int]:
-        """How many queues and units were deleted where the log ended at `offset` or later."""
-        later = [one for one in self._all if one.offset >= offset]
+    def since(self, checkpoint: Checkpoint) -> tuple[int, int]:
+        """How many of the queues and units that a checkpoint counts were deleted since."""
+        known = checkpoint.safe_offset, checkpoint.units
+        later = [one for one in self._all if (one.safe_offset, one.all_units) == known]
         return sum(one.queues for one in later), sum(one.units for one in later)
 
     def close(self) -> None:

@@ -164,7 +164,7 @@ class Dispatching:
     ) -> tuple[list[AnyDispatchEntry], int]:
         """The entries in front of the first message of a topic that was deleted and made again, and
         where the log goes on behind them; where that message comes first, its topic's queues begin
-        anew.
+        anew, once the message is durable.
 
         A replica learns of that from the log alone, see `beginnings`. Whatever the role is now: it
         may be no replica's any more.
@@ -177,6 +177,8 @@ class Dispatching:
                 begins = is_first_again(queue, entry.queue_offset, entry.physical_offset)
                 if number and (begins or key in met):
                     return entries[:number], entry.physical_offset
+                if begins and self._log.flushed_offset < entry.physical_offset + entry.size:
+                    return [], self.reached
                 if begins:
                     self._remove_topics([entry.topic], entry.physical_offset)
             if entry.in_queue:

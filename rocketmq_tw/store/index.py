@@ -186,9 +186,10 @@ class MessageIndex:
         """Store time of that message; 0 without one."""
         return self._list[-1].end_timestamp if self._list else 0
 
-    def load(self, mark: tuple[int, int], *, clean: bool) -> None:
+    def load(self, mark: tuple[int, int], *, clean: bool) -> bool:
         """Opens the files; one of a wrong size is removed with all behind it, since the log has
-        everything to build them again. `mark` is that of the last checkpoint."""
+        everything to build them again. `mark` is that of the last checkpoint; False where it holds
+        no more, and must not be found by another start: a file built anew may begin as its did."""
         self.mark = mark
         self._files.make_dirs(self._directory)
         names = [
@@ -220,8 +221,13 @@ class MessageIndex:
                 self._remove(self._list.pop())
         for index in self._list[:-1]:
             self._release(index)
+        counts = {index.begin_offset: index.count for index in self._list}
+        holds = self.mark[0] < 0 or counts.get(self.mark[0], 0) >= self.mark[1]
+        if not holds:
+            self.mark = (-1, 1)
         if clean and self._list:
             self.mark = (self._list[-1].begin_offset, self._list[-1].count)
+        return holds
 
     def add(self, entries: Iterable[AnyDispatchEntry]) -> None:
         """Collects the keys of messages; messages in front of the last indexed one are passed
@@ -292,13 +298,14 @@ class MessageIndex:
         found[:] = dict.fromkeys(found)
 
     def cut(self, physical_offset: int) -> None:
-        """The log was truncated there: so is the index."""
+        """The log was truncated there: so is the index. Durable when it returns, since entries say
+        of other messages at these offsets later that they are indexed."""
         self._pending = [key for key in self._pending if key[1] < physical_offset]
+        removed = False
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]
             if last.begin_offset < physical_offset:
                 last.cut(physical_offset)
-                self.unsynced.files.add(last.path)
                 if self.mark[0] == last.begin_offset:
                     self.mark = (last.begin_offset, min(self.mark[1], last.count))
                 break
@@ -306,6 +313,9 @@ class MessageIndex:
                 # The next file may begin at the same message.
                 self.mark = (last.begin_offset, 1)
             self._remove(self._list.pop())
+            removed = True
+        if removed:
+            self._files.sync_dir(self._directory)
 
     def remove_before(self, min_physical: int) -> int:
         """Removes files whose messages are all gone from the log, but never the last."""

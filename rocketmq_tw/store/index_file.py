@@ -48,6 +48,22 @@ class IndexFile:
         self._capacity = capacity
         self._entries_at = INDEX_HEADER_SIZE + slots * SLOT_SIZE
         header = file.pread(INDEX_HEADER_SIZE, 0).ljust(INDEX_HEADER_SIZE, b"\0")
+        self._header = INDEX_HEADER.unpack(header)
+        self.count = max(int(self.count), 1)
+
+    @property
+    def _header(self) -> tuple[int, ...]:
+        return (
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        )
+
+    @_header.setter
+    def _header(self, fields: tuple[int, ...]) -> None:
         (
             self.begin_timestamp,
             self.end_timestamp,
@@ -55,8 +71,7 @@ class IndexFile:
             self.end_offset,
             self.used_slots,
             self.count,
-        ) = INDEX_HEADER.unpack(header)
-        self.count = max(int(self.count), 1)
+        ) = fields
 
     @property
     def is_full(self) -> bool:
@@ -70,6 +85,7 @@ class IndexFile:
         if not taken:
             return 0
         first = self.count
+        former = self._header
         if first <= 1:
             _, self.begin_offset, self.begin_timestamp = taken[0]
         hashes, offsets, timestamps = zip(*taken, strict=True)
@@ -82,13 +98,14 @@ class IndexFile:
         )
         try:
             self._file.pwrite(b"".join(entries), self._entries_at + first * ENTRY_SIZE)
+            self.count = first + len(taken)
+            self.used_slots += previous.count(0)
+            _, self.end_offset, self.end_timestamp = taken[-1]
+            self._write_header()
         except OSError:
             table.take_back(slots, previous)
+            self._header = former
             raise
-        self.count = first + len(taken)
-        self.used_slots += previous.count(0)
-        _, self.end_offset, self.end_timestamp = taken[-1]
-        self._write_header()
         return len(taken)
 
     def _seconds(self, timestamp: int) -> int:
@@ -164,6 +181,7 @@ class IndexFile:
         else:
             # The entries are sound; not all of their slots were written back.
             self._slots.change(before, table)
+            self._clear_behind()
 
     def cut(self, physical_offset: int) -> None:
         """Drops the entries of messages at and behind a log offset."""
@@ -190,6 +208,16 @@ class IndexFile:
         else:
             self.begin_timestamp = self.end_timestamp = self.begin_offset = self.end_offset = 0
         self._write_header()
+        self._clear_behind()
+
+    def _clear_behind(self) -> None:
+        """Makes zeros, durably, of what stands behind the last entry: a power loss that takes the
+        next entries and leaves the header must not show former ones in their place."""
+        self._file.fsync()
+        end = self._entries_at + self.count * ENTRY_SIZE
+        self._file.truncate(end)
+        self._file.truncate(self._entries_at + self._capacity * ENTRY_SIZE)
+        self._file.fsync()
 
     def _entries(self, first: int) -> Iterator[tuple[int, int, int, int]]:
         for number in range(first, self.count, 65536):
@@ -206,21 +234,9 @@ class IndexFile:
         self._slots.replace(table)
         self.used_slots = len(table) - table.count(0)
 
-    def fsync(self) -> None:
-        """Makes it durable."""
-        self._file.fsync()
-
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
 
     def _write_header(self) -> None:
-        header = INDEX_HEADER.pack(
-            self.begin_timestamp,
-            self.end_timestamp,
-            self.begin_offset,
-            self.end_offset,
-            self.used_slots,
-            self.count,
-        )
-        self._file.pwrite(header, 0)
+        self._file.pwrite(INDEX_HEADER.pack(*self._header), 0)

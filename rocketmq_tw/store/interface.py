@@ -281,7 +281,13 @@ class IMessageStore(Interface):
         """What the consume queue itself has from an offset on, as far as it is still readable."""
 
     def queues() -> dict[str, set[int]]:
-        """Topics with the queue ids that have files."""
+        """Topics with the queue ids that have files: a look at every queue."""
+
+    def queue_ids(topic: str) -> Sequence[int]:
+        """The ids of a topic's queues that have files."""
+
+    def queue_topics() -> Sequence[str]:
+        """The topics that have queues, with files or without."""
 
     def search_by_key(
         topic: str, key: str, max_count: int, begin: int, end: int, found: list[int]

@@ -104,6 +104,8 @@ class MessageStore(StoreReads):
         self._appending = Appending(config, log, self._queues, self._dispatching, clock)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
+        #: Something was done half: what is in memory says nothing about the files any more.
+        self._is_broken = False
         self._disk_full = False
 
     # Life
@@ -144,7 +146,7 @@ class MessageStore(StoreReads):
         if (last.safe_offset < 0 and report.records) or last.safe_offset > dispatched:
             # So that the next crash need not read all of it again.
             self.checkpoint()
-        if any(self._deleted.since(last.safe_offset)):
+        if any(self._deleted.since(last)):
             # A checkpoint without them takes their place: what else is missing must be seen.
             self.checkpoint()
             self._deleted.forget_counts()
@@ -157,8 +159,8 @@ class MessageStore(StoreReads):
         self._removal.load()
         self._log.load(clean=clean)
         repaired = self._queues.load()
-        if self._index:
-            self._index.load(checkpoint.index_mark, clean=clean)
+        if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
+            self._checkpointing.forget_index_mark()
         return Recovery(
             self._log,
             self._queues,
@@ -168,6 +170,7 @@ class MessageStore(StoreReads):
             checkpoint,
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
+            before_index_cut=self._checkpointing.before_index_cut,
             remove_topics=self._removal.remove,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
@@ -192,6 +195,9 @@ class MessageStore(StoreReads):
                     self._ownership.mark_closed()
         finally:
             self._release()
+
+    def _break(self, why: str) -> None:
+        self._refusal, self._is_broken = f"{why}; restart", True
 
     def _release(self) -> None:
         self._log.close()
@@ -273,7 +279,7 @@ class MessageStore(StoreReads):
                 if not self._log.failure:
                     self._deleted.take_back(self._log.written_offset)
             except OSError as error:
-                self._refusal = f"a deletion cannot be taken back: {error}; restart"
+                self._break(f"a deletion cannot be taken back: {error}")
             raise
 
     def truncate_to(self, offset: int) -> None:
@@ -291,7 +297,7 @@ class MessageStore(StoreReads):
                 offset,
             )
         except OSError as error:
-            self._refusal = f"a truncation to {offset} failed half-way: {error}; restart"
+            self._break(f"a truncation to {offset} failed half-way: {error}")
             raise NotWritableError(self._refusal) from error
         if self.dispatch_limit is not None:
             self.dispatch_limit = min(self.dispatch_limit, offset)
@@ -331,7 +337,7 @@ class MessageStore(StoreReads):
             self._removal.remove(doomed)
         except OSError as error:
             if self._deleted.is_stale:
-                self._refusal = f"a deletion was written in part: {error}; restart"
+                self._break(f"a deletion was written in part: {error}")
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
         self._dispatching.forget_topics(doomed)
         return self._deleted.sync
@@ -356,6 +362,8 @@ class MessageStore(StoreReads):
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
+        if self._is_broken:
+            return None
         write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
         )
@@ -367,6 +375,8 @@ class MessageStore(StoreReads):
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
         """See `IMessageStore`."""
+        if self._is_broken:
+            return 0
         pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.

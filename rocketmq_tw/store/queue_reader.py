@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, compress
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from rocketmq_tw.store.interface import GetStatus, ILog, PropertiesMatch, QueueRead, TagMatch
-from rocketmq_tw.store.record_window import PropertiesWindow
+from rocketmq_tw.store.record_window import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
+#: Messages whose properties are looked at in one go.
+_MOST_AT_ONCE = 256
 
 
 def _runs(
@@ -223,7 +226,7 @@ class _Pass:
         self._last_position = 0
 
     def run(self) -> QueueRead:
-        queue, offset = self._queue, self._offset
+        queue, offset, match = self._queue, self._offset, self._properties_match
         files = 0
         while (
             not self._found
@@ -242,7 +245,7 @@ class _Pass:
                     self._next, self._next - self._next % per_file + per_file
                 )
                 break
-            if not self._take(units):
+            if not (self._take(units) if match is None else self._take_matching(units, match)):
                 break
         data = self._collect()
         status = self._status
@@ -262,14 +265,11 @@ class _Pass:
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
         log, limits = self._log, self._limits
-        tag_match, properties_match = self._tag_match, self._properties_match
+        tag_match = self._tag_match
         found = self._found
         end, memory = log.end_offset, limits.in_memory_bytes
         min_physical = log.min_offset
         in_memory, on_disk = limits.in_memory, limits.on_disk
-        if properties_match is not None:
-            fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
-            window = PropertiesWindow(log, fields[::3], fields[1::3]).properties
         for position, size, tags_code in UNIT.iter_unpack(units):
             if found:
                 # The first record always fits.
@@ -286,14 +286,65 @@ class _Pass:
                 if not found:
                     self._status = GetStatus.MESSAGE_WAS_REMOVING
                 continue
-            if properties_match is not None and not properties_match(window(position, size)):
-                # Whether it is sound does not matter: it is not served.
-                if not found:
-                    self._status = GetStatus.NO_MATCHED_MESSAGE
-                continue
             found.append((position, size))
             self._bytes += size
         return True
+
+    def _take_matching(self, units: bytes, match: PropertiesMatch) -> bool:
+        """`_take` for messages whose properties match. Those that do not match cost no more than
+        being asked."""
+        log, limits, found = self._log, self._limits, self._found
+        end, offset = log.end_offset, self._next
+        fields = struct.unpack(">" + "qiq" * (len(units) // UNIT_SIZE), units)
+        numbers, positions, sizes = self._candidates(fields)
+        at_once = limits.in_memory[1]
+        place = 0
+        while place < len(numbers):
+            # Few at first: where all match, these are all that is read.
+            some = slice(place, place + at_once)
+            properties = read_properties(log, positions[some], sizes[some])
+            for number in compress(range(place, len(numbers)), map(match, properties)):
+                position, size = positions[number], sizes[number]
+                in_memory = end - position <= limits.in_memory_bytes
+                most_bytes, most_count = limits.in_memory if in_memory else limits.on_disk
+                if found and self._bytes + size > most_bytes:
+                    self._next = offset + numbers[number]
+                    return False
+                self._last_position = position
+                found.append((position, size))
+                self._bytes += size
+                if len(found) >= most_count:
+                    self._next = offset + numbers[number] + 1
+                    return False
+            place += len(properties)
+            self._last_position = positions[place - 1]
+            at_once = min(2 * at_once, _MOST_AT_ONCE)
+        self._next = offset + len(fields) // 3
+        if not found:
+            removed = not numbers and self._tag_match is None
+            self._status = (
+                GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
+            )
+        return True
+
+    def _candidates(
+        self, fields: tuple[int, ...]
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """The numbers of the units, counted from 0, that have a record with a tag that may match,
+        and where these are and how large; `fields` are position, size and tag code in turn."""
+        numbers: Sequence[int] = range(len(fields) // 3)
+        positions, sizes = fields[::3], fields[1::3]
+        low, by_tag = self._log.min_offset, self._tag_match
+        if by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
+            return numbers, positions, sizes
+        numbers = [
+            number
+            for number in numbers
+            if positions[number] >= low
+            and sizes[number] != _FILLER_SIZE
+            and (by_tag is None or by_tag(fields[3 * number + 2]))
+        ]
+        return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
 
     def _collect(self) -> bytes:
         """The records found, joined; damaged ones are taken out of `_found`."""

@@ -120,11 +120,16 @@ class StoreReads:
 
     def queues(self) -> dict[str, set[int]]:
         """See `IMessageStore`."""
-        found: dict[str, set[int]] = {}
-        for queue in self._queues:
-            if queue.segments.starts:
-                found.setdefault(queue.topic, set()).add(queue.queue_id)
-        return found
+        found = {topic: set(self.queue_ids(topic)) for topic in self.queue_topics()}
+        return {topic: ids for topic, ids in found.items() if ids}
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """See `IMessageStore`."""
+        return [q.queue_id for q in self._queues.of_topic(topic) if q.segments.starts]
+
+    def queue_topics(self) -> list[str]:
+        """See `IMessageStore`."""
+        return self._queues.topics()
 
     def search_by_key(
         self, topic: str, key: str, max_count: int, begin: int, end: int, found: list[int]

@@ -65,6 +65,7 @@ class Recovery:
         *,
         check_body: bool,
         retract: Callable[[], None],
+        before_index_cut: Callable[[int], None],
         remove_topics: Callable[[Collection[str], int], None],
         limit: int | None,
     ) -> None:
@@ -77,7 +78,11 @@ class Recovery:
         self._check_body = check_body
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
         self._retract = retract
+        self._before_index_cut = before_index_cut
         self._remove_topics = remove_topics
+        self._log_is_durable = False
+        #: From here on it is read.
+        self._start = 0
         self._beginnings = Beginnings(log, maker, check_body=check_body)
         #: Behind it nothing comes into queues and index.
         self._limit = limit
@@ -129,7 +134,7 @@ class Recovery:
     def _choose_start(self, clean: bool, repaired: bool, report: RecoveryReport) -> int:
         log, queues, checkpoint = self._log, self._queues, self._checkpoint
         safe = checkpoint.safe_offset
-        gone, gone_units = self._deleted.since(safe)
+        gone, gone_units = self._deleted.since(checkpoint)
         may_be_empty = safe >= 0 and checkpoint.queues <= gone
         if repaired or (not len(queues) and not may_be_empty):
             report.note(
@@ -227,6 +232,7 @@ class Recovery:
         )
 
     def _scan(self, start: int, report: RecoveryReport) -> None:
+        self._start = start
         scan = self._log.scan(
             start,
             self._log.files_end,
@@ -304,6 +310,7 @@ class Recovery:
                 f"record at {head.physical_offset}: {head.topic} was deleted and made again:"
                 f" {head.queue_id} begins anew in place of {queue.max_offset} messages"
             )
+            self._make_log_durable()
             self._remove_topics([head.topic], head.physical_offset)
             return True
         if not queue.may_have(head.queue_offset, head.physical_offset):
@@ -314,11 +321,18 @@ class Recovery:
             return False
         return True
 
+    def _make_log_durable(self) -> None:
+        """Before anything is removed because of it."""
+        if not self._log_is_durable:
+            self._log.end_at(self._log.files_end, cut=False, since=self._start)
+            self._log_is_durable = True
+
     def _refuse_to_lose(self, position: int) -> None:
         """A torn tail has nothing safe behind it; damage in the middle has."""
         log = self._log
         safe = max(self._checkpoint.safe_offset, 0)
-        later = [start for start in log.file_starts if start > position]
+        # Times tell only where offsets do not: a replica may copy older ones behind younger ones.
+        later = [start for start in log.file_starts if start > position and not safe]
         for start in later:
             for head in log.scan(start, start + log.file_size, check_body=False):
                 if 0 < head.store_timestamp <= self._checkpoint.min_timestamp:
@@ -347,6 +361,7 @@ class Recovery:
                 queue.cut_behind(dispatched)
             queue.correct_min_offset(log.min_offset)
         if self._index:
+            self._before_index_cut(dispatched)
             self._index.cut(dispatched)
         # A deletion may be forgotten once no power loss brings the files of its queues back.
         for topic in self._deleted.topics():

@@ -57,10 +57,11 @@ class RemovedQueues:
         self._sync_names()
 
     def _sync_names(self) -> None:
-        """A former process may have removed something as well."""
+        """A former process may have removed something as well. First where something was moved to,
+        then where it was: it must not be durably at neither place."""
+        self._files.sync_dir(self._queues)
         for level in self._files.list(self._directory):
             self._files.sync_dir(f"{self._directory}/{level}")
-        self._files.sync_dir(self._queues)
 
     def take(self, topic: str, note: int) -> None:
         """Moves a topic's directory here; `note` is the number of the note of its deletion. Raises

@@ -48,11 +48,18 @@ class TopicRemoval:
         if not topics:
             return
         if end is None:
-            # Where a failed write could not be cut off, what it left may be found by a next start.
-            end = self._log.files_end if self._log.failure else self._log.end_offset
-        safe = self._checkpointing.last.safe_offset
-        counts = {topic: self._queues.count_of(topic, safe) for topic in topics}
-        self._deleted.note([Deletion(topic, end, *counts[topic]) for topic in sorted(topics)])
+            end = self._log.end_offset
+            if self._log.failure:
+                # What a write or a cut that failed left behind may be found by the next start.
+                end = max(end, self._log.files_end)
+        last = self._checkpointing.last
+        known = last.safe_offset, last.units
+        self._deleted.note(
+            [
+                Deletion(topic, end, *self._queues.count_of(topic, last.safe_offset), *known)
+                for topic in sorted(topics)
+            ]
+        )
         for topic in topics:
             if is_legal(topic):
                 self._take_away(topic)
@@ -104,6 +111,6 @@ def truncate(
             queue.cut_behind(offset)
         queue.next_offset = queue.max_offset
     if index:
+        checkpointing.before_index_cut(offset)
         index.cut(offset)
-    checkpointing.after_cut()
     deleted.rewrite(0, offset)

@@ -80,7 +80,7 @@ class Segments:
     ) -> bool:
         """Lists the files; returns whether one had to be repaired.
 
-        An empty last file is removed: a crash left it between creation and first write. Raises
+        An empty last file behind others is removed: a crash left it before its first write. Raises
         `DamagedStoreError` that names `size_key` where sizes or names are wrong in a way that
         `short` and `drop_behind_gap` (only for what can be had again) do not allow.
         """
@@ -113,7 +113,8 @@ class Segments:
             size, is_last = file.size(), start == starts[-1]
             if size == self.file_size:
                 continue
-            if size == 0 and is_last:
+            # The only one says where all of them are; a crash while it was emptied left it so.
+            if size == 0 and is_last and (len(starts) > 1 or short is Short.REFUSE):
                 self._remove(start)
                 starts.pop()
                 break

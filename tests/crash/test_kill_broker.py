@@ -1,6 +1,7 @@
 """kill -9 under load, twenty times: what was acknowledged is served, log and queues agree."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(flush: str, servers: str, tmp_pa
             assert sum(len(stored.get((TOPIC, queue), ())) for queue in range(4)) >= len(acked)
             load = Load(broker.address, TOPIC, f"round{kill}")
             enough = dice.randrange(50, 2000)
-            wait_until(lambda load=load, enough=enough: len(load.acked) >= enough, "acks")
+            wait_until(partial(load.has_acked, enough), "acks")
             broker.kill()
             acked += load.stop()
         broker.start()

@@ -1,6 +1,7 @@
 """kill -9 of a SYNC_MASTER under load, twenty times: what was acknowledged is on the slave."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 from tests.support.cluster import make_name_server
@@ -42,7 +43,7 @@ def test_what_a_sync_master_acknowledged_is_on_its_slave(servers: str, tmp_path:
             pair.wait_equal(slave)
             load = Load(master.address, TOPIC, f"round{kill}")
             enough = dice.randrange(50, 1000)
-            wait_until(lambda load=load, enough=enough: len(load.acked) >= enough, "acks")
+            wait_until(partial(load.has_acked, enough), "acks")
             master.kill()
             acked += load.stop()
             missing = missing_at(slave.address, acked)

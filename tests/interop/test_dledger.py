@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -26,7 +27,7 @@ SUCCESS = 200
 Running = tuple[DLedgerGroup, StockDLedgerClient]
 
 
-@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS.keys())
+@pytest.fixture(scope="module", params=KINDS.values(), ids=list(KINDS))
 def running(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
@@ -74,7 +75,7 @@ def test_each_kind_leads_and_each_kind_follows(running: Running) -> None:
         text = f"led-by-{target.name}-é"
         index = append_led_by(group, client, target, text).index
         # Empty while there is no leader to ask.
-        assert wait_until(lambda index=index: client.get(index), "the entry") == text
+        assert wait_until(partial(client.get, index), "the entry") == text
 
 
 class Appender:

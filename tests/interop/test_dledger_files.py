@@ -1,5 +1,6 @@
 """One store, opened by stock and by ours in turn: stock reads what we wrote, and we what it did."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def serve(kind: type[Member], home: Path, fill: bool, known: dict[int, str]) -> 
         member.start()
         wait_until(lambda: member.metadata().leader_id == "n0", "the only member to lead")
         for index, text in known.items():
-            found = wait_until(lambda index=index: client.get(index), f"entry {index}")
+            found = wait_until(partial(client.get, index), f"entry {index}")
             assert found == text, (kind.__name__, index)
         for number in range(ENTRIES if fill else 0):
             text = f"{kind.__name__}-{number}-" + "x" * SIZE

@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ def shows_slaves(master: BrokerProcess, end: int) -> int:
     )
 
 
+def _cut_behind(proxy: LinkProxy, passed: int) -> bool:
+    """Cuts the links once so many bytes went over them."""
+    return proxy.passed >= passed and proxy.cut()
+
+
 @pytest.mark.parametrize(("master", "slave"), [(OURS, OURS), (STOCK, OURS), (OURS, "4.9.7")])
 def test_a_slave_catches_up_over_bad_links(
     master: str,
@@ -102,7 +108,7 @@ def test_a_slave_catches_up_over_bad_links(
             proxy.bytes_per_second = dice.choice([0, 1 << 20, 8 << 20])
             passed = proxy.passed + dice.randrange(1000, 300_000)
             # The last bytes of the former connection may still be counted, with nothing to cut.
-            wait_until(lambda p=passed: proxy.passed >= p and proxy.cut(), "a link to cut")
+            wait_until(partial(_cut_behind, proxy, passed), "a link to cut")
         acked = load.stop()
         proxy.delay, proxy.bytes_per_second = 0.0, 0
         end = pair.wait_equal(pair.slave)

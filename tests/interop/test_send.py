@@ -1,5 +1,7 @@
 """Stock producers send to the cluster; what arrives is what was sent."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.cluster import Cluster
@@ -142,7 +144,11 @@ def test_a_message_that_is_too_large_is_refused(
     java: JavaClients, cluster: Cluster, puller: PullConsumer, names
 ) -> None:
     topic = cluster.create_topic(java, names.topic)
-    options = {"maxMessageSize": 8 * MEBIBYTE, "retries": 0, "compressOver": 64 * MEBIBYTE}
+    options: dict[str, Any] = {
+        "maxMessageSize": 8 * MEBIBYTE,
+        "retries": 0,
+        "compressOver": 64 * MEBIBYTE,
+    }
     with java.producer(cluster.namesrv, **options) as producer:
         (refused,) = producer.send({"topic": topic, "size": 6 * MEBIBYTE, "seed": 1}, check=False)
         assert "CODE: 13" in refused["error"], refused

@@ -20,7 +20,8 @@ from rocketmq_tw.spark.errors import OffsetError, OptionError
 from tests.support.spark import SparkReceiver
 from tests.support.wait import wait_until
 
-BATCH_SECONDS = 0.5
+#: Spark takes fractions, though its hints do not.
+BATCH_SECONDS: Any = 0.5
 
 
 def write_lines(path: Path, lines: list[Any]) -> None:

@@ -97,6 +97,9 @@ class JavaClients:
     def producer(self, namesrv: str, group: str = "test-producers", **options: Any) -> Producer:
         return Producer(self, namesrv, group, options)
 
+    def transactions(self, namesrv: str, group: str, **options: Any) -> TransactionProducer:
+        return TransactionProducer(self, namesrv, group, options)
+
     def consumer(
         self, namesrv: str, group: str, subscriptions: dict[str, str], **options: Any
     ) -> PushConsumer:
@@ -104,6 +107,9 @@ class JavaClients:
 
     def puller(self, namesrv: str, group: str = "test-pullers") -> PullConsumer:
         return PullConsumer(self, namesrv, group)
+
+    def popper(self, namesrv: str, group: str, broker: str, address: str) -> PopConsumer:
+        return PopConsumer(self, namesrv, group, broker, address)
 
     def create_topic(self, namesrv: str, broker: str, topic: str, queues: int) -> None:
         """Creates a topic on the broker at an address with stock's admin client."""
@@ -187,6 +193,27 @@ class Producer(_Client):
             if check and result["status"] != "SEND_OK":
                 raise JavaError(f"a send failed: {result}")
         return results or []
+
+
+class TransactionProducer(_Client):
+    """TransactionMQProducer. A message's user properties say what it decides about it at once
+    (`decide`) and what it answers when it is asked (`answer`): commit, rollback or other words."""
+
+    kind = "transactions"
+
+    def __enter__(self) -> TransactionProducer:
+        return self
+
+    def send(self, *messages: Json) -> list[Json]:
+        """Send results, as `Producer.send` gives them."""
+        results: list[Json] = self._call("send", messages=messages)
+        return results
+
+    def asked(self) -> list[Json]:
+        """The messages that the broker has asked about so far, with the time `at` which it did and
+        when they were `born`, in ms since 1970."""
+        asked: list[Json] = self._call("asked")
+        return asked
 
 
 class PushConsumer(_Client):
@@ -305,6 +332,41 @@ class PullConsumer(_Client):
     def query(self, topic: str, key: str, begin: int = 0, end: int = 2**62) -> list[Json]:
         messages: list[Json] = self._call("query", topic=topic, key=key, begin=begin, end=end)
         return messages
+
+
+class PopConsumer(_Client):
+    """A member of a group that pops from the broker at `address` and acknowledges one by one, with
+    5.x clients."""
+
+    kind = "popper"
+
+    def __init__(
+        self, java: JavaClients, namesrv: str, group: str, broker: str, address: str
+    ) -> None:
+        super().__init__(java, namesrv, group, {})
+        self._target = {"group": group, "broker": broker, "address": address}
+
+    def __enter__(self) -> PopConsumer:
+        return self
+
+    def pop(self, topic: str, **options: Any) -> Json:
+        """status, rest and messages. Options: queue, max, invisible and poll in ms, expression,
+        orderly."""
+        defaults = {"queue": -1, "max": 32, "invisible": 60_000, "poll": 0, "expression": "*"}
+        popped: Json = self._call("pop", topic=topic, **self._target, **defaults | options)
+        return popped
+
+    def ack(self, message: Json) -> Json:
+        answer: Json = self._call("ack", message=message, **self._target)
+        return answer
+
+    def hide(self, message: Json, invisible_ms: int) -> Json:
+        """The message as it is to be acknowledged from now on."""
+        answer = self._call("hide", message=message, invisible=invisible_ms, **self._target)
+        assert answer["status"] == "OK", answer
+        properties = message["properties"] | {"POP_CK": answer["extraInfo"]}
+        changed: Json = message | {"properties": properties}
+        return changed
 
 
 def _queue(queue: Json) -> Json:

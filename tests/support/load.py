@@ -77,6 +77,10 @@ class Load:
         for thread in self._threads:
             thread.start()
 
+    def has_acked(self, messages: int) -> bool:
+        """Whether so many sends were answered with success by now."""
+        return len(self.acked) >= messages
+
     def stop(self) -> list[Acked]:
         """What was acknowledged, once all threads are done."""
         self._stopped.set()

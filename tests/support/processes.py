@@ -190,7 +190,7 @@ class NameServerProcess(ServerProcess):
             "kvConfigPath": str(self.home / "kvConfig.json"),
             "configStorePath": str(path),
         }
-        return _write_properties(path, settings)
+        return write_properties(path, settings)
 
     def close(self) -> None:
         super().close()
@@ -279,7 +279,7 @@ class BrokerProcess(ServerProcess):
             **TEST_SETTINGS,
             **self.settings,
         }
-        return _write_properties(self.home / "broker.properties", settings)
+        return write_properties(self.home / "broker.properties", settings)
 
     def stored_offsets(self, topic: str, group: str) -> dict[str, int]:
         """The group's offsets by queue id as they are on disk.
@@ -295,6 +295,7 @@ class BrokerProcess(ServerProcess):
         self._ports.release()
 
 
-def _write_properties(path: Path, settings: dict[str, str]) -> Path:
+def write_properties(path: Path, settings: dict[str, str]) -> Path:
+    """Writes a .properties file; its path."""
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return path

@@ -8,12 +8,12 @@ from tests.support.jars import PROJECT
 from tests.support.processes import BrokerProcess, NameServerProcess
 
 
-def _twistd(plugin: str, config: Path) -> list[str]:
+def twistd_command(plugin: str, config: Path) -> list[str]:
     start = "from twisted.scripts.twistd import run; run()"
     return [sys.executable, "-c", start, "-n", "--pidfile=", plugin, "-c", str(config)]
 
 
-def _environment() -> dict[str, str]:
+def twistd_environment() -> dict[str, str]:
     """The environment with the project on the path, for a run without installation as well."""
     path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
     return os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
@@ -26,17 +26,17 @@ class OurNameServer(NameServerProcess):
         super().__init__("namesrv-ours", home)
 
     def command(self) -> list[str]:
-        return _twistd("rmq-namesrv", self.write_properties())
+        return twistd_command("rmq-namesrv", self.write_properties())
 
     def environment(self) -> dict[str, str]:
-        return _environment()
+        return twistd_environment()
 
 
 class OurBroker(BrokerProcess):
     """`twistd -n rmq-broker`."""
 
     def command(self) -> list[str]:
-        return _twistd("rmq-broker", self.write_properties())
+        return twistd_command("rmq-broker", self.write_properties())
 
     def environment(self) -> dict[str, str]:
-        return _environment()
+        return twistd_environment()

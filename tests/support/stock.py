@@ -39,7 +39,7 @@ def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[
     ]
 
 
-def _stock_logs(home: Path) -> list[Path]:
+def stock_logs(home: Path) -> list[Path]:
     logs = [home / "stock.log"]
     logs += sorted((home / "logs" / "rocketmqlogs").glob("**/*.log"))
     return [path for path in logs if path.exists() and path.stat().st_size]
@@ -58,7 +58,7 @@ class StockNameServer(NameServerProcess):
         return [*java, "-c", str(self.write_properties())]
 
     def log_files(self) -> list[Path]:
-        return [*super().log_files(), *_stock_logs(self.home)]
+        return [*super().log_files(), *stock_logs(self.home)]
 
 
 class StockBroker(BrokerProcess):
@@ -85,4 +85,4 @@ class StockBroker(BrokerProcess):
         return [*java, "-c", str(self.write_properties())]
 
     def log_files(self) -> list[Path]:
-        return [*super().log_files(), *_stock_logs(self.home)]
+        return [*super().log_files(), *stock_logs(self.home)]

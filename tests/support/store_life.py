@@ -1,9 +1,11 @@
 """Random lives of a store on a disk that fails, with a model of what it promised.
 
-A life appends, checkpoints, removes what is old, deletes topics and makes them again, while calls
-on any file fail (no room, no descriptor, I/O errors), and ends with a stop, a kill at any system
-call, or a power loss that leaves none or some of what was not synced. Then the store is opened
-again, which may be cut short in its turn, and everything that was promised must be there.
+A life appends, checkpoints, removes what is old, deletes topics and makes them again, becomes the
+copy of another log, takes its bytes in any pieces, is truncated, and becomes a master again, while
+calls on any file fail (no room, no descriptor, I/O errors). It ends with a stop, a kill at any
+system call, or a power loss that leaves none or some of what was not synced. Then the store is
+opened again, which may be cut short in its turn, and everything that was promised must be there,
+and nothing that was cut off.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.message_store import MessageStore
+from tests.support.masters_log import MastersLog
 from tests.support.stores import ManualClock, by_key, make_message, read_all, small_config
 
 _TOPICS = ("A", "B", "C")
@@ -64,6 +67,14 @@ class _Topic:
     former: list[_Queues] = field(default_factory=list)
     #: Whether the last deletion was refused or cut short, so that nothing says which holds.
     unsure: bool = False
+    #: What its queues have as long as the log does not reach `begun`, where the first message ends
+    #: that tells a copy of the topic's deletion.
+    before: _Queues | None = None
+    begun: int = 0
+
+
+def _key_of(body: bytes) -> str:
+    return "k" + body.split()[0].decode()
 
 
 class StoreLife:
@@ -85,6 +96,10 @@ class StoreLife:
         #: Messages that were refused when they were to be written. What a failed write left of them
         #: may be found after a power loss; nobody was promised anything.
         self._refused: dict[bytes, _Kept] = {}
+        #: The log that this one is a copy of; None for a master.
+        self._master: MastersLog | None = None
+        #: A truncation that may have been cut short was to end here.
+        self._cut_at: int | None = None
 
     def run(self, restarts: int) -> None:
         for _ in range(restarts):
@@ -148,10 +163,16 @@ class StoreLife:
                 self._checkpoint()
             elif action < 0.96:
                 self._clean()
-            elif action < 0.985:
+            elif action < 0.97:
                 self._delete()
-            else:
+            elif action < 0.98:
                 self._finish_deletions()
+            elif action < 0.985:
+                self._limit_dispatch()
+            elif action < 0.992:
+                self._change_role()
+            else:
+                self._truncate(chance.choice(self._record_starts()))
         except (StoreError, OSError):
             self.counts["calls that failed"] += 1
         self._settle_deletions()
@@ -163,7 +184,10 @@ class StoreLife:
         for _ in range(chance.choice((1, 1, 1, 4))):
             self._number += 1
             bodies.append(b"%d " % self._number + bytes(chance.randrange(300)))
-        keys = [f"k{body.split()[0].decode()}" for body in bodies]
+        if self._master is not None:
+            self._copy(topic, queue_id, bodies)
+            return
+        keys = [_key_of(body) for body in bodies]
         message = make_message(bodies[0], topic=topic, queue_id=queue_id, keys=keys[0])
         batch = Batch.of(
             BatchedMessage(0, body, f"KEYS\x01{key}\x02".encode())
@@ -178,12 +202,94 @@ class StoreLife:
         kept += map(_Kept, bodies, starts, ends)
         self.counts["messages"] += len(bodies)
 
+    def _copy(self, topic: str, queue_id: int, bodies: list[bytes]) -> None:
+        """The master gets messages, and its slave more or less of them."""
+        assert self._master is not None
+        for body in bodies:
+            self._add(topic, queue_id, body)
+        self.counts["messages copied"] += len(bodies)
+        offset = self._store.end_offset
+        left = self._master.end - offset
+        self._take(self.random.choice((left, self.random.randrange(left + 1))))
+
+    def _add(self, topic: str, queue_id: int, body: bytes) -> _Kept:
+        assert self._master is not None
+        message = make_message(body, topic=topic, queue_id=queue_id, keys=_key_of(body))
+        # Clocks differ between masters.
+        now = self._clock.now_ms - self.random.choice((0, 0, 5_000, 3_600_000))
+        kept = self._topics[topic].queues[queue_id]
+        kept.append(_Kept(body, *self._master.add(message, len(kept), now)))
+        return kept[-1]
+
+    def _take(self, size: int) -> None:
+        assert self._master is not None
+        offset = self._store.end_offset
+        if data := self._master.read(offset, size):
+            self._store.append_raw(offset, data)
+
     def _write(self) -> None:
         try:
             self._store.write_pending()
         except StoreError:
-            self._forget_behind(self._store.written_offset)
+            if self._master is None:
+                self._forget_behind(self._store.written_offset)
             raise
+
+    def _change_role(self) -> None:
+        """As the broker does it."""
+        store = self._store
+        self._write()
+        if self._master is None:
+            self._master = MastersLog(store.end_offset, store.config.mapped_file_size_commit_log)
+            self.counts["roles changed"] += 1
+            return
+        store.fsync()
+        store.dispatch_limit = None
+        while store.dispatch():
+            pass
+        if store.dispatched_offset < store.written_offset:
+            self._truncate(store.dispatched_offset)
+        self._drop_behind(store.end_offset)
+        self._master = None
+        self.counts["roles changed"] += 1
+
+    def _limit_dispatch(self) -> None:
+        store = self._store
+        store.dispatch_limit = self.random.choice((None, *self._record_starts()))
+
+    def _record_starts(self) -> list[int]:
+        """Where the log may be cut: a beginning that a copy has met stays."""
+        store, topics = self._store, self._topics.values()
+        begun = (topic.begun for topic in topics if topic.begun <= store.end_offset)
+        first = max(store.min_physical_offset, self._cleaned, *begun)
+        kept = [one for topic in topics for queue in topic.queues.values() for one in queue]
+        starts = [one.start for one in kept if one.start >= first and one.end <= store.end_offset]
+        ends = [one.end for one in kept if first <= one.end <= store.end_offset]
+        return starts or ends[-1:] or [-1]
+
+    def _truncate(self, end: int) -> None:
+        store = self._store
+        self._write()
+        if end < 0:
+            return
+        self._cut_at = end
+        store.truncate_to(end)
+        self._cut_at = None
+        self._drop_behind(end)
+        self.counts["truncations"] += 1
+        if self._master is not None:
+            self._master = MastersLog(end, store.config.mapped_file_size_commit_log)
+
+    def _drop_behind(self, end: int) -> None:
+        """Nothing behind a log offset is there any more, or ever again."""
+        for topic in self._topics.values():
+            if topic.before is not None and end < topic.begun:
+                topic.queues, topic.before, topic.begun = topic.before, None, 0
+            for queues in (topic.queues, *topic.former):
+                for kept in queues.values():
+                    while kept and kept[-1].end > end:
+                        kept.pop()
+        self._refused = {body: one for body, one in self._refused.items() if one.end <= end}
 
     def _forget_behind(self, end: int) -> None:
         for topic in self._topics.values():
@@ -209,6 +315,15 @@ class StoreLife:
 
     def _delete(self) -> None:
         doomed = self.random.sample(_TOPICS, self.random.choice((1, 1, 2)))
+        if self._master is not None:
+            # The tables come behind the log.
+            self._take(1 << 20)
+            self._write()
+            if self.random.random() < 0.5:
+                self._begin_anew(doomed[0])
+                return
+        if any(self._topics[name].before is not None for name in doomed):
+            return
         before = {name: self._topics[name] for name in doomed}
         for name, topic in before.items():
             self._topics[name] = _Topic(former=[*topic.former, topic.queues], unsure=True)
@@ -222,6 +337,18 @@ class StoreLife:
         self.counts["topics deleted"] += len(doomed)
         self._work.append((doomed, make_durable))
 
+    def _begin_anew(self, name: str) -> None:
+        """The master deletes a topic and makes it again, and the tables do not come at all."""
+        topic = self._topics[name]
+        has = [queue_id for queue_id, kept in topic.queues.items() if kept]
+        if topic.former or topic.unsure or topic.before or not has:
+            return
+        self._number += 1
+        old, topic.queues = topic.queues, {n: [] for n in _QUEUE_IDS}
+        topic.before = old
+        topic.begun = self._add(name, has[0], b"%d anew" % self._number).end
+        self.counts["beginnings by the log"] += 1
+
     def _finish_deletions(self) -> None:
         while self._work:
             _, make_durable = self._work[-1]
@@ -230,6 +357,9 @@ class StoreLife:
         self._settle_deletions()
 
     def _settle_deletions(self) -> None:
+        for topic in self._topics.values():
+            if topic.begun <= self._store.flushed_offset:
+                topic.before = None
         if not self._store.has_unsynced_deletions:
             for topic in self._topics.values():
                 topic.former, topic.unsure = [], False
@@ -239,6 +369,9 @@ class StoreLife:
     def _end(self, interrupted: bool) -> None:
         chance, store, disk = self.random, self._store, self._disk
         written, flushed = store.written_offset, store.flushed_offset
+        if self._cut_at is not None:
+            written, flushed = min(written, self._cut_at), min(flushed, self._cut_at)
+            self._cut_at = None
         if not interrupted:
             self._settle_deletions()
         disk.faults.clear()
@@ -247,10 +380,11 @@ class StoreLife:
         if not interrupted and how < 0.3:
             disk.lose_power_at = None
             self.counts["stops"] += 1
+            broken = store.refusal.endswith("restart")
             try:
                 store.close()
-                if not store._log.failure:
-                    written = flushed = store.end_offset
+                if not broken and not store._log.failure:
+                    written = flushed = max(written, store.written_offset)
             except (StoreError, OSError):
                 self.counts["stops that failed"] += 1
         elif how < 0.6:
@@ -292,6 +426,8 @@ class StoreLife:
                 )
             tried = bool(self._disk.lose_power_at or self._disk.faults)
             self._store = self._new_store()
+            limit = self.random.choice((None, None, self.random.randrange(flushed + 1)))
+            self._store.dispatch_limit = limit
             self._work = []
             try:
                 self._store.load()
@@ -307,10 +443,19 @@ class StoreLife:
                 continue
             self._disk.lose_power_at = None
             self._disk.faults.clear()
+            self._store.dispatch_limit = None
+            while self._store.dispatch():
+                pass
             return promised
 
     def _check(self, promised: int, lost_power: bool) -> None:
+        end = self._store.end_offset
+        if self._master is not None:
+            self._master = MastersLog(end, self._store.config.mapped_file_size_commit_log)
         for name, topic in self._topics.items():
+            if topic.before is not None and end < topic.begun:
+                topic.queues = topic.before
+            topic.before, topic.begun = None, min(topic.begun, end)
             wrong = [self._matches(topic.queues, name, promised)]
             if wrong[0] is not None and (lost_power or topic.unsure):
                 safe = any(k.end <= promised for kept in topic.queues.values() for k in kept)
@@ -355,7 +500,7 @@ class StoreLife:
             for message in list(found.values())[-2:]:
                 if b"\0" in message.properties or message.physical_offset < oldest:
                     continue
-                key = "k" + message.body.split()[0].decode()
+                key = _key_of(message.body)
                 if message.physical_offset not in by_key(store, name, key, 64, 0, 1 << 62):
                     return f"{name}/{queue_id}: {key} at {message.physical_offset} has no key"
         queues.update(wanted)

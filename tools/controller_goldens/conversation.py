@@ -133,7 +133,7 @@ def next_id(name: str, group: str = GROUP) -> Step:
 
 
 def clean(name: str, ids: str | None = None, *, living: bool = False, group: str = GROUP) -> Step:
-    fields: dict[str, object] = {} if ids is None else {"brokerControllerIdsToClean": ids}
+    fields: dict[str, Any] = {} if ids is None else {"brokerControllerIdsToClean": ids}
     return ask(
         name,
         Code.CLEAN_BROKER_DATA,

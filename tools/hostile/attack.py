@@ -59,7 +59,7 @@ class Attack(Closing):
 
     def crowd(self, address: str, size: int, receive_buffer: int = 0) -> list[socket.socket]:
         """So many connections, or as many as are to be had in the attack's time."""
-        made = []
+        made: list[socket.socket] = []
         while len(made) < size and self.going:
             connection = self.connect(address, receive_buffer)
             if connection is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -202,7 +203,7 @@ class Campaign(Running):
                 if server is self._broker
                 else RequestCode.GET_BROKER_CLUSTER_INFO
             )
-            wait_until(lambda to=server.address, of=command: ask(to, of), "a new connection")
+            wait_until(partial(ask, server.address, command), "a new connection")
 
     def _new_lines(self) -> str:
         """What both logs have got since the last call."""

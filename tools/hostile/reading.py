@@ -77,12 +77,12 @@ def never_reading(attack: Attack) -> None:
     crowd = attack.crowd(attack.target.broker, 200, receive_buffer=4096)
     data = frame(RequestCode.PULL_MESSAGE, pull("hoard")) * 64
     while attack.going:
-        for connection in list(crowd):
+        for each in list(crowd):
             if not attack.going:
                 return
-            if not attack.push(connection, data):
+            if not attack.push(each, data):
                 # It is not read from any more: it stays as it is.
-                crowd.remove(connection)
+                crowd.remove(each)
         if not crowd:
             attack.hold()
 

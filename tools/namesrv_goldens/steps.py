@@ -15,7 +15,7 @@ V4_9_7, V5_3_3 = 407, 479
 Step = dict[str, Any]
 
 
-def topic(name: str, *, queues: int = 8, perm: int = 6, flag: int = 0) -> dict[str, object]:
+def topic(name: str, *, queues: int = 8, perm: int = 6, flag: int = 0) -> dict[str, Any]:
     return {
         "attributes": {},
         "order": False,
@@ -29,11 +29,11 @@ def topic(name: str, *, queues: int = 8, perm: int = 6, flag: int = 0) -> dict[s
 
 
 def registration(
-    topics: list[dict[str, object]],
+    topics: list[dict[str, Any]],
     counter: int = 1,
     *,
     filter_servers: tuple[str, ...] = (),
-    mappings: dict[str, object] | None = None,
+    mappings: dict[str, Any] | None = None,
 ) -> str:
     body: dict[str, Any] = {
         "filterServerList": list(filter_servers),
@@ -51,7 +51,7 @@ def version(counter: int) -> dict[str, int]:
     return {"counter": counter, "stateVersion": 0, "timestamp": 1700000000000}
 
 
-def compressed(topics: list[dict[str, object]], counter: int, *, mapping_count: bool) -> bytes:
+def compressed(topics: list[dict[str, Any]], counter: int, *, mapping_count: bool) -> bytes:
     """The body of a registration with compressed=true: length-prefixed parts, deflated."""
 
     def part(text: str) -> bytes:
@@ -98,7 +98,7 @@ def as_text(data: bytes) -> dict[str, str]:
         return {"hex": data.hex()}
 
 
-def broker(name: str, number: int = 0, port: int = 10911, **more: object) -> dict[str, object]:
+def broker(name: str, number: int = 0, port: int = 10911, **more: Any) -> dict[str, Any]:
     return {
         "brokerName": name,
         "brokerAddr": f"127.0.0.1:{port}",
@@ -109,7 +109,7 @@ def broker(name: str, number: int = 0, port: int = 10911, **more: object) -> dic
     }
 
 
-def route(name: str, topic: str, version: int = V5_3_3, **more: object) -> Step:
+def route(name: str, topic: str, version: int = V5_3_3, **more: Any) -> Step:
     return step(name, Code.GET_ROUTEINFO_BY_TOPIC, version=version, topic=topic, **more)
 
 

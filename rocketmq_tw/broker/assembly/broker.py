@@ -15,12 +15,15 @@ from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.life import Life
 from rocketmq_tw.broker.assembly.part import Metric, Part
+from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, resolve
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -29,6 +32,7 @@ from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
@@ -42,16 +46,20 @@ P = TypeVar("P", bound=Part)
 
 #: The capabilities of a broker, in no order: that follows from what each one uses.
 PARTS: tuple[type[Part], ...] = (
+    Assignment,
     Clients,
     Cluster,
     Control,
     Delay,
+    Filters,
+    Pop,
     Reading,
     Replicas,
     Sending,
     Stats,
     Tables,
     Timer,
+    Transactions,
     Writing,
 )
 #: The port of stock's VIP channel lies so far below the listening port.

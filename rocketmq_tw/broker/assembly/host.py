@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Cooperator
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
@@ -49,8 +49,14 @@ class Host:
 
     def in_slices(self, steps: Iterator[None]) -> Deferred[Any]:
         """Goes through `steps`, some 10 ms in each turn of the reactor so that nobody else waits
-        long; fires at their end, fails with what they raise. They meet what happens in between."""
-        return self._slices.coiterate(steps)
+        long; fires at their end, fails with what they raise. They meet what happens in between.
+        A single step is made when this returns."""
+        try:
+            for _ in steps:
+                return self._slices.coiterate(steps)
+        except Exception:
+            return fail()
+        return succeed(None)
 
     def elapsed_ms(self) -> int:
         return int(self.reactor.seconds() * 1000)

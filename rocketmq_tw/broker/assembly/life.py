@@ -66,7 +66,8 @@ class Life:
     def change(self, state: RoleState) -> Steps:
         """Leads all parts from the present role into the one of `state`; fires once requests are
         answered as that role wants. Fails with `ValueError` for a role that cannot follow, changing
-        nothing, or with what a part cannot do; then the broker is isolated."""
+        nothing, or with what a part cannot do; then the broker is isolated. All parts leave
+        whatever one of them cannot do, as a log that cannot be made durable; nobody goes on."""
         yield self._changing.acquire()
         try:
             if self._stopped:
@@ -76,8 +77,11 @@ class Life:
             isolated = state.role is Role.ISOLATED
             if not isolated and state.role not in TRANSITIONS[Role.ISOLATED]:
                 raise ValueError(f"a broker that is isolated cannot be {state.role.value}")
+            failures: list[Exception] = []
             if self._holder.role is not Role.ISOLATED:
-                yield from self._leave([])
+                yield from self._leave(failures)
+            if failures:
+                raise failures[0]
             if isolated:
                 return
             self._holder.change(state)

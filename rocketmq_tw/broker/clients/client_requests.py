@@ -1,4 +1,4 @@
-"""Clients announce themselves and ask for each other: 34, 35, 38, 46."""
+"""Clients announce themselves and ask for each other: 34, 35, 38."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.consumers import ConsumerIdList
-from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, ConsumerData, HeartbeatData
+from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -57,7 +57,6 @@ class ClientRequests:
             RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.list_consumers,
-            RequestCode.CHECK_CLIENT_CONFIG: self.check_client,
         }
 
     def heartbeat(
@@ -130,16 +129,6 @@ class ClientRequests:
         return request.response(
             body=encode_body(ConsumerIdList(consumer_id_list=group.client_ids()))
         )
-
-    def check_client(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """Whether a subscription's expression can be filtered by."""
-        subscription = decode_request(CheckClientBody, request.body).subscription_data
-        if subscription is not None and subscription.expression_type not in ("", "TAG"):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"this broker does not filter by {subscription.expression_type}: subscribe by tags",
-            )
-        return request.response()
 
     def _register_consumer(
         self, client: Client, consumer: ConsumerData, heartbeat: HeartbeatData

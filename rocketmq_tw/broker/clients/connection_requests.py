@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -35,6 +38,8 @@ from rocketmq_tw.wire.headers.topics import QuerySubscriptionByConsumerRequestHe
 
 #: Seconds that a client gets to answer what is passed on to it.
 CLIENT_TIMEOUT = 10.0
+#: Groups or connections that are looked at, or encoded, in one go.
+STEP = 200
 
 
 class ConnectionRequests:
@@ -45,7 +50,12 @@ class ConnectionRequests:
         topics: TopicTable,
         groups: GroupTable,
         store: IMessageStore,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_thread: InThread,
     ) -> None:
+        self._in_slices = in_slices
+        self._in_thread = in_thread
+        self._listing = DeferredLock()
         self._config = config
         self._clients = clients
         self._topics = topics
@@ -62,7 +72,9 @@ class ConnectionRequests:
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
         }
 
-    def consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def consumers(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
         group = self._clients.consumer_group(name)
         if group is None:
@@ -76,9 +88,11 @@ class ConnectionRequests:
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
         )
-        return request.response(body=encode_body(body))
+        return self._answer(request, body, len(body.connection_set))
 
-    def producers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def producers(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         name = request.header(GetProducerConnectionListRequestHeader).producer_group
         clients = self._clients.producers(name)
         if not clients:
@@ -86,11 +100,21 @@ class ConnectionRequests:
                 ResponseCode.SYSTEM_ERROR, f"no producer of group {name} is connected here"
             )
         body = ProducerConnection(connection_set=[_connection(client) for client in clients])
-        return request.response(body=encode_body(body))
+        return self._answer(request, body, len(clients))
 
-    def all_producers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        table = {
-            group: [
+    def all_producers(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """One such list at a time: looked up in slices, encoded in a thread."""
+        body = ProducerTable()
+
+        def look() -> Deferred[RemotingCommand]:
+            looked = self._in_slices(self._look_at_producers(body))
+            return looked.addCallback(lambda _: self._answer(request, body, len(body.data)))
+
+        return self._listing.run(look)
+
+    def _look_at_producers(self, body: ProducerTable) -> Iterator[None]:
+        for number, group in enumerate(self._clients.producer_groups(), 1):
+            producers = [
                 ProducerInfo(
                     client_id=client.client_id,
                     remote_ip=client.peer.address,
@@ -98,11 +122,20 @@ class ConnectionRequests:
                     version=client.version,
                     last_update_timestamp=client.last_update_ms,
                 )
-                for client in clients
+                for client in self._clients.producers(group)
             ]
-            for group, clients in self._clients.producer_groups().items()
-        }
-        return request.response(body=encode_body(ProducerTable(data=table)))
+            if producers:
+                body.data[group] = producers
+            if number % STEP == 0:
+                yield
+
+    def _answer(
+        self, request: RemotingCommand, body: object, entries: int
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        if entries <= STEP:
+            return request.response(body=encode_body(body))
+        encoded = self._in_thread(lambda: encode_body(body))
+        return encoded.addCallback(lambda data: request.response(body=data))
 
     def subscription(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(QuerySubscriptionByConsumerRequestHeader)

@@ -38,8 +38,16 @@ class Clients(Part):
                 ClientRequests(
                     host.in_slices, host.config, registry, groups, topics, tables.announcements
                 ).handlers(),
-                ConnectionRequests(host.config, registry, topics, groups, writing.store).handlers(),
-                SubscriptionRequests(registry, tables.offsets).handlers(),
+                ConnectionRequests(
+                    host.config,
+                    registry,
+                    topics,
+                    groups,
+                    writing.store,
+                    host.in_slices,
+                    host.in_thread,
+                ).handlers(),
+                SubscriptionRequests(registry, tables.offsets, host.in_slices).handlers(),
                 LockRequests(self.locks).handlers(),
             ]
         )

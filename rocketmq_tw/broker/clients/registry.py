@@ -6,7 +6,7 @@ members of a group change, all that remain are told (40), so that they share the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from twisted.logger import Logger
 
@@ -22,8 +22,13 @@ from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHead
 BROADCASTING = "BROADCASTING"
 #: One connection may take part in so many groups, producers and consumers each.
 MAX_GROUPS_PER_PEER = 4096
+#: Groups that are looked at in one step.
+_STEP = 1000
 #: What the subscriptions of all groups may take, roughly; 10,000 groups with 100 topics each do.
 MAX_SUBSCRIPTION_BYTES = 512 * 1024 * 1024
+
+#: Called with a group and the subscriptions that a consumer of it has; None: the last one left.
+SubscriptionListener = Callable[[str, Sequence[SubscriptionData] | None], None]
 
 log = Logger()
 
@@ -125,6 +130,12 @@ class ClientRegistry:
         self._producers: dict[str, dict[IPeer, Client]] = {}
         self._peers: dict[IPeer, _Memberships] = {}
         self._size = 0
+        self._listeners: list[SubscriptionListener] = []
+
+    def on_subscriptions(self, listener: SubscriptionListener) -> None:
+        """Tells `listener` what each heartbeat says in full, and when a group's last consumer
+        left."""
+        self._listeners.append(listener)
 
     # Who is there
 
@@ -137,13 +148,17 @@ class ClientRegistry:
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
-    def groups_subscribed_to(self, topic: str) -> set[str]:
-        """The connected groups that consume a topic."""
-        return {name for name, group in self._consumers.items() if topic in group.subscriptions}
+    def look_for_subscribers(self, topic: str, found: set[str]) -> Iterator[None]:
+        """Adds the connected groups that consume a topic to `found`; a step for some groups."""
+        for number, (name, group) in enumerate(list(self._consumers.items()), 1):
+            if topic in group.subscriptions:
+                found.add(name)
+            if number % _STEP == 0:
+                yield
 
-    def producer_groups(self) -> dict[str, list[Client]]:
-        """Group → its connected producers."""
-        return {name: list(clients.values()) for name, clients in self._producers.items()}
+    def producer_groups(self) -> list[str]:
+        """The groups with connected producers."""
+        return list(self._producers)
 
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
@@ -198,6 +213,8 @@ class ClientRegistry:
         changed = self._keep(group, client)
         if not without_sub:
             changed = group.subscribe(data.subscription_data_set) or changed
+            for tell in self._listeners:
+                tell(name, data.subscription_data_set)
         if changed:
             log.info("{group} changed by {client}", group=name, client=client.client_id)
             self._notify(group)
@@ -304,6 +321,8 @@ class ClientRegistry:
         if not group.clients:
             del self._consumers[name]
             self._size -= group.size
+            for tell in self._listeners:
+                tell(name, None)
         else:
             self._notify(group)
 

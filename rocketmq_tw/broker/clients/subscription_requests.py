@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -18,7 +23,13 @@ from rocketmq_tw.wire.headers.topics import (
 class SubscriptionRequests:
     """Answers from what connected consumers subscribe to and what groups have committed."""
 
-    def __init__(self, clients: ClientRegistry, offsets: OffsetTable) -> None:
+    def __init__(
+        self,
+        clients: ClientRegistry,
+        offsets: OffsetTable,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+    ) -> None:
+        self._in_slices = in_slices
         self._clients = clients
         self._offsets = offsets
 
@@ -28,10 +39,15 @@ class SubscriptionRequests:
             RequestCode.QUERY_TOPICS_BY_CONSUMER: self.consumed_by,
         }
 
-    def consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def consumers(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
-        groups = self._clients.groups_subscribed_to(topic) | self._offsets.groups_of(topic)
-        return request.response(body=encode_body(GroupList(group_list=sorted(groups))))
+        groups = self._offsets.groups_of(topic)
+
+        def answer(_: None) -> RemotingCommand:
+            return request.response(body=encode_body(GroupList(group_list=sorted(groups))))
+
+        looked = self._in_slices(self._clients.look_for_subscribers(topic, groups))
+        return looked.addCallback(answer)
 
     def consumed_by(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         group = request.header(QueryTopicsByConsumerRequestHeader).group

@@ -140,7 +140,8 @@ class AdminRequests:
 
     def clean_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Removes the queues of topics that the broker does not have any more."""
-        unused = sorted(self._store.queues().keys() - self._topics.all().keys())
+        gone = set(self._store.queue_topics()) - self._topics.all().keys()
+        unused = sorted(topic for topic in gone if self._store.queue_ids(topic))
         self._store.remove_topics(unused)
         log.info("{peer} had the queues of {topics} removed", peer=peer.address, topics=unused)
         return request.response()

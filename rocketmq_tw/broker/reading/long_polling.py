@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from twisted.logger import Logger
 
@@ -16,6 +16,8 @@ CHECK_INTERVAL = 5.0
 DEFAULT_LIMIT = 100_000
 #: Stands for every queue of a topic.
 ANY_QUEUE = -1
+#: Queues that one step of the check looks at.
+_STEP = 500
 
 log = Logger()
 
@@ -150,15 +152,20 @@ class LongPolling:
             self._take(queue, list(waiting))
         self.wake_ready()
 
-    def check(self) -> None:
-        """Resumes what has waited its time, and what a message came for that no arrival told."""
-        now = self._now_ms()
-        for queue, waiting in list(self._queues.items()):
+    def check(self) -> Iterator[None]:
+        """Resumes what has waited its time, and what a message came for that no arrival told; a
+        step for some queues, between which reads may come and go."""
+        for number, queue in enumerate(list(self._queues), 1):
+            waiting = self._queues.get(queue, {})
+            now = self._now_ms()
             # Of any queue only arrivals tell.
             end = 0 if queue[1] == ANY_QUEUE else self._store.max_queue_offset(*queue)
             self._take(
                 queue, [held for held in waiting if end > held.offset or now >= held.deadline_ms]
             )
+            if number % _STEP == 0:
+                self.wake_ready()
+                yield
         self.wake_ready()
 
     def _take(self, queue: tuple[str, int], taken: list[_Held]) -> None:

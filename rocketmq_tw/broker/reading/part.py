@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
@@ -33,7 +37,9 @@ class Reading(Part):
         clients: Clients,
         stats: Stats,
         replicas: Replicas,
+        filters: Filters,
     ) -> None:
+        self._host = host
         store = writing.store
         self.long_polling = LongPolling(store, host.config, host.elapsed_ms)
         store.on_arrival(self.long_polling.arrived)
@@ -47,6 +53,7 @@ class Reading(Part):
                     store,
                     tables,
                     clients.registry,
+                    filters.filters,
                     self.long_polling,
                     stats.pulled,
                     replicas.master_is_near,
@@ -55,7 +62,9 @@ class Reading(Part):
                 ViewRequests(
                     store, host.store_config, tables.topics, role, host.in_slices
                 ).handlers(),
-                QueueRequests(clients.registry, store, tables.topics, role).handlers(),
+                QueueRequests(
+                    clients.registry, filters.table, store, tables.topics, role
+                ).handlers(),
             ]
         )
 
@@ -63,8 +72,12 @@ class Reading(Part):
         return self._handlers
 
     def periodic(self) -> Iterable[Periodic]:
-        polling = self.long_polling
-        yield Periodic("the look at held reads", polling.check_interval, polling.check)
+        yield Periodic(
+            "the look at held reads", self.long_polling.check_interval, self._look_at_held
+        )
+
+    def _look_at_held(self) -> Deferred[Any]:
+        return self._host.in_slices(self.long_polling.check())
 
     def leave(self, state: RoleState) -> None:
         # Who waits may find what it wants elsewhere, or in another way, once the role is another.

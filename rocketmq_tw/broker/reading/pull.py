@@ -7,8 +7,8 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.interfaces import (
-    EVERY_MESSAGE,
     GetStatus,
     IMessageStore,
     MessageFilter,
@@ -21,7 +21,6 @@ from rocketmq_tw.broker.tables.permissions import is_readable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression, tag_match
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
@@ -74,6 +73,7 @@ class PullRequests:
         store: IMessageStore,
         tables: Tables,
         clients: ClientRegistry,
+        filters: MessageFilters,
         long_polling: LongPolling,
         pulled: Callable[[str, str, int, int, float], None],
         master_is_near: Callable[[], bool],
@@ -90,6 +90,7 @@ class PullRequests:
         self._groups = tables.groups
         self._offsets = tables.offsets
         self._clients = clients
+        self._filters = filters
         self._long_polling = long_polling
         self._pulled = pulled
         self._master_is_near = master_is_near
@@ -216,26 +217,12 @@ class PullRequests:
     ) -> MessageFilter:
         """What the pull's own expression or the group's subscription asks for."""
         if header.sys_flag & PULL_SUBSCRIPTION:
-            wanted = self._own_filter(header)
+            wanted = self._filters.of_expression(header.subscription, header.expression_type)
         else:
             wanted = self._subscribed_filter(header, group)
         if self._config.reject_pull_consumer_enable:
             self._check_pull_consumer(header.consumer_group, peer)
         return wanted
-
-    def _own_filter(self, header: PullMessageRequestHeader) -> MessageFilter:
-        kind = header.expression_type or TAG_TYPE
-        if kind != TAG_TYPE:
-            if not header.subscription:
-                raise RequestError(
-                    ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression is empty"
-                )
-            raise _no_filter(kind)
-        try:
-            expression = parse_tag_expression(header.subscription)
-        except ValueError as error:
-            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return MessageFilter(tag_match(expression.text, expression.codes))
 
     def _subscribed_filter(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
@@ -268,14 +255,7 @@ class PullRequests:
                 f"the subscription of {header.consumer_group} is older than the pull's:"
                 " send a heartbeat first",
             )
-        if subscription.class_filter_mode:
-            return EVERY_MESSAGE
-        if subscription.expression_type != TAG_TYPE:
-            raise RequestError(
-                ResponseCode.FILTER_DATA_NOT_EXIST,
-                f"{subscription.expression_type} expressions are not kept here: use tags",
-            )
-        return MessageFilter(consumers.wanted_tags(header.topic))
+        return self._filters.of_subscription(consumers, subscription, header.sub_version)
 
     def _check_pull_consumer(self, name: str, peer: IPeer) -> None:
         consumers = self._clients.consumer_group(name)
@@ -371,9 +351,3 @@ def _code(status: GetStatus, offset: int) -> ResponseCode:
         # The queue is empty or not there: an offset other than 0 cannot be right.
         return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
     return code
-
-
-def _no_filter(kind: str) -> RequestError:
-    return RequestError(
-        ResponseCode.SYSTEM_ERROR, f"the broker does not filter by {kind} expressions: use tags"
-    )

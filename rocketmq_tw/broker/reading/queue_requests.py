@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.filters.table import FilterTable
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -20,9 +21,15 @@ MAX_UNITS = 10_000
 
 class QueueRequests:
     def __init__(
-        self, clients: ClientRegistry, store: IMessageStore, topics: TopicTable, role: RoleHolder
+        self,
+        clients: ClientRegistry,
+        filters: FilterTable,
+        store: IMessageStore,
+        topics: TopicTable,
+        role: RoleHolder,
     ) -> None:
         self._clients = clients
+        self._filters = filters
         self._store = store
         self._topics = topics
         self._role = role
@@ -35,7 +42,7 @@ class QueueRequests:
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id, store = header.topic or "", header.queue_id, self._store
         unserved = self._role.is_copy and self._topics.get(topic) is None
-        if unserved or queue_id not in store.queues().get(topic, ()):
+        if unserved or queue_id not in store.queue_ids(topic):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{topic} has no queue {queue_id} with messages here"
             )
@@ -57,4 +64,6 @@ class QueueRequests:
                 body.subscription_data = group.subscriptions.get(topic)
             if body.subscription_data is None:
                 body.filter_data = f"{header.consumer_group} does not subscribe to {topic} now"
+            else:
+                body.filter_data = self._filters.shown(topic, header.consumer_group)
         return request.response(body=encode_body(body))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import javaproperties
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
-from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.wire.bodies.base import decode_body, decode_table
+from rocketmq_tw.net.interfaces import InThread, IRemotingClient
+from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -38,13 +39,15 @@ class MasterCalls:
     """Each call names the master's address; it fails with `RequestError` where the master
     refuses."""
 
-    def __init__(self, client: IRemotingClient) -> None:
+    def __init__(self, client: IRemotingClient, in_thread: InThread) -> None:
         self._client = client
+        self._in_thread = in_thread
 
-    def table(self, address: str, code: int, body_type: type[B]) -> Deferred[B]:
-        """One of the tables that a slave copies: 21, 43, 45, 201."""
+    def table(self, address: str, code: int, decode: Callable[[bytes], B]) -> Deferred[B]:
+        """One of the tables that a slave copies, 21, 43, 45 or 201, as `decode` makes it in a
+        thread."""
         asked = self._ask(address, code)
-        return asked.addCallback(lambda response: decode_table(body_type, response.body))
+        return asked.addCallback(lambda response: self._in_thread(lambda: decode(response.body)))
 
     def log_range(self, address: str) -> Deferred[LogRange]:
         """Which log the master has now."""

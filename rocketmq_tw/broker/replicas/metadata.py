@@ -11,12 +11,13 @@ still has messages of it, and groups stay where the master's version is behind t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
@@ -26,7 +27,8 @@ from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.queue_kinds import unsupported
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupTable
+from rocketmq_tw.wire.bodies.base import decode_body, decode_by_entry
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode
@@ -59,7 +61,11 @@ class SlaveMetadata:
         offsets: OffsetTable,
         delay_offsets: DelayOffsets,
         timer: TimerProgress,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
     ) -> None:
+        """`in_slices` goes through steps without holding others up (`Host.in_slices`)."""
+        self._in_slices = in_slices
+        self._following = False
         self._calls = calls
         self._store = store
         self._topics = topics
@@ -89,27 +95,50 @@ class SlaveMetadata:
 
     @inlineCallbacks
     def copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
-        """Copies everything from the master at `address`; what fails leaves all as it was."""
-        calls, master = self._calls, self._masters
-        topics = yield calls.table(address, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigTable)
-        self._leave_out_unserved(topics)
+        """Copies everything from the master at `address`; a table that fails leaves its own as it
+        was, and `copy` fails with the first once the others are copied: one may be too large for a
+        frame."""
+        failures, master = [], self._masters
+        for table in (self._copy_topics, self._copy_groups, self._copy_offsets):
+            try:
+                yield table(address, master)
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    @inlineCallbacks
+    def _copy_topics(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
+        topics, kinds = yield self._calls.table(
+            address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics
+        )
+        self._say_unserved(kinds)
         if topics.data_version != self._topics.data_version or self._lost:
             lost = yield self._lost_by_master(address, topics)
             if master == self._masters:
                 self._take_topics(topics, lost)
-        groups = yield calls.table(
-            address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupTable
+
+    @inlineCallbacks
+    def _copy_groups(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
+        groups = yield self._calls.table(
+            address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _decode_groups
         )
         if master == self._masters and groups.data_version != self._groups.data_version:
             self._take_groups(groups)
+
+    @inlineCallbacks
+    def _copy_offsets(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
+        calls = self._calls
         if self._waiting is not None:
             # Replacing it with newer ones might never let a slave that is behind reach any.
             return
         before = yield calls.log_range(address)
-        consumers = yield calls.table(
-            address, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable
+        consumers = yield calls.table(address, RequestCode.GET_ALL_CONSUMER_OFFSET, _decode_offsets)
+        delays = yield calls.table(
+            address,
+            RequestCode.GET_ALL_DELAY_OFFSET,
+            lambda data: decode_body(DelayOffsetTable, data),
         )
-        delays = yield calls.table(address, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
         timer = yield calls.timer_checkpoint(address)
         log = yield calls.log_range(address)
         if master == self._masters and log.boot == before.boot:
@@ -119,35 +148,45 @@ class SlaveMetadata:
     def log_grew(self) -> None:
         """Takes over the offsets that waited, if the log has reached what they stand for."""
         waiting = self._waiting
-        if waiting is None or self._store.dispatched_offset < waiting.end:
+        if waiting is None or self._following or self._store.dispatched_offset < waiting.end:
             return
-        self._waiting = None
-        former, self._former = self._former, waiting
-        if former.boot != waiting.boot:
-            former = _NOTHING
-        self._offsets.follow(waiting.consumers, former.consumers)
+        self._following = True
+
+        def failed(failure: Failure) -> None:
+            self.log.failure("following the master's offsets", failure)
+            if self._waiting is waiting:
+                # The next copy brings them again.
+                self._waiting = None
+
+        def followed(_: None) -> None:
+            self._following = False
+            # Another master's may wait by now.
+            self.log_grew()
+
+        self._in_slices(self._follow(waiting)).addErrback(failed).addCallback(followed)
+
+    def _follow(self, waiting: _Progress) -> Iterator[None]:
+        """Ends early where there is another master meanwhile; what was taken over by then holds."""
+        former = self._former if self._former.boot == waiting.boot else _NOTHING
+        for _ in self._offsets.follow(waiting.consumers, former.consumers):
+            yield
+            if self._waiting is not waiting:
+                return
+        self._waiting, self._former = None, waiting
         self._delay_offsets.follow(waiting.delays, former.delays)
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 
-    def _leave_out_unserved(self, table: TopicConfigTable) -> None:
-        """Takes topics out of `table` whose queues are of a kind that does not exist here: what a
-        slave would show of them has other offsets than the master's."""
-        kinds = {
-            name: attribute
-            for name, config in table.topic_config_table.items()
-            if (attribute := unsupported(config))
-        }
-        for name in kinds:
-            del table.topic_config_table[name]
-            if name not in self._unserved:
-                self.log.error(
-                    "the master's topic {topic!r} has {attribute}, and such queues do not exist"
-                    " here: its messages are copied with the log, and this slave serves none of"
-                    " them",
-                    topic=name,
-                    attribute=kinds[name],
-                )
+    def _say_unserved(self, kinds: dict[str, str]) -> None:
+        """Topics whose queues are of a kind that does not exist here were left out: what a slave
+        would show of them has other offsets than the master's."""
+        for name in kinds.keys() - self._unserved.keys():
+            self.log.error(
+                "the master's topic {topic!r} has {attribute}, and such queues do not exist here:"
+                " its messages are copied with the log, and this slave serves none of them",
+                topic=name,
+                attribute=kinds[name],
+            )
         self._unserved = kinds
 
     @inlineCallbacks
@@ -156,11 +195,11 @@ class SlaveMetadata:
     ) -> Generator[Deferred[Any], Any, dict[str, TopicConfig]]:
         """The topics that are not in the master's table though it has messages of them."""
         lost: dict[str, TopicConfig] = {}
-        queues = self._store.queues()
-        for topic, config in list(self._topics.all().items()):
-            if topic in table.topic_config_table or topic in self._unserved:
+        for topic in self._topics.all().keys() - table.topic_config_table.keys():
+            config = self._topics.get(topic)
+            if config is None or topic in self._unserved:
                 continue
-            for queue_id in queues.get(topic, ()):
+            for queue_id in self._store.queue_ids(topic):
                 if (yield self._calls.max_queue_offset(address, topic, queue_id)):
                     lost[topic] = config
                     break
@@ -177,7 +216,7 @@ class SlaveMetadata:
         gone = self._topics.all().keys() - table.topic_config_table.keys() - lost.keys()
         topics = lost | table.topic_config_table
         self._topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))
-        removed = sorted(gone & self._store.queues().keys())
+        removed = sorted(topic for topic in gone if self._store.queue_ids(topic))
         for topic in removed:
             self.log.info("the master has no topic {topic!r} any more: removed", topic=topic)
         self._store.remove_topics(removed)
@@ -193,3 +232,26 @@ class SlaveMetadata:
                 forbidden_table=(own.forbidden_table or {}) | (table.forbidden_table or {}),
             )
         self._groups.replace_all(table)
+
+
+def _decode_topics(data: bytes) -> tuple[TopicConfigTable, dict[str, str]]:
+    """The topics that this broker can serve; the others with the attribute that says why not."""
+    table = decode_by_entry(TopicConfigTable, "topic_config_table", TopicConfig, data)
+    kinds = {
+        name: attribute
+        for name, config in table.topic_config_table.items()
+        if (attribute := unsupported(config))
+    }
+    for name in kinds:
+        del table.topic_config_table[name]
+    return table, kinds
+
+
+def _decode_groups(data: bytes) -> SubscriptionGroupTable:
+    return decode_by_entry(
+        SubscriptionGroupTable, "subscription_group_table", SubscriptionGroupConfig, data
+    )
+
+
+def _decode_offsets(data: bytes) -> ConsumerOffsetTable:
+    return decode_by_entry(ConsumerOffsetTable, "offset_table", dict[int, int], data)

@@ -62,7 +62,7 @@ class Replicas(Part):
         self._writing = writing
         self._tables = tables
         self._membership = cluster.membership
-        self._calls = MasterCalls(host.client)
+        self._calls = MasterCalls(host.client, host.in_thread)
         self._metadata = SlaveMetadata(
             self._calls,
             writing.store,
@@ -71,6 +71,7 @@ class Replicas(Part):
             tables.offsets,
             delay.offsets,
             timer.progress,
+            host.in_slices,
         )
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None

@@ -7,7 +7,7 @@ admin resets; what lags far behind, or cannot be read, is never taken for 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Pairs of a topic and a group that clients may make; anybody may name any two that there are.
 MAX_PAIRS = 1_000_000
+#: Pairs that one step looks at.
+_STEP = 500
 
 log = Logger()
 
@@ -141,18 +143,27 @@ class OffsetTable:
             del self._resets[key]
         return offset
 
-    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
-        """Takes offsets behind `end_of(topic, queue_id)` back to it: what they stand for is cut off
-        the log. None: the queue is not cut."""
-        self.pulled.clamp(end_of)
-        for table in (self._offsets, self._resets):
-            for key, queues in table.items():
+    def put_first(self, group: str, topic: str) -> None:
+        """Lets `encode` take this pair's offsets before any other's: what stands for less than
+        theirs never gets ahead of them in the file."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is not None and next(iter(self._offsets)) != key:
+            self._offsets = {key: queues} | self._offsets
+
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
+        """Takes offsets behind `end_of(topic, queue_id)` back to it, in steps: what they stand for
+        is cut off the log. None: the queue is not cut."""
+        for table in (self.pulled.all(), self._offsets, self._resets):
+            for number, (key, queues) in enumerate(list(table.items()), 1):
                 topic, _ = split_key(key)
                 for queue_id, offset in queues.items():
                     end = end_of(topic, queue_id)
                     if end is not None and offset > end:
                         queues[queue_id] = end
                         self._dirty = True
+                if number % _STEP == 0:
+                    yield
 
     def encode(self) -> bytes:
         """All offsets with the version, as the file and the wire carry them. May be called in any
@@ -167,18 +178,23 @@ class OffsetTable:
         entries: Any = msgspec.Raw(b"{" + b",".join(parts) + b"}")
         return encode_body(ConsumerOffsetTable(offset_table=entries, data_version=version))
 
-    def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> None:
-        """Takes over what a master has now and had when it was asked before: larger offsets,
-        smaller ones only where the master's own went down, and what it has no more goes."""
-        for key, queues in table.offset_table.items():
+    def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> Iterator[None]:
+        """Takes over what a master has now and had when it was asked before, in steps: larger
+        offsets, smaller ones only where the master's own went down, and what it has no more
+        goes."""
+        for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             before = former.offset_table.get(key, {})
             for queue_id, offset in queues.items():
                 if offset > own.get(queue_id, -1) or offset < before.get(queue_id, -1):
                     own[queue_id] = offset
                     self._dirty = True
-        for key in former.offset_table.keys() - table.offset_table.keys():
+            if number % _STEP == 0:
+                yield
+        for number, key in enumerate(former.offset_table.keys() - table.offset_table.keys(), 1):
             self._remove(key)
+            if number % _STEP == 0:
+                yield
         self.data_version = table.data_version or self.data_version
 
     def pending_write(self) -> Callable[[], bytes] | None:

@@ -90,8 +90,10 @@ class Tables(Part):
 
     def truncating(self, end: int) -> Deferred[Any]:
         store = self._writing.store
-        self.offsets.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
-        return self._write_offsets()
+        clamped = self._host.in_slices(
+            self.offsets.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
+        )
+        return clamped.addCallback(lambda _: self._write_offsets())
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_topic_number", len(self.topics.all()))

@@ -4,9 +4,9 @@ consumed. Kept in memory only, as in stock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
-from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
+from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key
 
 #: Pairs of a topic and a group that are remembered; further ones show what is committed.
 MAX_PULLED = 100_000
@@ -48,11 +48,6 @@ class PullOffsets:
         for group in self._pairs.groups_of(topic):
             self.clear(group, topic)
 
-    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
-        """Takes offsets behind `end_of(topic, queue_id)` back to it; None: the queue is not cut."""
-        for key, queues in self._offsets.items():
-            topic, _ = split_key(key)
-            for queue_id, offset in queues.items():
-                end = end_of(topic, queue_id)
-                if end is not None and offset > end:
-                    queues[queue_id] = end
+    def all(self) -> Mapping[str, dict[int, int]]:
+        """`topic@group` → queue id → offset; the live table."""
+        return self._offsets

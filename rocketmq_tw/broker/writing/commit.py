@@ -9,10 +9,11 @@ said its word on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -31,6 +32,8 @@ from rocketmq_tw.wire.errors import RequestError
 #: Called once with how an append ended. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and
 #: SLAVE_NOT_AVAILABLE mean that the message is stored but the promise is not kept yet.
 Done = Callable[[ResponseCode, Appended], None]
+#: Appends one message to the turn that is about to be written, in any role; raises `RequestError`.
+AppendLast = Callable[[StoredMessage, Done], None]
 
 #: Codes of `Done` by which the message is in the log.
 STORED = frozenset(
@@ -109,6 +112,7 @@ class Commit:
         #: When the first append of the turn came. One look at the clock serves all of them.
         self._turn_began = 0.0
         self.times = AppendTimes()
+        self._last_appends: list[Callable[[AppendLast], None]] = []
         self._retry: IDelayedCall | None = None
         self._later: IDelayedCall | None = None
         self._stopped = False
@@ -162,19 +166,16 @@ class Commit:
             refusal = self.replicator.refusal()
             if refusal:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
-        try:
-            appended = self._store.append(message, batch=batch)
-        except IllegalMessageError as error:
-            self.times.failed += 1
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-        except StoreError as error:
-            self.times.failed += 1
-            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
-        self._appends.append((done, appended, wait))
+        self._appends.append((done, self._stored(message, batch), wait))
         if not self._turn_is_open:
-            self._turn_is_open = True
-            self._turn_began = self._clock.seconds()
-            self._at_turn_end(self._write_now)
+            self._open_turn()
+
+    def append_last(self, callback: Callable[[AppendLast], None]) -> None:
+        """Calls `callback` once when all else of this turn is appended, so that what it appends is
+        written with that, behind it; its `done` is called once it is written."""
+        self._last_appends.append(callback)
+        if not self._turn_is_open:
+            self._open_turn()
 
     def append_raw(self, offset: int, data: bytes) -> Deferred[int]:
         """A slave's append of its master's bytes, written at once; fires as `settled` does. Fails
@@ -227,6 +228,12 @@ class Commit:
         self._flusher.when_flushed(self._store.end_offset, durable.callback)
         return durable
 
+    @inlineCallbacks
+    def make_durable(self) -> Generator[Deferred[bool], Any, None]:
+        """Fires as `flushed` does; fails with `NotWritableError` where that cannot be."""
+        if not (yield self.flushed()):
+            raise NotWritableError("the log could not be made durable: see its first failure")
+
     def dispatch_all(self) -> None:
         """Fills the queues with all that the log has; raises what the store raises where some of
         it cannot be dispatched."""
@@ -234,11 +241,39 @@ class Commit:
             for callback in tuple(self._after_dispatch):
                 callback()
 
+    def _stored(self, message: StoredMessage, batch: Batch | None) -> Appended:
+        try:
+            return self._store.append(message, batch=batch)
+        except IllegalMessageError as error:
+            self.times.failed += 1
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        except StoreError as error:
+            self.times.failed += 1
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+
+    def _open_turn(self) -> None:
+        self._turn_is_open = True
+        self._turn_began = self._clock.seconds()
+        self._at_turn_end(self._write_now)
+
     def _write_now(self) -> None:
         if self._turn_is_open:
             self._end_turn()
 
+    def _append_last(self) -> None:
+        def append(message: StoredMessage, done: Done) -> None:
+            self._appends.append((done, self._stored(message, None), False))
+
+        callbacks, self._last_appends = self._last_appends, []
+        for callback in callbacks:
+            try:
+                callback(append)
+            except Exception:
+                log.failure("appending the last of a turn failed")
+
     def _end_turn(self) -> None:
+        if self._last_appends:
+            self._append_last()
         self._turn_is_open = False
         appends, self._appends = self._appends, []
         began = self._turn_began

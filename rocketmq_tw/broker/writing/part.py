@@ -79,8 +79,8 @@ class Writing(Part):
         self.store.is_copy = state.role in COPYING_ROLES
         return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
 
-    def leave(self, state: RoleState) -> Deferred[bool]:
-        return self.commit.flushed()
+    def leave(self, state: RoleState) -> Deferred[None]:
+        return self.commit.make_durable()
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:

@@ -14,18 +14,16 @@ from rocketmq_tw.wire.errors import RequestError
 
 
 def refusals(config: BrokerConfig) -> dict[Stage, tuple[Collection[str], PropertyRedirect]]:
-    """What stands in for transactions and timers, and what rejectTransactionMessage asks for."""
+    """What stands in for timers, and what rejectTransactionMessage asks for."""
 
-    def refuse_transaction(message: StoredMessage, properties: dict[str, str]) -> bool:
-        if not wants_transaction(message, properties):
+    def reject_transaction(message: StoredMessage, properties: dict[str, str]) -> bool:
+        if not config.reject_transaction_message or not wants_transaction(message, properties):
             return False
         raise RequestError(
             ResponseCode.NO_PERMISSION,
-            f"the broker {config.broker_ip1} takes no transactional messages",
+            f"the broker {config.broker_ip1} takes no transactional messages:"
+            " rejectTransactionMessage=true",
         )
-
-    def reject_transaction(message: StoredMessage, properties: dict[str, str]) -> bool:
-        return config.reject_transaction_message and refuse_transaction(message, properties)
 
     def refuse_timer(message: StoredMessage, properties: dict[str, str]) -> bool:
         if not wants_timer(properties):
@@ -37,6 +35,5 @@ def refusals(config: BrokerConfig) -> dict[Stage, tuple[Collection[str], Propert
 
     return {
         Stage.REJECTION: ((props.TRAN_MSG,), reject_transaction),
-        Stage.TRANSACTION: ((props.TRAN_MSG,), refuse_transaction),
         Stage.TIMER: (props.TIMER_PROPERTIES, refuse_timer),
     }

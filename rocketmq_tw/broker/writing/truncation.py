@@ -66,7 +66,7 @@ class Truncation:
         confirmed is in its queues, and a last record that is not whole is cut off. Fails where that
         cannot be."""
         store = self._store
-        yield self._commit.flushed()
+        yield self._commit.make_durable()
         self._commit.dispatch_all()
         end = store.dispatched_offset
         if store.dispatch_limit is not None and end < store.written_offset:

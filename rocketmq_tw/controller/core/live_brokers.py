@@ -1,7 +1,7 @@
 """The books on heartbeats: who is alive, and how far its log is."""
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,6 +13,10 @@ DEFAULT_TIMEOUT_MS = 10_000
 MAX_STRANGERS = 1000
 
 
+#: A connection.
+Owner = TypeVar("Owner", bound=Hashable)
+
+
 class BrokerKey(NamedTuple):
     """Who sends heartbeats."""
 
@@ -21,22 +25,22 @@ class BrokerKey(NamedTuple):
     broker_id: int
 
 
-class _Live(msgspec.Struct):
-    owner: Hashable
+class _Live(msgspec.Struct, Generic[Owner]):
+    owner: Owner
     seen_at: int
     timeout_ms: int
     standing: Standing
 
 
-class LiveBrokers:
+class LiveBrokers(Generic[Owner]):
     """Times in milliseconds of one clock. A broker belongs to the connection (`owner`) over which
     its last heartbeat came."""
 
     def __init__(self, now_ms: Callable[[], int], is_known: Callable[[BrokerKey], bool]) -> None:
         self._now_ms = now_ms
         self._is_known = is_known
-        self._live: dict[BrokerKey, _Live] = {}
-        self._owned: dict[Hashable, set[BrokerKey]] = {}
+        self._live: dict[BrokerKey, _Live[Owner]] = {}
+        self._owned: dict[Owner, set[BrokerKey]] = {}
         self._strangers: set[BrokerKey] = set()
 
     def standing(self, cluster: str, name: str, broker_id: int) -> Standing | None:
@@ -47,7 +51,7 @@ class LiveBrokers:
         return live.standing
 
     def heartbeat(
-        self, key: BrokerKey, owner: Hashable, standing: Standing, timeout_ms: int | None
+        self, key: BrokerKey, owner: Owner, standing: Standing, timeout_ms: int | None
     ) -> bool:
         """Takes a heartbeat; False where it is one stranger too many."""
         live = self._live.get(key)
@@ -69,7 +73,7 @@ class LiveBrokers:
             live.standing = known._replace(priority=standing.priority)
         return True
 
-    def lose(self, owner: Hashable) -> list[BrokerKey]:
+    def lose(self, owner: Owner) -> list[BrokerKey]:
         """The connection is gone, and its brokers with it."""
         keys = sorted(self._owned.pop(owner, ()))
         for key in keys:
@@ -77,7 +81,7 @@ class LiveBrokers:
             self._strangers.discard(key)
         return keys
 
-    def expire(self) -> list[tuple[BrokerKey, Hashable]]:
+    def expire(self) -> list[tuple[BrokerKey, Owner]]:
         """Takes out those who were silent for too long; gives them and their connections."""
         now = self._now_ms()
         silent = [key for key, one in self._live.items() if one.seen_at + one.timeout_ms < now]
@@ -88,6 +92,10 @@ class LiveBrokers:
             self._strangers.discard(key)
             gone.append((key, owner))
         return gone
+
+    def owns_any(self, owner: Owner) -> bool:
+        """Whether a broker's last heartbeat came over this connection, and it is not taken out."""
+        return owner in self._owned
 
     def _admit(self, key: BrokerKey) -> bool:
         if self._is_known(key):
@@ -100,7 +108,7 @@ class LiveBrokers:
         self._strangers.add(key)
         return True
 
-    def _disown(self, key: BrokerKey, owner: Hashable) -> None:
+    def _disown(self, key: BrokerKey, owner: Owner) -> None:
         keys = self._owned.get(owner)
         if keys is not None:
             keys.discard(key)

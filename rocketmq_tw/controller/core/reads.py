@@ -14,6 +14,9 @@ from rocketmq_tw.wire.headers.controller import (
     GetReplicaInfoResponseHeader,
 )
 
+#: Replicas in one answer, which is made on the reactor.
+MAX_SHOWN = 5_000
+
 
 def next_broker_id(state: ControllerState, request: GetNextBrokerIdRequestHeader) -> Decision:
     """1012: the id that a new broker of the group may apply for."""
@@ -45,11 +48,14 @@ def replica_info(state: ControllerState, request: GetReplicaInfoRequestHeader) -
 
 def sync_state_data(state: ControllerState, names: Iterable[str], life: BrokerLife) -> Decision:
     """1006: the groups of these names in full; unknown ones are left out."""
-    table = {}
-    for name in dict.fromkeys(names):
-        group = state.group(name)
-        if group is not None:
-            table[name] = _replicas_info(group, life)
+    groups = [group for name in dict.fromkeys(names) if (group := state.group(name)) is not None]
+    shown = sum(len(group.table.replicas) for group in groups)
+    if shown > MAX_SHOWN:
+        return Decision(
+            code=ResponseCode.SYSTEM_ERROR,
+            remark=f"these broker-sets have {shown} replicas: name fewer, {MAX_SHOWN} are shown",
+        )
+    table = {group.name: _replicas_info(group, life) for group in groups}
     return Decision(body=BrokerReplicasInfo(replicas_info_table=table))
 
 

@@ -26,6 +26,11 @@ from rocketmq_tw.wire.headers.controller import (
     RegisterBrokerToControllerRequestHeader,
 )
 
+#: Bytes of a body, since it is read on the reactor: a set has a few ids, a cluster some thousand
+#: names.
+MAX_SET_BYTES = 64 * 1024
+MAX_NAMES_BYTES = 1024 * 1024
+
 #: Looks at the state and who is alive; changes nothing.
 Decide: TypeAlias = Callable[[ControllerState, BrokerLife], Decision]
 Parse: TypeAlias = Callable[[RemotingCommand], Decide]
@@ -65,6 +70,7 @@ def elect_master(header: ElectMasterRequestHeader, config: ControllerConfig) -> 
 
 def _alter(command: RemotingCommand) -> Decide:
     header = command.header(AlterSyncStateSetRequestHeader)
+    _check_size(command, MAX_SET_BYTES)
     wanted = decode_request(SyncStateSet, command.body)
     return lambda state, life: decisions.alter_sync_state_set(state, header, wanted, life)
 
@@ -95,7 +101,15 @@ def _next_id(command: RemotingCommand) -> Decide:
 
 
 def _sync_state_data(command: RemotingCommand) -> Decide:
+    _check_size(command, MAX_NAMES_BYTES)
     names = decode_request(list[str], command.body) if command.body else []
     if not names:
         raise RequestError(ResponseCode.SYSTEM_ERROR, "name broker-sets in the body: a JSON list")
     return lambda state, life: reads.sync_state_data(state, names, life)
+
+
+def _check_size(command: RemotingCommand, limit: int) -> None:
+    if len(command.body) > limit:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"a body of {len(command.body)} bytes: send at most {limit}"
+        )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, EvaluationError, ExpressionError
-from rocketmq_tw.message.sql92.evaluation import Compiler, Evaluate
+from rocketmq_tw.message.sql92.evaluation import Compiler, Evaluate, Values
 from rocketmq_tw.message.sql92.parser import Parser
 
 #: (the bytes of a message's properties) -> does it match?
@@ -18,6 +18,9 @@ PropertiesMatch = Callable[[bytes], bool]
 _REMEMBERED = 1 << 20
 #: With more names it is cheaper to take the properties apart.
 _FEW_NAMES = 4
+#: Values whose result an expression remembers, and how long they may be.
+_KNOWN_VALUES = 64
+_SHORT_VALUE = 64
 
 
 class Compiled(NamedTuple):
@@ -81,42 +84,65 @@ def _compile(text: str) -> Compiled:
 
 
 def _match(names: list[str], evaluate: Evaluate) -> PropertiesMatch:
+    def decide(values: Values) -> bool:
+        try:
+            return evaluate(values) is True
+        except EvaluationError:
+            return False
+
+    if len(names) == 1:
+        return _match_one(names[0], decide)
     if len(names) > _FEW_NAMES:
 
         def match_all(properties: bytes) -> bool:
             get = parse_properties(properties).get
-            try:
-                return evaluate([get(name) for name in names]) is True
-            except EvaluationError:
-                return False
+            return decide([get(name) for name in names])
 
         return match_all
-    keys = [f"\x02{name}\x01".encode() for name in names]
-    if len(keys) == 1:
-        return _match_one(keys[0], evaluate)
+    keys = [_key(name) for name in names]
 
     def match_few(properties: bytes) -> bool:
-        try:
-            return evaluate([_value(properties, key) for key in keys]) is True
-        except EvaluationError:
-            return False
+        return decide([_value(properties, key) for key in keys])
 
     return match_few
 
 
-def _match_one(key: bytes, evaluate: Evaluate) -> PropertiesMatch:
+def _match_one(name: str, decide: Callable[[Values], bool]) -> PropertiesMatch:
+    """Remembers what came of the values met last: often there are few."""
+    key = _key(name)
+    first, length = key[1:], len(key)
+    without = decide((None,))
+    known: dict[bytes, bool] = {}
+
     def match_one(properties: bytes) -> bool:
-        try:
-            return evaluate((_value(properties, key),)) is True
-        except EvaluationError:
-            return False
+        start = properties.rfind(key)
+        if start >= 0:
+            start += length
+        elif properties.startswith(first):
+            start = length - 1
+        else:
+            return without
+        end = properties.find(2, start)
+        value = properties[start:end] if end >= 0 else properties[start:]
+        result = known.get(value)
+        if result is None:
+            result = decide((_value(properties, key),))
+            if value and len(value) <= _SHORT_VALUE:
+                if len(known) >= _KNOWN_VALUES:
+                    known.clear()
+                known[value] = result
+        return result
 
     return match_one
 
 
+def _key(name: str) -> bytes:
+    """A name with the separators around it."""
+    return f"\x02{name}\x01".encode()
+
+
 def _value(properties: bytes, key: bytes) -> str | None:
-    """The value that `parse_properties` has for a name; `key` is the name with the separators
-    around it."""
+    """The value that `parse_properties` has for the name of a key."""
     start = properties.rfind(key)
     if start >= 0:
         start += len(key)
@@ -124,7 +150,7 @@ def _value(properties: bytes, key: bytes) -> str | None:
         start = len(key) - 1
     else:
         return None
-    end = properties.find(b"\x02", start)
+    end = properties.find(2, start)
     value = properties[start:end] if end >= 0 else properties[start:]
     if value:
         return value.decode("utf-8", "replace")

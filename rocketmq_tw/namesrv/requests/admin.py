@@ -4,10 +4,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.namesrv.background import Background
-from rocketmq_tw.namesrv.live_config import NamesrvLiveConfig
 from rocketmq_tw.namesrv.requests.checks import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -29,9 +29,7 @@ MAX_ROUTE_BYTES = 256 * 1024
 class NamesrvAdminRequests:
     log = Logger()
 
-    def __init__(
-        self, table: RouteTable, config: NamesrvLiveConfig, background: Background
-    ) -> None:
+    def __init__(self, table: RouteTable, config: KeptConfig, background: Background) -> None:
         self._background = background
         self._table = table
         self._config = config

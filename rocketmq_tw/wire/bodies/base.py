@@ -7,6 +7,7 @@ the wire; its maps are dicts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
 
 
 B = TypeVar("B")
+T = TypeVar("T", bound=Body)
 
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 #: Bytes of a request's body that are read in the slow, tolerant way, at up to 2 µs each: more
@@ -73,6 +75,51 @@ def decode_table(body_type: type[B], data: bytes) -> B:
     return decode_body(body_type, data, max_values=len(data))
 
 
+#: Bytes from which a table is read entry by entry.
+_LARGE = 256 * 1024
+
+
+def decode_by_entry(
+    body_type: type[T],
+    table: str,
+    entry_type: type[Any],
+    data: bytes,
+    *,
+    rest: Callable[[type[T], bytes], T] = decode_table,
+) -> T:
+    """`data` as a `body_type`, whose field `table` is a dict of `entry_type` and has nearly all of
+    it. Where that is large each entry is read by itself, so that other threads get their turn; what
+    is small, or needs more tolerance, is read by `rest`. Raises what that raises.
+    """
+    if len(data) > _LARGE and b"$ref" not in data:
+        for text in (lambda: data, lambda: fastjson.quote_bare_keys(data)):
+            with suppress(*fastjson.STRICT_ERRORS):
+                raw: Any = _decode_strictly(_with_raw_table(body_type, table), text())
+                decoder = _decoder(entry_type)
+                entries = {name: decoder(entry) for name, entry in getattr(raw, table).items()}
+                fields = {name: getattr(raw, name) for name in body_type.__struct_fields__}
+                return body_type(**fields | {table: entries})
+    return rest(body_type, data)
+
+
+_raw_types: dict[tuple[Any, str], type[Any]] = {}
+
+
+def _with_raw_table(body_type: type[Any], table: str) -> type[Any]:
+    """`body_type` with the entries of one table left as they are."""
+    made = _raw_types.get((body_type, table))
+    if made is None:
+        raw: Any = msgspec.field(default_factory=dict)
+        made = _raw_types[body_type, table] = msgspec.defstruct(
+            body_type.__name__,
+            [(table, dict[str, msgspec.Raw], raw)],
+            bases=(body_type,),
+            rename="camel",
+            kw_only=True,
+        )
+    return made
+
+
 def convert_body(body_type: type[B], value: Any) -> B:
     """A `body_type` out of dicts and lists, as `fastjson.loads` gives them; raises `BodyError`."""
     try:
@@ -92,11 +139,15 @@ def encode_body(body: object, *, standard_json: bool = False) -> bytes:
 
 
 def _decode_strictly(body_type: type[B], data: bytes) -> B:
+    body: B = _decoder(body_type)(data)
+    return body
+
+
+def _decoder(body_type: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
     decoder = _decoders.get(body_type)
     if decoder is None:
         decoder = _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
-    body: B = decoder.decode(data)
-    return body
+    return decoder.decode
 
 
 def _name(body_type: type) -> str:

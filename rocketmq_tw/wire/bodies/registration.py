@@ -14,6 +14,7 @@ from rocketmq_tw.wire.bodies.base import (
     TOLERANT_REQUEST_BYTES,
     Body,
     decode_body,
+    decode_by_entry,
     decode_request,
     encode_body,
 )
@@ -68,41 +69,26 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     return body
 
 
-class _RawTable(TopicConfigTable):
-    topic_config_table: dict[str, msgspec.Raw] = field(default_factory=dict)  # type: ignore[assignment]
-
-
 class _RawBody(RegisterBrokerBody):
-    topic_config_serialize_wrapper: _RawTable = field(default_factory=_RawTable)
+    topic_config_serialize_wrapper: msgspec.Raw = field(default_factory=msgspec.Raw)  # type: ignore[assignment]
 
 
 _raw_decode = msgspec.json.Decoder(_RawBody, strict=False).decode
-_topic_decode = msgspec.json.Decoder(TopicConfig, strict=False).decode
 
 
 def _decode_json(data: bytes) -> RegisterBrokerBody:
-    """Topic by topic where there are many: read in one go, they would hold up other threads too."""
-    if len(data) <= TOLERANT_REQUEST_BYTES or b"$ref" in data:
-        return decode_request(RegisterBrokerBody, data)
-    try:
-        fastjson.check_values(data)
-    except WireError as error:
-        raise BodyError(str(error)) from error
-    with suppress(*fastjson.STRICT_ERRORS):
-        raw = _raw_decode(data)
-        table = raw.topic_config_serialize_wrapper
-        entries = table.topic_config_table
-        configs = {name: _topic_decode(entry) for name, entry in entries.items()}
-        return RegisterBrokerBody(
-            topic_config_serialize_wrapper=TopicConfigTable(
-                data_version=table.data_version,
-                topic_config_table=configs,
-                mapping_data_version=table.mapping_data_version,
-                topic_queue_mapping_info_map=table.topic_queue_mapping_info_map,
-                topic_queue_mapping_detail_map=table.topic_queue_mapping_detail_map,
-            ),
-            filter_server_list=raw.filter_server_list,
-        )
+    """Topic by topic where there are many."""
+    if len(data) > TOLERANT_REQUEST_BYTES and b"$ref" not in data:
+        with suppress(*fastjson.STRICT_ERRORS, WireError):
+            fastjson.check_values(data)
+            raw = _raw_decode(data)
+            table = bytes(raw.topic_config_serialize_wrapper)
+            return RegisterBrokerBody(
+                topic_config_serialize_wrapper=decode_by_entry(
+                    TopicConfigTable, "topic_config_table", TopicConfig, table, rest=decode_request
+                ),
+                filter_server_list=raw.filter_server_list,
+            )
     return decode_request(RegisterBrokerBody, data)
 
 

@@ -59,6 +59,15 @@ final class PushConsumers {
             if (arguments.getBooleanValue("broadcast")) {
                 setBroadcasting(push);
             }
+            if (arguments.containsKey("clientRebalance")) {
+                // 5.x has it.
+                DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class)
+                    .invoke(push, arguments.getBooleanValue("clientRebalance"));
+            }
+            if (arguments.containsKey("popInvisibleTime")) {
+                DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
+                    .invoke(push, arguments.getLongValue("popInvisibleTime"));
+            }
             JSONObject subscriptions = arguments.getJSONObject("subscriptions");
             for (String topic : subscriptions.keySet()) {
                 push.subscribe(topic, subscriptions.getString(topic));

@@ -19,6 +19,7 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionRefusedError
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
@@ -139,6 +140,7 @@ class Master(Process):
         self.service.log_grew()
 
 
+@implementer(IStreamClientEndpoint)
 class Slave(Process):
     client: ClassicHAClient
 
@@ -351,7 +353,8 @@ def test_a_seed_replays_identically() -> None:
 
 
 def test_the_schedules_reach_what_they_are_for() -> None:
-    actions, codes = set(), set()
+    actions: set[Any] = set()
+    codes: set[Any] = set()
     for seed in range(50):
         for entry in run(seed).trace:
             (codes if len(entry) == 2 else actions).add(entry[1])

@@ -1,70 +1,150 @@
-"""A name server and a broker in memory, with clients that talk to them over a network in memory."""
+"""A name server and brokers, real ones on files in memory, and clients that talk to them over a
+network in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from twisted.internet.task import Clock
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.testing import MemoryReactorClock
+from zope.interface import implementer
 
+from rocketmq_tw.broker.clients.registry import Client
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import PullConsumer
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import Handler
-from tests.support.memory_broker import MemoryBroker, MemoryNameServer
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import BrokerInMemory
+from tests.support.name_server import NameServerInMemory
 from tests.support.network import MemoryNetwork
+from tests.support.stores import START_MS
 
 NAMES = "10.0.0.1:9876"
 BROKER_A = "10.0.0.2:10911"
 BROKER_B = "10.0.0.3:10911"
 
 
+@implementer(IReactorTime)
+class ClientClock:
+    """The clock of clients, which tells what of them is still to be called."""
+
+    def __init__(self, clock: MemoryReactorClock) -> None:
+        self._clock = clock
+        self._calls: list[IDelayedCall] = []
+        self.seconds = clock.seconds
+
+    def callLater(
+        self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
+    ) -> IDelayedCall:
+        call: IDelayedCall = self._clock.callLater(delay, callable, *args, **kwargs)
+        self._calls.append(call)
+        return call
+
+    def getDelayedCalls(self) -> list[IDelayedCall]:
+        return [call for call in self._calls if call.active()]
+
+
 class World:
-    """`broker` has four queues of topic T; `other` joins by `add_other`."""
+    """`broker` has four queues of topic T; `other` joins by `add_other`. Neither makes topics that
+    a producer names."""
 
     names_address = NAMES
     address = BROKER_A
     other_address = BROKER_B
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = MemoryReactorClock()
+        self.client_clock = ClientClock(self.clock)
         self.network = MemoryNetwork(self.clock)
-        self.names = MemoryNameServer()
-        self.broker = MemoryBroker(self.clock)
-        self.other = MemoryBroker(self.clock, "broker-b")
-        self.network.serve(NAMES, self.names.handlers())
-        self._handlers = self.broker.handlers()
-        self.network.serve(BROKER_A, self._handlers)
-        self.names.add("T", BROKER_A, "broker-a", 4)
+        self.names = NameServerInMemory(self.clock)
+        self.network.serve(NAMES, self.names.handlers)
+        self.broker = self._start("broker-a", BROKER_A)
+        self.add_topic("T", 4)
         self._clients = 0
 
-    def serve(self, handlers: Mapping[int, Handler]) -> None:
-        """The broker answers by these from now on, on open connections too."""
-        self._handlers.update(handlers)
+    def add_topic(self, name: str, queues: int, perm: int = 6) -> None:
+        """`broker` has the topic from now on, and the name server knows."""
+        self._add_topic(self.broker, name, queues, perm)
 
     def add_other(self) -> None:
-        self.network.serve(BROKER_B, self.other.handlers())
-        self.names.add("T", BROKER_B, "broker-b", 4)
+        self._add_topic(self._start("broker-b", BROKER_B), "T", 4, 6)
+
+    def answer(self, code: int, handler: Handler) -> Handler:
+        """`broker` answers requests of that code by `handler` from now on, on open connections
+        too; returns what it answered by before."""
+        handlers = self.broker.listener.handlers
+        before, handlers[code] = handlers[code], handler
+        return before
+
+    def record(self, code: int) -> list[RemotingCommand]:
+        """The requests of that code that `broker` gets from now on."""
+        requests: list[RemotingCommand] = []
+
+        def keep(request, peer):
+            requests.append(request)
+            return before(request, peer)
+
+        before = self.answer(code, keep)
+        return requests
+
+    def put(self, message: StoredMessage) -> None:
+        """Stores a message as it is, and answers the pulls that wait for it."""
+        self.broker.commit.append(message, lambda code, appended: None)
+        self.clock.advance(0)
+
+    def stored(self, topic: str) -> list[StoredMessage]:
+        """All that `broker` has of a topic, in the order of arrival."""
+        store = self.broker.store
+        units = [
+            unit
+            for queue_id in store.queues().get(topic, ())
+            for unit in store.queue_units(topic, queue_id, 0, 1 << 20)
+        ]
+        messages = [store.message_at(position) for position in sorted(u.position for u in units)]
+        return [message for message in messages if message is not None]
+
+    def member(self, group: str, client_id: str = "client-1") -> Client:
+        """A consumer that `broker` knows."""
+        found = self.broker.clients.consumer_group(group)
+        client = None if found is None else found.find(client_id)
+        assert client is not None, f"{client_id} is not in {group}"
+        return client
+
+    def members(self, group: str) -> list[str]:
+        """The client ids of a group's consumers."""
+        found = self.broker.clients.consumer_group(group)
+        return [] if found is None else found.client_ids()
 
     def session(self, name_servers: str = NAMES) -> Session:
         self._clients += 1
+        host = f"10.0.1.{self._clients}"
+        remoting = RemotingClient(
+            self.client_clock,
+            endpoint_for=lambda address: self.network.endpoint(address, host),
+        )
         return Session(
-            self.clock,
+            self.client_clock,
             name_servers,
-            remoting=self.network.client(f"10.0.1.{self._clients}"),
+            remoting=remoting,
             client_id=f"client-{self._clients}",
-            now_ms=lambda: 1_700_000_000_000 + int(self.clock.seconds() * 1000),
+            now_ms=lambda: START_MS + int(self.clock.seconds() * 1000),
         )
 
     def producer(self, name_servers: str = NAMES, **options) -> Producer:
         session = self.session(name_servers)
-        return Producer(self.clock, name_servers, "producers", session=session, **options)
+        return Producer(self.client_clock, name_servers, "producers", session=session, **options)
 
     def pull_consumer(self) -> PullConsumer:
-        return PullConsumer(self.clock, NAMES, "readers", session=self.session())
+        return PullConsumer(self.client_clock, NAMES, "readers", session=self.session())
 
     def push_consumer(self, listener, **options) -> PushConsumer:
         consumer = PushConsumer(
-            self.clock, NAMES, "workers", listener, session=self.session(), **options
+            self.client_clock, NAMES, "workers", listener, session=self.session(), **options
         )
         consumer.subscribe("T")
         return consumer
@@ -84,6 +164,27 @@ class World:
         """Time goes on in small steps."""
         for _ in range(int(seconds * 10)):
             self.clock.advance(0.1)
+
+    def _start(self, name: str, address: str) -> BrokerInMemory:
+        return BrokerInMemory(
+            clock=self.clock,
+            network=self.network,
+            address=address,
+            broker={
+                "broker_name": name,
+                "namesrv_addr": NAMES,
+                "auto_create_topic_enable": False,
+            },
+            max_message_size=4 * 1024 * 1024,
+            mapped_file_size_consume_queue=20_000,
+        )
+
+    def _add_topic(self, broker: BrokerInMemory, name: str, queues: int, perm: int) -> None:
+        config = TopicConfig(
+            topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm
+        )
+        broker.topics.update(config)
+        self.clock.advance(0)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.client.blocking import BlockingClient, ConnectionFailed
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
@@ -15,16 +16,17 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.frame import FrameDecoder
-from tests.support.memory_broker import MemoryBroker, MemoryNameServer
-from tests.support.network import FakePeer
+from tests.support.broker import BrokerInMemory
+from tests.support.name_server import NameServerInMemory
+from tests.support.network import FakePeer, MemoryNetwork
 from tests.support.ports import ReservedPort
 
 
 class ThreadedServer:
-    """Serves a table of handlers, one connection after the other's thread."""
+    """Answers by `ask(request, peer)`, one connection after the other's thread."""
 
-    def __init__(self, handlers):
-        self.handlers = handlers
+    def __init__(self):
+        self.ask = None
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         self._connections = []
@@ -51,10 +53,7 @@ class ThreadedServer:
             return
 
     def _answer(self, connection, command, peer):
-        try:
-            response = self.handlers[command.code](command, peer)
-        except RequestError as error:
-            response = command.response(error.code, error.remark)
+        response = self.ask(command, peer)
         if isinstance(response, RemotingCommand):
             connection.sendall(encode_command(response))
 
@@ -72,19 +71,49 @@ class ThreadedServer:
 
 
 class Cluster:
-    def __init__(self):
-        self.names, self.broker = MemoryNameServer(), MemoryBroker(None)
-        self.names_server = ThreadedServer(self.names.handlers())
-        self.broker_server = ThreadedServer(self.broker.handlers())
-        self.names.add("T", self.broker_server.address, "broker-a", 2)
+    """A name server and a broker with two queues of topic T, which answer on sockets, one request
+    at a time; `handlers` are the broker's."""
+
+    def __init__(self, **config):
+        self.names_server, self.broker_server = ThreadedServer(), ThreadedServer()
+        clock = MemoryReactorClock()
+        network = MemoryNetwork(clock)
+        names = NameServerInMemory(clock)
+        network.serve("10.0.0.1:9876", names.handlers)
+        self.broker = BrokerInMemory(
+            clock=clock,
+            network=network,
+            address=self.broker_server.address,
+            broker={"namesrv_addr": "10.0.0.1:9876", **config},
+        )
+        self.handlers = self.broker.listener.handlers
+        self.broker.add_topic("T", read_queue_nums=2, write_queue_nums=2)
+        clock.advance(0)
+        busy = threading.Lock()
+
+        def ask_broker(request, peer):
+            with busy:
+                return self.broker.request(request, peer)
+
+        def ask_names(request, peer):
+            try:
+                with busy:
+                    return names.handlers[request.code](request, peer)
+            except RequestError as error:
+                return request.response(error.code, error.remark)
+
+        self.broker_server.ask, self.names_server.ask = ask_broker, ask_names
+
+    def close(self):
+        self.names_server.close()
+        self.broker_server.close()
 
 
 @pytest.fixture
 def cluster():
-    cluster = Cluster()
+    cluster = Cluster(auto_create_topic_enable=False)
     yield cluster
-    cluster.names_server.close()
-    cluster.broker_server.close()
+    cluster.close()
 
 
 @pytest.fixture
@@ -119,8 +148,7 @@ def test_sends_take_turns(client):
     assert [client.send(Message("T", b"x")).queue.queue_id for _ in range(4)] == [0, 1, 0, 1]
 
 
-def test_a_server_that_closes_before_a_word_may_want_tls(client, cluster):
-    cluster.names.routes.clear()
+def test_a_server_that_closes_before_a_word_may_want_tls():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -163,7 +191,7 @@ def test_a_chosen_queue_whose_connection_broke_is_told(client, cluster):
 
 
 def test_silence_ends_at_the_timeout_with_the_address(cluster):
-    cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET] = lambda request, peer: None
+    cluster.handlers[RequestCode.GET_MAX_OFFSET] = lambda request, peer: None
     with BlockingClient(cluster.names_server.address, timeout=2) as client:
         queue = client.queues("T")[0]
         with pytest.raises(ConnectionFailed, match=f"{cluster.broker_server.address}: request 30"):
@@ -171,7 +199,7 @@ def test_silence_ends_at_the_timeout_with_the_address(cluster):
 
 
 def test_notices_of_the_broker_are_passed_over(client, cluster):
-    max_offset = cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET]
+    max_offset = cluster.handlers[RequestCode.GET_MAX_OFFSET]
     connections = cluster.broker_server._connections
 
     def with_notice(request, peer):
@@ -179,15 +207,15 @@ def test_notices_of_the_broker_are_passed_over(client, cluster):
         connections[0].sendall(encode_command(notice))
         return max_offset(request, peer)
 
-    cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET] = with_notice
+    cluster.handlers[RequestCode.GET_MAX_OFFSET] = with_notice
     assert client.max_offset(client.queues("T")[0]) == 0
 
 
 def test_a_refusal_is_an_error(client, cluster):
-    def refuse(header):
+    def refuse(request, peer):
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "no")
 
-    cluster.broker.before_send = refuse
+    cluster.handlers[RequestCode.SEND_MESSAGE_V2] = refuse
     with pytest.raises(BrokerError, match="answered 13: no"):
         client.send(Message("T", b"x"))
 
@@ -217,10 +245,12 @@ def test_an_unknown_topic_has_no_route(client):
         client.queues("NONE")
 
 
-def test_a_topic_that_brokers_would_make(client, cluster):
-    cluster.names.add("TBW102", cluster.broker_server.address, "broker-a", 8)
-    assert len(client.write_queues("NEW")) == 4
-    assert client.send(Message("NEW", b"x")).status is SendStatus.SEND_OK
+def test_a_topic_that_brokers_would_make():
+    cluster = Cluster()
+    with BlockingClient(cluster.names_server.address, group="g", timeout=60) as client:
+        assert len(client.write_queues("NEW")) == 4
+        assert client.send(Message("NEW", b"x")).status is SendStatus.SEND_OK
+    cluster.close()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +261,7 @@ def test_bytes_that_are_no_response_end_the_connection(client, cluster, data):
         cluster.broker_server._connections[-1].sendall(data)
 
     queue = client.queues("T")[0]
-    cluster.broker_server.handlers[RequestCode.GET_MAX_OFFSET] = garbage
+    cluster.handlers[RequestCode.GET_MAX_OFFSET] = garbage
     with pytest.raises(ConnectionFailed):
         client.max_offset(queue)
 

@@ -13,6 +13,10 @@ from rocketmq_tw.net.errors import RemotingError, RequestTimeout
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
+
+#: What a broker adds to the properties of a message.
+OF_BROKERS = {"MSG_REGION", "TRACE_ON", "CLUSTER"}
 
 
 def test_a_message_is_stored_with_all_that_it_has(world):
@@ -23,18 +27,17 @@ def test_a_message_is_stored_with_all_that_it_has(world):
         tags="a",
         keys=["k1", "k2"],
         properties={"name": "\u00fcn\u00efcode"},
-        delay_level=3,
         sharding_key="s",
         flag=7,
     )
     result = world.run(producer.send(message))
-    (stored,) = world.broker.messages("T")
+    (stored,) = world.stored("T")
     assert (stored.body, stored.flag) == (b"body", 7)
-    assert parse_properties(stored.properties) == {
+    properties = parse_properties(stored.properties)
+    assert {key: properties[key] for key in properties.keys() - OF_BROKERS} == {
         "TAGS": "a",
         "KEYS": "k1 k2",
         "name": "\u00fcn\u00efcode",
-        "DELAY": "3",
         "__SHARDINGKEY": "s",
         "WAIT": "true",
         "UNIQ_KEY": result.message_id,
@@ -42,6 +45,14 @@ def test_a_message_is_stored_with_all_that_it_has(world):
     assert result.status is SendStatus.SEND_OK
     assert result.queue == MessageQueue(topic="T", broker_name="broker-a", queue_id=stored.queue_id)
     assert len(result.message_id) == 32
+
+
+def test_a_delayed_message_is_seen_when_its_time_has_come(world):
+    world.run(world.producer().send(Message("T", b"late", delay_level=2)))
+    world.wait(4.9)
+    assert world.stored("T") == []
+    world.wait(0.5)
+    assert [message.body for message in world.stored("T")] == [b"late"]
 
 
 def test_queues_take_turns(world):
@@ -64,7 +75,7 @@ def test_a_chosen_queue_and_a_selector(world):
 def test_large_bodies_are_compressed(world):
     world.run(world.producer().send(Message("T", b"x" * 4096)))
     world.run(world.producer().send(Message("T", b"x" * 4095)))
-    large, small = world.broker.messages("T")
+    large, small = world.stored("T")
     assert compression_type(large.sys_flag) is CompressionType.ZLIB
     assert decompress(large.body, CompressionType.ZLIB) == b"x" * 4096
     assert compression_type(small.sys_flag) is None
@@ -73,7 +84,7 @@ def test_large_bodies_are_compressed(world):
 def test_a_batch_is_stored_message_by_message(world):
     batch = [Message("T", b"%d" % number, tags="a") for number in range(3)]
     result = world.run(world.producer().send_batch(batch))
-    stored = world.broker.messages("T")
+    stored = world.stored("T")
     assert [message.body for message in stored] == [b"0", b"1", b"2"]
     assert len({message.queue_id for message in stored}) == 1
     ids = [parse_properties(message.properties)["UNIQ_KEY"] for message in stored]
@@ -82,7 +93,7 @@ def test_a_batch_is_stored_message_by_message(world):
 
 def test_a_oneway_message_arrives(world):
     world.run(world.producer().send_oneway(Message("T", b"x")))
-    assert len(world.broker.messages("T")) == 1
+    assert len(world.stored("T")) == 1
 
 
 @pytest.mark.parametrize(
@@ -119,10 +130,10 @@ def test_an_illegal_batch_raises_at_once(world, messages):
 def test_another_broker_takes_what_one_refuses(world):
     world.add_other()
 
-    def busy(header):
+    def busy(request, peer):
         raise RequestError(ResponseCode.SYSTEM_BUSY, "full")
 
-    world.broker.before_send = busy
+    world.answer(RequestCode.SEND_MESSAGE_V2, busy)
     producer = world.producer()
     for _ in range(4):
         assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
@@ -141,24 +152,24 @@ def test_a_route_that_changes_between_two_tries_is_no_reason_to_fail(world):
     world.add_other()
     producer = world.producer()
 
-    def busy(header):
+    def busy(request, peer):
         routes = producer.session.routes
         route = routes.known()["T"]
         routes.put("T", structs.replace(route, queue_datas=route.queue_datas[1:]))
         raise RequestError(ResponseCode.SYSTEM_BUSY, "full")
 
-    world.broker.before_send = busy
+    world.answer(RequestCode.SEND_MESSAGE_V2, busy)
     assert world.run(producer.send(Message("T", b"x"))).queue.broker_name == "broker-b"
 
 
 def test_a_refusal_for_good_is_not_tried_again(world):
     tries = []
 
-    def refuse(header):
-        tries.append(header.queue_id)
+    def refuse(request, peer):
+        tries.append(request.header(SendMessageRequestHeaderV2).queue_id)
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "too long")
 
-    world.broker.before_send = refuse
+    world.answer(RequestCode.SEND_MESSAGE_V2, refuse)
     with pytest.raises(BrokerError, match="answered 13: too long") as raised:
         world.run(world.producer().send(Message("T", b"x")))
     assert raised.value.code == ResponseCode.MESSAGE_ILLEGAL
@@ -168,11 +179,11 @@ def test_a_refusal_for_good_is_not_tried_again(world):
 def test_a_chosen_queue_is_not_exchanged_for_another(world):
     tries = []
 
-    def refuse(header):
-        tries.append(header.queue_id)
+    def refuse(request, peer):
+        tries.append(request.header(SendMessageRequestHeaderV2).queue_id)
         raise RequestError(ResponseCode.SYSTEM_BUSY, "full")
 
-    world.broker.before_send = refuse
+    world.answer(RequestCode.SEND_MESSAGE_V2, refuse)
     producer = world.producer()
     queue = world.run(producer.queues("T"))[1]
     with pytest.raises(BrokerError):
@@ -181,9 +192,7 @@ def test_a_chosen_queue_is_not_exchanged_for_another(world):
 
 
 def test_all_tries_together_end_at_the_timeout(world):
-    handlers = world.broker.handlers()
-    handlers[RequestCode.SEND_MESSAGE_V2] = lambda request, peer: Deferred()
-    world.network.serve(world.address, handlers)
+    world.answer(RequestCode.SEND_MESSAGE_V2, lambda request, peer: Deferred())
     outcome = []
     world.producer().send(Message("T", b"x"), timeout=2).addErrback(outcome.append)
     world.wait(1.9)
@@ -193,11 +202,12 @@ def test_all_tries_together_end_at_the_timeout(world):
 
 
 def test_a_topic_that_is_not_there_goes_where_the_default_topic_is(world):
-    world.names.add("TBW102", world.address, "broker-a", 8)
+    world.broker.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=true")
+    world.add_topic("TBW102", 8, perm=7)
     producer = world.producer()
     assert len(world.run(producer.queues("NEW"))) == 4
     assert world.run(producer.send(Message("NEW", b"x"))).status is SendStatus.SEND_OK
-    world.names.add("NEW", world.address, "broker-a", 6)
+    world.add_topic("NEW", 6)
     producer.session.start()
     world.wait(31)
     assert len(world.run(producer.queues("NEW"))) == 6, "the real route, once it is there"
@@ -212,13 +222,15 @@ def test_brokers_hear_of_the_group_until_it_stops(world):
     producer = world.producer()
     world.run(producer.start())
     world.run(producer.send(Message("T", b"x")))
-    assert world.broker.producers["producers"] == {"client-1"}
-    world.broker.producers.clear()
+    registry = world.broker.clients
+    (client,) = registry.producers("producers")
+    assert client.client_id == "client-1"
+    registry.unregister_producer("producers", client.peer)
     world.wait(31)
-    assert world.broker.producers["producers"] == {"client-1"}
+    assert [client.client_id for client in registry.producers("producers")] == ["client-1"]
     world.run(producer.stop())
-    assert world.broker.producers["producers"] == set()
-    assert world.clock.getDelayedCalls() == []
+    assert registry.producers("producers") == []
+    assert world.client_clock.getDelayedCalls() == []
 
 
 class TestNameServers:
@@ -237,7 +249,7 @@ class TestNameServers:
         world.network.serve(hanging, {RequestCode.GET_ROUTEINFO_BY_TOPIC: never})
         producer = world.producer(f"{hanging};{world.names_address}")
         world.run(producer.start())
-        world.names.add("U", world.address, "broker-a", 4)
+        world.add_topic("U", 4)
         route = Deferred.fromCoroutine(producer.session.route("T"))
         world.wait(3.1)
         assert world.run(route).broker_datas
@@ -266,14 +278,14 @@ class TestNameServers:
         def answer(request, peer):
             if bad:
                 return request.response(body=bad.pop())
-            return world.names.handlers()[RequestCode.GET_ROUTEINFO_BY_TOPIC](request, peer)
+            return world.names.route(request, peer)
 
         world.network.serve("10.9.9.6:9876", {RequestCode.GET_ROUTEINFO_BY_TOPIC: answer})
         producer = world.producer("10.9.9.6:9876")
         world.run(producer.start())
         assert len(world.run(producer.queues("T"))) == 4
         bad.append(b"[no route")
-        world.names.routes["T"].queue_datas[0].write_queue_nums = 6
+        world.add_topic("T", 6)
         world.wait(31)
         assert not bad
         world.wait(30)
@@ -285,7 +297,7 @@ class TestNameServers:
             producer.send(Message("T", b"x"))
         world.clock.advance(0)
         assert world.names.asked == ["T"]
-        assert len(world.broker.messages("T")) == 5
+        assert len(world.stored("T")) == 5
 
 
 def test_a_lost_broker_fails_a_send_with_its_address(world):
@@ -299,7 +311,7 @@ def test_a_producer_that_stopped_leaves_nothing_in_a_session_of_others(world):
     session.start()
     listeners = len(session.routes._on_change)
     for _ in range(3):
-        producer = Producer(world.clock, world.names_address, "producers", session=session)
+        producer = Producer(world.client_clock, world.names_address, "producers", session=session)
         world.run(producer.start())
         world.run(producer.send(Message("T", b"x")))
         world.run(producer.stop())
@@ -309,7 +321,7 @@ def test_a_producer_that_stopped_leaves_nothing_in_a_session_of_others(world):
 def test_a_producer_that_starts_again_follows_routes_again(world):
     session = world.session()
     session.start()
-    producer = Producer(world.clock, world.names_address, "producers", session=session)
+    producer = Producer(world.client_clock, world.names_address, "producers", session=session)
     world.run(producer.start())
     assert len(world.run(producer.queues("T"))) == 4
     world.run(producer.stop())
@@ -333,4 +345,4 @@ def test_a_body_that_is_no_bytes_is_told_with_what_to_give(world, body):
 def test_what_is_no_address_is_told_before_anything_is_asked(world, client):
     listener = [print] if client is PushConsumer else []
     with pytest.raises(ValueError, match=r"'10\.0\.0\.1' is no address: give host:port"):
-        client(world.clock, ["10.0.0.1"], "g", *listener)
+        client(world.client_clock, ["10.0.0.1"], "g", *listener)

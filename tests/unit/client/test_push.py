@@ -11,13 +11,14 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.consumers import ConsumerRunningInfo
 from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue, ResetOffsetBody
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import GetConsumerRunningInfoRequestHeader
 from rocketmq_tw.wire.headers.offsets import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 
 def queue(queue_id, topic="T"):
@@ -48,7 +49,18 @@ class TestConcurrently:
         world.clock.advance(0)
         assert sorted(got) == [b"1", b"2", b"3", b"4", b"5"]
 
-    def test_a_new_group_starts_at_the_end_unless_told_otherwise(self, world):
+    def test_a_new_group_takes_all_of_a_queue_that_is_still_at_hand(self, world):
+        send(world, b"old")
+        got = []
+        consumer = world.push_consumer(lambda message: got.append(message.body))
+        world.run(consumer.start())
+        assert got == [b"old"]
+
+    def test_elsewhere_a_new_group_starts_at_the_end_unless_told_otherwise(self, world):
+        def no_offset(request, peer):
+            return request.response(ResponseCode.QUERY_NOT_FOUND, "nothing was committed")
+
+        world.answer(RequestCode.QUERY_CONSUMER_OFFSET, no_offset)
         send(world, b"old")
         got = []
         consumer = world.push_consumer(lambda message: got.append(message.body))
@@ -62,10 +74,10 @@ class TestConcurrently:
         world.run(consumer.start())
         send(world, b"1", b"2", queue_id=1)
         world.wait(5.1)
-        assert world.broker.offsets["workers", "T", 1] == 2
+        assert world.broker.offsets.query("workers", "T", 1) == 2
         send(world, b"3", queue_id=1)
         world.run(consumer.stop())
-        assert world.broker.offsets["workers", "T", 1] == 3
+        assert world.broker.offsets.query("workers", "T", 1) == 3
 
     def test_a_restart_goes_on_where_it_was(self, world):
         send(world, b"1", b"2", queue_id=1)
@@ -118,8 +130,8 @@ class TestConcurrently:
         assert len(held) == 3
 
     def test_a_failed_message_comes_again_through_the_retry_topic(self, world):
-        world.names.add("%RETRY%workers", world.address, "broker-a", 1)
         got = []
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
 
         def listener(message):
             got.append((message.topic, message.reconsume_times))
@@ -130,16 +142,16 @@ class TestConcurrently:
         world.run(consumer.start())
         with capturedLogs():
             send(world, b"x", queue_id=0)
-            world.clock.advance(0)
+            # After 10 and 30 seconds.
+            world.wait(75)
         assert got == [("T", 0), ("T", 1), ("T", 2)]
-        assert [header.max_reconsume_times for header in world.broker.sent_back] == [16, 16]
-        assert world.broker.sent_back[0].origin_topic == "T"
+        headers = [request.header(ConsumerSendMsgBackRequestHeader) for request in sent_back]
+        assert [header.max_reconsume_times for header in headers] == [16, 16]
+        assert headers[0].origin_topic == "T"
         assert consumer.offset(queue(0)) == 1
 
     def test_a_message_that_cannot_be_given_back_is_tried_again_here(self, world):
-        handlers = world.broker.handlers()
-        del handlers[RequestCode.CONSUMER_SEND_MSG_BACK]
-        world.network.serve(world.address, handlers)
+        del world.broker.listener.handlers[RequestCode.CONSUMER_SEND_MSG_BACK]
         tries = []
 
         async def listener(message):
@@ -185,7 +197,7 @@ class TestSharing:
     def test_a_new_route_is_noticed(self, world):
         consumer = world.push_consumer(lambda message: None)
         world.run(consumer.start())
-        world.names.routes["T"].queue_datas[0].read_queue_nums = 6
+        world.add_topic("T", 6)
         world.wait(51)
         assert own(consumer) == [0, 1, 2, 3, 4, 5]
 
@@ -195,11 +207,11 @@ class TestSharing:
         world.run(consumer.start())
         with capturedLogs():
             world.network.stop(world.address)
-            world.broker.members.clear()
             world.wait(1)
-            world.network.serve(world.address, world.broker.handlers())
+            assert world.members("workers") == []
+            world.network.listen(world.address, world.broker.listener.factory)
             world.wait(41)
-        assert list(world.broker.members["workers"]) == ["client-1"]
+        assert world.members("workers") == ["client-1"]
         send(world, b"back")
         world.wait(1)
         assert got == [b"back"]
@@ -218,15 +230,15 @@ class TestSharing:
         held.callback(None)
         world.clock.advance(0)
         assert stopped == [None]
-        assert world.broker.offsets["workers", "T", 0] == 1
-        assert world.broker.members["workers"] == {}
+        assert world.broker.offsets.query("workers", "T", 0) == 1
+        assert world.members("workers") == []
 
     def test_a_stop_leaves_nothing_behind(self, world):
         consumer = world.push_consumer(lambda message: None)
         world.run(consumer.start())
         world.run(consumer.stop())
-        world.wait(16)  # the broker's own timers of held pulls
-        assert world.clock.getDelayedCalls() == []
+        world.wait(1)
+        assert world.client_clock.getDelayedCalls() == []
 
     def test_a_slow_commit_never_puts_back_the_next_owner(self, world):
         held = []
@@ -241,23 +253,26 @@ class TestSharing:
         world.run(first.start())
         send(world, b"1", queue_id=3)
         world.wait(1)
-        handlers = world.broker.handlers()
-        answer = handlers[RequestCode.UPDATE_CONSUMER_OFFSET]
-        world.serve(handlers | {RequestCode.UPDATE_CONSUMER_OFFSET: commit})
+        answer = world.answer(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
         world.wait(4.1)
         assert held
         second = world.push_consumer(lambda message: None, start_from=StartFrom.FIRST)
         world.run(second.start())
         world.wait(1)
         assert own(second) == [2, 3]
-        world.broker.offsets["workers", "T", 3] = 2
+        world.broker.offsets.commit("workers", "T", 3, 2)
         held[0].callback(None)
         world.clock.advance(0)
-        assert world.broker.offsets["workers", "T", 3] == 2
+        assert world.broker.offsets.query("workers", "T", 3) == 2
 
 
 class TestOrderly:
+    def owners(self, world):
+        """Who holds each queue."""
+        return [world.broker.locks.owner("workers", queue(number)) for number in range(4)]
+
     def test_each_key_comes_in_order_also_after_a_failure(self, world):
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
         got, failed = {}, set()
 
         def listener(message):
@@ -277,14 +292,14 @@ class TestOrderly:
                     world.run(producer.send(message, selector=by_key(key)))
             world.wait(2)
         assert got == {key: [0, 1, 2, 3, 4] for key in "abc"}
-        assert world.broker.sent_back == []
+        assert sent_back == []
 
     def test_queues_that_another_has_locked_are_left_alone(self, world):
-        world.broker.locks["workers", "T", 1] = "somebody"
+        world.broker.locks.lock("workers", [queue(1)], "somebody")
         consumer = world.push_consumer(lambda message: None, orderly=True)
         world.run(consumer.start())
         assert own(consumer) == [0, 2, 3]
-        del world.broker.locks["workers", "T", 1]
+        world.broker.locks.unlock("workers", [queue(1)], "somebody")
         world.wait(21)
         assert own(consumer) == [0, 1, 2, 3]
 
@@ -294,21 +309,23 @@ class TestOrderly:
             lambda message: got.append(message.body), orderly=True, start_from=StartFrom.FIRST
         )
         world.run(consumer.start())
-        world.broker.locks = {("workers", "T", queue_id): "thief" for queue_id in range(4)}
+        queues = [queue(queue_id) for queue_id in range(4)]
+        world.broker.locks.unlock("workers", queues, "client-1")
+        assert world.broker.locks.lock("workers", queues, "thief") == queues
         world.wait(21)
         send(world, b"x", queue_id=0)
         world.wait(2)
         assert got == []
-        world.broker.locks.clear()
+        world.broker.locks.unlock("workers", queues, "thief")
         world.wait(21)
         assert got == [b"x"]
 
     def test_locks_are_given_back_at_the_stop(self, world):
         consumer = world.push_consumer(lambda message: None, orderly=True)
         world.run(consumer.start())
-        assert len(world.broker.locks) == 4
+        assert self.owners(world) == ["client-1"] * 4
         world.run(consumer.stop())
-        assert world.broker.locks == {}
+        assert self.owners(world) == [None] * 4
 
     def test_a_queue_stays_locked_until_the_listener_is_done(self, world):
         held = Deferred()
@@ -319,9 +336,10 @@ class TestOrderly:
         second = world.push_consumer(lambda message: None, orderly=True)
         world.run(second.start())
         # As a broker does with locks that nobody renews.
-        world.broker.locks.clear()
+        for queue_id, owner in enumerate(self.owners(world)):
+            world.broker.locks.unlock("workers", [queue(queue_id)], owner)
         world.wait(21)
-        assert world.broker.locks["workers", "T", 3] == "client-1"
+        assert self.owners(world)[3] == "client-1"
         assert own(second) == [2]
         world.run(second.stop())
         world.wait(21)
@@ -329,9 +347,11 @@ class TestOrderly:
         held.callback(None)
         world.wait(21)
         assert own(first) == [0, 1, 2, 3]
-        assert world.broker.offsets["workers", "T", 3] == 1
+        assert world.broker.offsets.query("workers", "T", 3) == 1
 
     def test_after_the_last_try_a_message_is_given_back(self, world):
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
+
         def listener(message):
             raise RuntimeError("never")
 
@@ -342,7 +362,8 @@ class TestOrderly:
         with capturedLogs():
             send(world, b"x", queue_id=0)
             world.wait(4)
-        assert [header.max_reconsume_times for header in world.broker.sent_back] == [2]
+        (header,) = (request.header(ConsumerSendMsgBackRequestHeader) for request in sent_back)
+        assert header.max_reconsume_times == 2
         assert consumer.offset(queue(0)) == 1
 
 
@@ -369,7 +390,7 @@ class TestBroadcast:
         send(world, b"3")
         start(0)
         assert sorted(got[0]) == [b"1", b"2", b"3"]
-        assert world.broker.offsets == {}
+        assert world.broker.offsets.topics_of("workers") == set()
 
 
 class TestDamagedBodies:
@@ -380,7 +401,7 @@ class TestDamagedBodies:
     def fill(self, world, damage="packed", topic="T"):
         flag = compression_flag(CompressionType.ZLIB) if damage == "packed" else 0
         for body, sys_flag in ((b"1", 0), (b"torn", flag), (b"3", 0)):
-            world.broker.put(
+            world.put(
                 StoredMessage(
                     topic=topic,
                     queue_id=0,
@@ -390,7 +411,6 @@ class TestDamagedBodies:
                 )
             )
         if damage == "crc":
-            pull = world.broker.handlers()[RequestCode.PULL_MESSAGE]
 
             def damaged(request, peer):
                 response = pull(request, peer)
@@ -398,7 +418,7 @@ class TestDamagedBodies:
                     response.body = response.body.replace(b"torn\x01T", b"tORN\x01T")
                 return response
 
-            world.serve({RequestCode.PULL_MESSAGE: damaged})
+            pull = world.answer(RequestCode.PULL_MESSAGE, damaged)
 
     def consumer(self, world, got, **options):
         options = {"start_from": StartFrom.FIRST} | options
@@ -408,13 +428,14 @@ class TestDamagedBodies:
         return [formatEvent(event) for event in events if event["log_level"] is LogLevel.error]
 
     def dead(self, world):
-        return [message.body for message in world.broker.messages(self.DEAD)]
+        return [message.body for message in world.stored(self.DEAD)]
 
     @pytest.mark.parametrize("orderly", [False, True])
     @pytest.mark.parametrize(
         ("damage", "reason"), [("packed", "ZLIB body that cannot be read"), ("crc", "CRC")]
     )
     def test_the_queue_goes_on_and_the_broker_keeps_it(self, world, damage, reason, orderly):
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
         self.fill(world, damage)
         got = []
         consumer = self.consumer(world, got, orderly=orderly)
@@ -425,12 +446,14 @@ class TestDamagedBodies:
         assert got == [b"1", b"3", b"4"]
         assert consumer.offset(queue(0)) == 4
         assert self.dead(world) == [b"torn"]
-        assert [header.delay_level for header in world.broker.sent_back] == [-1]
+        (header,) = (request.header(ConsumerSendMsgBackRequestHeader) for request in sent_back)
+        assert header.delay_level == -1
         (said,) = self.errors(events)
         for part in ("ID-torn", "offset 1 of T, queue 0 of broker-a", reason, self.DEAD):
             assert part in said
 
     def test_a_broadcast_leaves_it_out_and_says_so(self, world):
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
         self.fill(world)
         got = []
         consumer = self.consumer(world, got, broadcast=True)
@@ -439,12 +462,13 @@ class TestDamagedBodies:
             world.wait(1)
         assert got == [b"1", b"3"]
         assert consumer.offset(queue(0)) == 3
-        assert world.broker.sent_back == []
+        assert sent_back == []
         (said,) = self.errors(events)
         assert "ID-torn" in said and "left out" in said
 
     def test_in_the_dead_letter_queue_itself_it_stays(self, world):
-        world.names.add(self.DEAD, world.address, "broker-a", 1)
+        sent_back = world.record(RequestCode.CONSUMER_SEND_MSG_BACK)
+        world.add_topic(self.DEAD, 1)
         self.fill(world, topic=self.DEAD)
         got = []
         consumer = self.consumer(world, got)
@@ -453,13 +477,13 @@ class TestDamagedBodies:
             world.run(consumer.start())
             world.wait(1)
         assert got == [b"1", b"3"]
-        assert world.broker.sent_back == []
+        assert sent_back == []
         (said,) = self.errors(events)
         assert "left out" in said
 
     def test_a_broker_that_does_not_answer_gets_it_later(self, world):
-        handlers = world.broker.handlers()
-        world.serve({RequestCode.CONSUMER_SEND_MSG_BACK: lambda request, peer: Deferred()})
+        code = RequestCode.CONSUMER_SEND_MSG_BACK
+        send_back = world.answer(code, lambda request, peer: Deferred())
         self.fill(world)
         got = []
         consumer = self.consumer(world, got)
@@ -468,7 +492,7 @@ class TestDamagedBodies:
             world.wait(300)
             assert (got, consumer.offset(queue(0))) == ([b"1", b"3"], 1)
             assert self.errors(events) == []
-            world.serve(handlers)
+            world.answer(code, send_back)
             world.wait(11)
         assert self.dead(world) == [b"torn"]
         assert consumer.offset(queue(0)) == 3
@@ -481,7 +505,7 @@ class TestDamagedBodies:
             return request.response(1, "no such message")
 
         refused = []
-        world.serve({RequestCode.CONSUMER_SEND_MSG_BACK: refuse})
+        world.answer(RequestCode.CONSUMER_SEND_MSG_BACK, refuse)
         self.fill(world)
         got = []
         consumer = self.consumer(world, got, orderly=orderly)
@@ -501,7 +525,7 @@ class TestDamagedBodies:
         # "Aa" and "BB" have one hash code in Java, so a broker may send both.
         flag = compression_flag(CompressionType.ZLIB)
         for tag in (b"Aa", b"BB"):
-            world.broker.put(
+            world.put(
                 StoredMessage(
                     topic="T",
                     queue_id=0,
@@ -510,13 +534,12 @@ class TestDamagedBodies:
                     sys_flag=flag,
                 )
             )
-        answer = world.broker.handlers()[RequestCode.PULL_MESSAGE]
 
         def without_filter(request, peer):
             request.ext_fields["subscription"] = "*"
             return answer(request, peer)
 
-        world.serve({RequestCode.PULL_MESSAGE: without_filter})
+        answer = world.answer(RequestCode.PULL_MESSAGE, without_filter)
         consumer = self.consumer(world, [])
         consumer.subscribe("T", "BB")
         with capturedLogs() as events:
@@ -541,7 +564,7 @@ class TestWhatBrokersAsk:
         world.run(consumer.start())
         send(world, b"1", b"2", b"3", queue_id=0)
         world.clock.advance(0)
-        return consumer, got, world.broker.members["workers"]["client-1"]
+        return consumer, got, world.member("workers").peer
 
     def test_a_reset_goes_on_elsewhere(self, world, started):
         consumer, got, peer = started
@@ -565,11 +588,11 @@ class TestWhatBrokersAsk:
         world.run(consumer.start())
         send(world, b"1", b"2", b"3", queue_id=0)
         world.wait(6)
-        assert world.broker.offsets["workers", "T", 0] == 2
+        assert world.broker.offsets.query("workers", "T", 0) == 2
         body = encode_body(ResetOffsetBody(offset_table={queue(0): 1}))
         header = ResetOffsetRequestHeader(topic="T", group="workers", timestamp=0)
         command = RemotingCommand.request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
-        world.broker.members["workers"]["client-1"].send_oneway(command)
+        world.member("workers").peer.send_oneway(command)
         world.clock.advance(0)
         world.run(consumer.rebalance())
         held.callback(None)
@@ -603,7 +626,7 @@ def test_two_groups_share_a_session_and_one_group_cannot_stand_twice(world):
 
     def consumer(group):
         made = PushConsumer(
-            world.clock, world.names_address, group, lambda message: None, session=session
+            world.client_clock, world.names_address, group, lambda message: None, session=session
         )
         made.subscribe("T")
         return made
@@ -615,7 +638,7 @@ def test_two_groups_share_a_session_and_one_group_cannot_stand_twice(world):
     with pytest.raises(ValueError, match="one"):
         world.run(again.start())
     world.run(first.stop())
-    assert list(world.broker.members["two"]) == [session.client_id]
+    assert world.members("two") == [session.client_id]
     world.run(second.stop())
-    world.wait(16)  # the broker's own timers of held pulls
-    assert world.clock.getDelayedCalls() == [], "the refused one keeps nothing open"
+    world.wait(1)
+    assert world.client_clock.getDelayedCalls() == [], "the refused one keeps nothing open"

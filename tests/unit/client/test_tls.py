@@ -11,6 +11,7 @@ import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
+from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import NoRouteError
 from rocketmq_tw.client.message import Message, ReceivedMessage
@@ -20,25 +21,35 @@ from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
-from tests.support.memory_broker import MemoryBroker, MemoryNameServer
+from tests.support.broker import BrokerInMemory
+from tests.support.name_server import NameServerInMemory
+from tests.support.network import MemoryNetwork
 
 
 @asynccontextmanager
 async def served(reactor: Any) -> AsyncIterator[str]:
-    """A name server and a broker that take TLS only; the address of both."""
-    names, broker = MemoryNameServer(), MemoryBroker(reactor)
-    server = RemotingServer(
-        reactor,
-        NettyServerConfig(bind_address="127.0.0.1"),
-        tls=ServerTls(TlsConfig(server_mode="enforcing")),
-    )
+    """A name server and a broker with a queue of topic T that take TLS only; the address of the
+    first. Between them the network is one in memory."""
+    config = NettyServerConfig(bind_address="127.0.0.1")
+    server = RemotingServer(reactor, config, tls=ServerTls(TlsConfig(server_mode="enforcing")))
+    network, names = MemoryNetwork(reactor), NameServerInMemory(reactor)
+    network.serve("10.0.0.1:9876", names.handlers)
     listener = server.listener()
-    listener.serve({**names.handlers(), **broker.handlers()})
+    listener.serve(names.handlers)
     address = f"127.0.0.1:{listener.listen()}"
-    names.add("T", address, "broker-a", 1)
+    broker = BrokerInMemory(
+        clock=reactor,
+        network=network,
+        address="127.0.0.1:0",
+        broker={"namesrv_addr": "10.0.0.1:9876"},
+        server=server,
+    )
+    broker.add_topic("T", read_queue_nums=1, write_queue_nums=1)
+    await broker.broker[Cluster].membership.register(force=True)
     try:
         yield address
     finally:
+        await broker.broker.stop()
         await server.stop()
 
 

@@ -20,11 +20,17 @@ from rocketmq_tw.controller.core.events import (
     encode_event,
 )
 from rocketmq_tw.controller.core.live_brokers import MAX_STRANGERS, BrokerKey, LiveBrokers
-from rocketmq_tw.controller.core.reads import groups_to_reelect
-from rocketmq_tw.controller.core.requests import write_requests
+from rocketmq_tw.controller.core.reads import MAX_SHOWN, groups_to_reelect, sync_state_data
+from rocketmq_tw.controller.core.requests import (
+    MAX_NAMES_BYTES,
+    MAX_SET_BYTES,
+    read_requests,
+    write_requests,
+)
 from rocketmq_tw.controller.core.state import ControllerState, Replica, ReplicaTable, SyncState
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 
 
 class Alive:
@@ -130,6 +136,29 @@ def test_what_anybody_may_make_has_an_end() -> None:
     assert application(crowded, "new", 1).code == ResponseCode.CONTROLLER_INVALID_REQUEST
     table.replicas[1] = Replica("a", "a;b")
     assert application(crowded, "g", 1).code == ResponseCode.SUCCESS
+
+
+def test_an_answer_about_too_many_replicas_is_refused() -> None:
+    state = state_of()
+    assert sync_state_data(state, ["g", "g", "?"], ALL).code == ResponseCode.SUCCESS
+    many = {number: Replica("", "") for number in range(MAX_SHOWN + 1)}
+    state.replica_tables["g"].replicas |= many
+    assert sync_state_data(state, ["g"], ALL).code == ResponseCode.SYSTEM_ERROR
+    assert sync_state_data(state, ["?"], ALL).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("code", "limit"),
+    [
+        (RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, MAX_SET_BYTES),
+        (RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, MAX_NAMES_BYTES),
+    ],
+)
+def test_a_body_beyond_any_need_is_refused_unread(code: int, limit: int) -> None:
+    parse = (write_requests(ControllerConfig()) | read_requests())[code]
+    fields = {"brokerName": "g", "masterEpoch": "1"}
+    with pytest.raises(RequestError, match="send at most"):
+        parse(RemotingCommand(code, ext_fields=fields, body=b"[" * (limit + 1)))
 
 
 def test_the_first_master_is_one_of_the_group() -> None:

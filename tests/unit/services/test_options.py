@@ -7,11 +7,12 @@ import pytest
 from twisted.python.usage import UsageError
 
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.services import broker, namesrv, standalone
+from rocketmq_tw.services import broker, controller, namesrv, standalone
 from rocketmq_tw.services.options import ServerOptions
 
 ENVIRON = {"HOME": "/home/me"}
@@ -83,6 +84,16 @@ def test_a_name_server_keeps_changes_in_its_own_file(tmp_path: Path) -> None:
     assert loaded[NamesrvConfig].config_store_path == str(file)
 
 
+def test_a_controller_has_the_places_that_stocks_has(tmp_path: Path) -> None:
+    file = tmp_path / "c.conf"
+    file.write_text("controllerDLegerSelfId=n0\n")
+    for kind in (controller.Options, namesrv.Options):
+        config = parsed(kind, "-c", str(file)).loaded[ControllerConfig]
+        assert config.controller_store_path == "/home/me/DLedgerController"
+        assert config.config_store_path == str(file)
+        assert config.controller_dledger_self_id == "n0"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -106,7 +117,7 @@ def test_o_needs_a_key_and_a_value() -> None:
         parsed(broker.Options, "-o", "listenPort")
 
 
-@pytest.mark.parametrize("module", [namesrv, broker, standalone])
+@pytest.mark.parametrize("module", [namesrv, broker, standalone, controller])
 def test_p_prints_what_c_reads(module: Any, tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit) as caught:
         parsed(module.Options, "-p", "-o", "maxConnections=17")
@@ -139,6 +150,10 @@ def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
         (namesrv.Options, "namesrv.properties"),
         (broker.Options, "broker.properties"),
         (standalone.Options, "standalone.properties"),
+        (controller.Options, "controller/controller-n0.conf"),
+        (controller.Options, "controller/controller-n1.conf"),
+        (controller.Options, "controller/controller-n2.conf"),
+        (namesrv.Options, "controller/namesrv-n0.properties"),
     ],
 )
 def test_the_samples_have_only_known_keys(kind: type[ServerOptions], sample: str) -> None:

@@ -182,6 +182,7 @@ def test_what_a_former_replica_has_not_dispatched_begins_anew_as_a_master_too(
     replica.is_copy = True
     replica.append_raw(0, master.read_log(0, master.end_offset))
     replica.write_pending()
+    replica.fsync()
     replica.is_copy = False
     replica.dispatch()
     assert bodies_of(replica) == [b"new"]

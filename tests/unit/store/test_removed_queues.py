@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
@@ -161,3 +161,45 @@ def test_a_note_is_forgotten_once_no_queue_of_its_can_come_back(
     store = open_store(files.crash(seed))
     assert store.max_queue_offset("Topic", 0) == len(new)
     assert bodies(store) == []
+
+
+def test_units_of_a_deletion_do_not_make_up_for_lost_ones(files: MemoryFiles) -> None:
+    """Two checkpoints have the same safe offset, one of them counts the topic."""
+    store = open_store(files)
+    put(store, *[make_message(topic="Gone") for _ in range(12)])
+    kept = fill(store, 0, 12)
+    store.checkpoint()
+    store.remove_topics(["Gone"])
+    store.checkpoint()
+    after = files.kill()
+    after.open(f"{QUEUE}/{0:020d}").truncate(40)
+    after.remove(f"{QUEUE}/{200:020d}")
+    assert bodies(open_store(after)) == kept
+    assert after.list(QUEUE) != []
+
+
+def test_the_power_goes_at_any_moment_of_moving_queues_back() -> None:
+    moment, kept = 1, [b"%d" % number for number in range(25)]
+    while True:
+        files = MemoryFiles()
+        store = open_store(files)
+        fill(store, 0, 25)
+        store.checkpoint()
+        store.remove_topics(["Topic"])
+        files.sync_dir(f"{ROOT}/consumequeue")
+        files.sync_dir(f"{ROOT}/deletedqueues/0")
+        files = files.crash()
+        disk = FaultyFiles(files)
+        disk.lose_power_at = moment
+        try:
+            open_store(disk)
+            break
+        except PowerLoss:
+            for seed in (None, 1, 2):
+                after = files.crash(seed)
+                units = f"{QUEUE}/{0:020d}"
+                moved = f"{ROOT}/deletedqueues/0/Topic/0/{0:020d}"
+                assert after.exists(units) or after.exists(moved)
+                assert bodies(open_store(after)) == kept
+        moment += 1
+    assert moment > 5

@@ -15,6 +15,7 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, fired
@@ -237,6 +238,31 @@ def test_a_role_that_cannot_be_taken_up_leaves_the_broker_isolated(
     pair.load(pair.second)
     pair.settle(4)
     assert log_of(pair.first) == log_of(pair.second)
+
+
+@pytest.mark.parametrize("role", [MASTER, SLAVE, RoleState(Role.ISOLATED, 0)])
+def test_a_role_whose_messages_cannot_be_made_durable_is_followed_by_none(
+    monkeypatch: pytest.MonkeyPatch, role: RoleState
+) -> None:
+    pair = Pair()
+    pair.load(pair.first)
+
+    def fails() -> int:
+        raise NotWritableError("the disk is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.first.store, "fsync", fails)
+        pair.send(pair.first)
+        with pytest.raises(NotWritableError):
+            pair.first.become(role)
+        assert pair.first.broker.role.role is Role.ISOLATED
+        # Nor does one follow who was nothing in between.
+        with pytest.raises(NotWritableError):
+            pair.first.become(MASTER)
+        assert pair.first.broker.role.role is Role.ISOLATED
+    pair.first.become(MASTER)
+    pair.load(pair.first)
+    assert pair.acknowledged <= set(pair.bodies(pair.first))
 
 
 def test_changes_that_are_asked_for_at_once_come_one_after_the_other() -> None:

@@ -30,7 +30,7 @@ from rocketmq_tw.wire.bodies.consumers import (
     ProducerConnection,
 )
 from rocketmq_tw.wire.bodies.groups import GroupForbidden
-from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, HeartbeatData, SubscriptionData
+from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.locks import (
     LockBatchRequestBody,
@@ -183,17 +183,6 @@ def test_consumers_are_listed_until_they_leave(plane: BrokerInMemory) -> None:
     plane.ask(RequestCode.UNREGISTER_CLIENT, leaving, peer=other)
     found = plane.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     assert decode_body(ConsumerIdList, found.body).consumer_id_list == ["c1"]
-
-
-@pytest.mark.parametrize(("kind", "accepted"), [("TAG", True), ("SQL92", False)])
-def test_a_subscription_is_checked(plane: BrokerInMemory, kind: str, accepted: bool) -> None:
-    data = SubscriptionData(topic="T", sub_string="a", expression_type=kind)
-    body = CheckClientBody(client_id="c1", group="G", subscription_data=data)
-    if accepted:
-        assert plane.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body).code == 0
-    else:
-        with refused(ResponseCode.SYSTEM_ERROR):
-            plane.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
 
 
 def test_connections_are_shown(plane: BrokerInMemory) -> None:
@@ -656,7 +645,7 @@ def test_a_change_keeps_to_the_ranges_of_the_file(
         "listenPort=10911",
         "enablePopBufferMerge=false",
         "estimateAccumulation=true",
-        "transactionCheckInterval=30000",
+        "transactionOpBatchInterval=3000",
     ],
 )
 def test_what_a_key_says_already_is_no_change(
@@ -672,7 +661,7 @@ def test_what_a_key_says_already_is_no_change(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("transactionCheckInterval=1000", "has no effect here: it is taken as 30000"),
+        ("transactionOpBatchInterval=1000", "has no effect here: it is taken as 3000"),
         ("enablePopBufferMerge=true", "has no effect here: it is taken as false"),
         ("estimateAccumulation=perhaps", "has no effect here: it is taken as true"),
         ("transactionChekInterval=1", "did you mean transactionCheckInterval?"),
@@ -789,7 +778,7 @@ def test_units_of_a_queue_are_shown(plane: BrokerInMemory) -> None:
     shown = [(unit.physic_offset, unit.physic_size) for unit in body.queue_data]
     assert len(shown) == 2 and shown[1][0] == sum(shown[0])
     assert plane.store.message_at(shown[1][0]).body == b"three"
-    assert body.subscription_data is not None and body.filter_data is None
+    assert body.subscription_data is not None and body.filter_data == "null"
     stranger = units(index=0, count=1, consumer_group="nobody")
     assert len(stranger.queue_data) == 1
     assert stranger.filter_data == "nobody does not subscribe to T now"

@@ -27,10 +27,14 @@ class Holder:
             self.plane.store, BrokerConfig(**config), self.plane.now_ms, limit
         )
         tasks = PeriodicTasks(self.clock)
-        tasks.add("the look", self.polling.check_interval, self.polling.check)
+        tasks.add("the look", self.polling.check_interval, self.check)
         tasks.start()
         self.peer = FakePeer()
         self.woken: list[str] = []
+
+    def check(self) -> None:
+        for _ in self.polling.check():
+            pass
 
     def hold(self, name: str, **given: object) -> bool:
         fields = {
@@ -217,3 +221,14 @@ def test_a_read_of_any_queue_is_woken_by_each_of_them() -> None:
     holder.clock.advance(6)
     assert holder.woken[-1] == "any, its time over"
     assert len(holder.polling) == 0
+
+
+def test_many_queues_are_looked_at_bit_by_bit() -> None:
+    holder = Holder(limit=5_000)
+    for queue_id in range(2_000):
+        assert holder.hold(f"read {queue_id}", queue_id=queue_id, offset=0)
+    assert len(list(holder.polling.check())) > 2 and not holder.woken
+    look = holder.polling.check()
+    next(look)
+    holder.polling.resume_all()
+    assert list(look) and len(holder.woken) == 2_000, "what is gone meanwhile is passed over"

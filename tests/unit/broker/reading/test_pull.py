@@ -180,11 +180,6 @@ class TestSubscriptions:
         )
         ok(plane.pull(sys_flag=0, sub_version=4))
 
-    def test_sql(self) -> None:
-        plane = filled()
-        plane.subscribe("G", plane.peer, topic="Topic", sub_string="a > 1", expression_type="SQL92")
-        assert code_of(plane.pull(sys_flag=0)) == ResponseCode.FILTER_DATA_NOT_EXIST
-
 
 class TestOffsets:
     def test_a_pull_commits_where_it_says_so(self) -> None:

@@ -597,6 +597,70 @@ def test_offsets_go_back_only_where_the_master_was_reset() -> None:
     assert copy.query("G", "Topic", 0) == -1, "what the master removed goes"
 
 
+def test_large_offsets_are_followed_bit_by_bit() -> None:
+    group = Group()
+    slave = group.add_slave()
+    master, copy = group.master.plane.offsets, slave.plane.offsets
+    for number in range(20_000):
+        master.commit(f"G{number}", "Topic", 0, 5)
+    seen: list[int] = []
+    in_slices = slave.plane.broker[Replicas]._metadata._in_slices
+
+    def watched(steps: Any) -> Any:
+        def counting() -> Any:
+            for step in steps:
+                seen.append(len(copy.groups_of("Topic")))
+                yield step
+
+        return in_slices(counting())
+
+    slave.plane.broker[Replicas]._metadata._in_slices = watched
+    slave.copy()
+    assert len(seen) > 20 and seen[0] < 2_000
+    assert copy.encode() == master.encode(), "with the version"
+    for number in range(10_000):
+        master.remove_group(f"G{number}")
+    slave.copy()
+    assert copy.groups_of("Topic") == {f"G{number}" for number in range(10_000, 20_000)}
+
+
+def test_offsets_that_cannot_be_followed_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = Group()
+    slave = group.add_slave()
+    group.master.plane.offsets.commit("G", "Topic", 0, 5)
+
+    def fail(*_: object) -> None:
+        raise OSError("no")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(slave.plane.delay_offsets, "follow", fail)
+        with capturedLogs() as logs:
+            slave.copy()
+    assert len([log for log in logs if "log_failure" in log]) == 1
+    group.master.plane.offsets.commit("G", "Topic", 0, 6)
+    slave.copy()
+    assert slave.plane.offsets.query("G", "Topic", 0) == 6
+
+
+def test_a_table_that_cannot_be_copied_keeps_no_other_back() -> None:
+    group = Group()
+    slave = group.add_slave()
+    plane = group.master.plane
+    plane.offsets.commit("G", "Topic", 0, 5)
+
+    def refuse(request: RemotingCommand, peer: Any) -> RemotingCommand:
+        return request.response(ResponseCode.SYSTEM_ERROR, "frames may have 16 (frameMaxLength)")
+
+    plane.handlers[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG] = refuse
+    done: list[Any] = []
+    slave.part.copy().addBoth(done.append)
+    group.settle()
+    assert "frameMaxLength" in str(done[0].value)
+    assert slave.plane.offsets.query("G", "Topic", 0) == 5
+
+
 def test_a_master_that_restarts_with_older_offsets_puts_nobody_back() -> None:
     """It writes them every few seconds only, so a kill makes it forget some: that is no reset."""
     group = Group()

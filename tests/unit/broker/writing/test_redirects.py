@@ -152,7 +152,6 @@ def code_of(redirects: Redirects, message: StoredMessage, **properties: str) -> 
 @pytest.mark.parametrize(
     ("stage", "name", "value", "code"),
     [
-        (Stage.TRANSACTION, "TRAN_MSG", "true", ResponseCode.NO_PERMISSION),
         (Stage.TIMER, "TIMER_DELAY_SEC", "1", ResponseCode.SYSTEM_ERROR),
         (Stage.TIMER, "TIMER_DELAY_MS", "1", ResponseCode.SYSTEM_ERROR),
         (Stage.TIMER, "TIMER_DELIVER_MS", "1", ResponseCode.SYSTEM_ERROR),

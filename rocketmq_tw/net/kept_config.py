@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.change import Change, NotChangeable, apply_changes, plan_changes
+from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -30,13 +31,14 @@ MAX_BYTES = 64 * 1024
 _ALWAYS_BLOCKED = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
-class NamesrvLiveConfig:
-    """Reads and changes `config`; `others` can only be read."""
+class KeptConfig:
+    """Reads and changes the `config` of a name server or a controller, and keeps what is changed
+    in its file; `others` can only be read."""
 
     def __init__(
         self,
         files: IFiles,
-        config: NamesrvConfig,
+        config: NamesrvConfig | ControllerConfig,
         others: Sequence[Config] = (),
         in_thread: InThread = at_once,
     ) -> None:
@@ -90,7 +92,7 @@ class NamesrvLiveConfig:
         try:
             return plan_changes((self._config, *self._others), wanted, blocked)
         except NotChangeable as error:
-            live = {key.name for key in keys_of(NamesrvConfig).values() if key.is_live}
+            live = {key.name for key in keys_of(type(self._config)).values() if key.is_live}
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"{error}; these can: {', '.join(sorted(live - blocked))}",

@@ -1,0 +1,105 @@
+"""Makes the filter of a read: of its own expression, or of what its group subscribes to."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.clients.registry import ConsumerGroup
+from rocketmq_tw.broker.filters.table import FilterTable
+from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.message.properties import RETRY_TOPIC, parse_properties
+from rocketmq_tw.message.sql92 import ExpressionError, PropertiesMatch, compile_expression
+from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
+from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+class MessageFilters:
+    """Refuses with stock's codes what cannot be filtered by."""
+
+    def __init__(self, config: BrokerConfig, table: FilterTable) -> None:
+        self._config = config
+        self._table = table
+
+    def of_expression(self, text: str | None, kind: str | None) -> MessageFilter:
+        """What a read asks for by itself: `kind` is TAG or SQL92, None means TAG."""
+        if is_tag_type(kind):
+            try:
+                tags = parse_tag_expression(text)
+            except ValueError as error:
+                raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+            return MessageFilter(tag_match(tags.text, tags.codes))
+        matches = parsed(text, kind)
+        self.check_enabled(kind)
+        return MessageFilter(by_properties=matches)
+
+    def of_subscription(
+        self, consumers: ConsumerGroup, wanted: SubscriptionData, version: int = 0
+    ) -> MessageFilter:
+        """What a group asks of the topic of `wanted`, one of its subscriptions; `version` is the
+        least that the read wants of it."""
+        if is_tag_type(wanted.expression_type):
+            if wanted.class_filter_mode:
+                return EVERY_MESSAGE
+            return MessageFilter(consumers.wanted_tags(wanted.topic))
+        known = self._table.get(wanted.topic, consumers.name)
+        if known is None:
+            raise self._not_kept(consumers.name, wanted)
+        if known.data.client_version < version:
+            raise RequestError(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the expression of {consumers.name} for {wanted.topic} is older than the pull's:"
+                " send a heartbeat first",
+            )
+        self.check_enabled(wanted.expression_type)
+        if wanted.class_filter_mode:
+            return EVERY_MESSAGE
+        if self._config.filter_support_retry and wanted.topic.startswith(RETRY_PREFIX):
+            return MessageFilter(by_properties=self._of_retries(consumers.name))
+        return MessageFilter(by_properties=known.matches)
+
+    def check_enabled(self, kind: str | None) -> None:
+        """Raises `RequestError` where the configuration wants no filters but by tags."""
+        if not self._config.enable_property_filter:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker does not filter by {kind} expressions: use tags, or set"
+                " enablePropertyFilter=true",
+            )
+
+    def _of_retries(self, group: str) -> PropertiesMatch:
+        """What was given back is asked what its own topic's messages are asked."""
+
+        def matches(properties: bytes) -> bool:
+            topic = parse_properties(properties).get(RETRY_TOPIC, "")
+            known = self._table.get(topic, group)
+            return known is None or known.matches(properties)
+
+        return matches
+
+    def _not_kept(self, group: str, wanted: SubscriptionData) -> RequestError:
+        """No expression was kept: it is wrong, or there was no room."""
+        try:
+            parsed(wanted.sub_string, wanted.expression_type)
+            why = "there was no room for it: subscribe again later"
+        except RequestError as error:
+            why = error.remark or ""
+        return RequestError(
+            ResponseCode.FILTER_DATA_NOT_EXIST,
+            f"the expression of {group} for {wanted.topic} is not kept: {why}",
+        )
+
+
+def parsed(text: str | None, kind: str | None) -> PropertiesMatch:
+    """What messages are asked for an expression; raises `RequestError` where it is wrong."""
+    try:
+        if kind != SQL92_TYPE:
+            raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
+        if not text:
+            raise ExpressionError(1, "it is empty")
+        return compile_expression(text).matches
+    except ExpressionError as error:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression, {error}"
+        ) from error

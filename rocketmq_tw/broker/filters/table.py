@@ -1,0 +1,294 @@
+"""What groups filter topics by: `config/consumerFilter.json` in stock's form.
+
+Heartbeats bring the expressions. They outlive the consumers for a day, so that a group that comes
+back is found again; which version of a subscription counts follows stock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.filters.bloom import BloomFilter
+from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.sql92 import ExpressionError, PropertiesMatch, compile_expression
+from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.filters import (
+    ConsumerFilterData,
+    ConsumerFilterTable,
+    FilterDataOfTopic,
+)
+from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+
+#: What all expressions with what belongs to them may take, roughly, in bytes.
+MAX_SIZE = 64 * 1024 * 1024
+#: How long ago consumers are taken to have left that a file shows as being there.
+_LEFT_BEFORE_START_MS = 30_000
+_OF_ONE = 1024
+
+log = Logger()
+
+
+class GroupFilter:
+    """One group's expression for one topic; `data` is what the file has of it."""
+
+    __slots__ = ("data", "matches")
+
+    def __init__(self, data: ConsumerFilterData, matches: PropertiesMatch) -> None:
+        self.data = data
+        self.matches = matches
+
+    @property
+    def size(self) -> int:
+        """Roughly what it takes in memory."""
+        data = self.data
+        expression = data.expression or ""
+        return _OF_ONE + 4 * len(expression) + len(data.topic) + len(data.consumer_group)
+
+
+class FilterTable:
+    """(topic, group) → what the group asks of the topic's messages."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file: TableFile,
+        now_ms: Callable[[], int],
+        max_size: int = MAX_SIZE,
+    ) -> None:
+        self._config = config
+        self._file = file
+        self._now_ms = now_ms
+        self._room = max_size
+        self.bloom = BloomFilter(
+            config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+        )
+        self._topics: dict[str, dict[str, GroupFilter]] = {}
+        self._topics_of: dict[str, set[str]] = {}
+        #: (topic, group) of those whose consumers left, the first to leave in front.
+        self._dead: dict[tuple[str, str], GroupFilter] = {}
+        self._dirty = False
+
+    def get(self, topic: str, group: str) -> GroupFilter | None:
+        """What a group asks of a topic, whether its consumers are there or left."""
+        return self._topics.get(topic, {}).get(group)
+
+    def of_topic(self, topic: str) -> Iterable[GroupFilter]:
+        """What all groups ask of a topic."""
+        return self._topics.get(topic, {}).values()
+
+    def shown(self, topic: str, group: str) -> str:
+        """`get` as JSON for administrators, `null` where there is nothing."""
+        known = self.get(topic, group)
+        if known is None:
+            return "null"
+        known.data.dead = known.data.dead_time >= known.data.born_time
+        return msgspec.json.format(encode_body(known.data), indent=4).decode()
+
+    # Consumers come and go
+
+    def subscribed(self, group: str, wanted: Iterable[SubscriptionData]) -> None:
+        """A consumer of the group says in full what it subscribes to."""
+        topics = self._topics_of.get(group)
+        named = set()
+        for subscription in wanted:
+            named.add(subscription.topic)
+            if not is_tag_type(subscription.expression_type) and subscription.sub_string:
+                self._register(group, subscription, subscription.sub_string)
+        if topics:
+            for topic in topics - named:
+                self._died(self._topics[topic][group])
+
+    def left(self, group: str) -> None:
+        """No consumer of the group is there any more."""
+        for topic in self._topics_of.get(group, ()):
+            self._died(self._topics[topic][group])
+
+    def _register(self, group: str, wanted: SubscriptionData, expression: str) -> None:
+        known = self.get(wanted.topic, group)
+        if known is None:
+            self._add_new(group, wanted, expression)
+            return
+        data = known.data
+        if wanted.sub_version < data.client_version:
+            return
+        changed = (data.expression, data.expression_type) != (expression, wanted.expression_type)
+        if wanted.sub_version > data.client_version:
+            self._dirty = True
+            if changed:
+                # What was asked before must not go on where the new one is wrong.
+                self._remove(known)
+                self._add_new(group, wanted, expression)
+                return
+            data.client_version = wanted.sub_version
+        if data.dead_time >= data.born_time:
+            data.dead_time = 0
+            self._dead.pop((data.topic, group), None)
+            self._dirty = True
+
+    def _add_new(self, group: str, wanted: SubscriptionData, expression: str) -> None:
+        data = ConsumerFilterData(
+            bloom_filter_data=self.bloom.data_of(group, wanted.topic),
+            born_time=self._now_ms(),
+            client_version=wanted.sub_version,
+            consumer_group=group,
+            expression=expression,
+            expression_type=wanted.expression_type,
+            topic=wanted.topic,
+        )
+        try:
+            made = self._made(data)
+        except ExpressionError as error:
+            log.warn(
+                "group {group!r} filters {topic!r} by what is no expression: {error}",
+                group=group,
+                topic=wanted.topic,
+                error=error,
+            )
+            return
+        if self._add(made):
+            log.info(
+                "group {group!r} filters {topic!r} by {expression!r}",
+                group=group,
+                topic=wanted.topic,
+                expression=expression[:200],
+            )
+
+    def _made(self, data: ConsumerFilterData) -> GroupFilter:
+        if data.expression_type != SQL92_TYPE:
+            raise ExpressionError(1, f"{data.expression_type} is unknown: use TAG or SQL92")
+        compiled = compile_expression(data.expression or "")
+        if compiled.rest:
+            log.warn(
+                "group {group!r} filters {topic!r} by an expression that ends before column {rest},"
+                " and what follows is left out: {expression!r}",
+                group=data.consumer_group,
+                topic=data.topic,
+                rest=compiled.rest,
+                expression=compiled.text[:200],
+            )
+        return GroupFilter(data, compiled.matches)
+
+    # The entries
+
+    def _add(self, made: GroupFilter) -> bool:
+        data = made.data
+        while self._room < made.size and self._dead:
+            self._remove(next(iter(self._dead.values())))
+        if self._room < made.size:
+            log.warn(
+                "no room for the expression of group {group!r} for {topic!r}: those of all groups"
+                " take {size} bytes",
+                group=data.consumer_group,
+                topic=data.topic,
+                size=MAX_SIZE,
+            )
+            return False
+        self._room -= made.size
+        self._topics.setdefault(data.topic, {})[data.consumer_group] = made
+        self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
+        self._dirty = True
+        return True
+
+    def _remove(self, known: GroupFilter) -> None:
+        topic, group = known.data.topic, known.data.consumer_group
+        self._room += known.size
+        self._dead.pop((topic, group), None)
+        groups, topics = self._topics[topic], self._topics_of[group]
+        del groups[group]
+        topics.remove(topic)
+        if not groups:
+            del self._topics[topic]
+        if not topics:
+            del self._topics_of[group]
+        self._dirty = True
+
+    def _died(self, known: GroupFilter) -> None:
+        data = known.data
+        if data.dead_time < data.born_time:
+            # A clock that was set back must not bring it to life.
+            data.dead_time = max(self._now_ms(), data.born_time)
+            self._dead[data.topic, data.consumer_group] = known
+            self._dirty = True
+
+    def forget_dead(self) -> None:
+        """Removes what nobody has asked for `filterDataCleanTimeSpan`."""
+        latest = self._now_ms() - self._config.filter_data_clean_time_span
+        while self._dead:
+            known = next(iter(self._dead.values()))
+            if known.data.dead_time > latest:
+                return
+            self._remove(known)
+
+    # The file
+
+    def load(self) -> None:
+        """Takes what the file has; raises what the file's reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_body(ConsumerFilterTable, data))
+        if table is None:
+            return
+        found = [
+            data
+            for of_topic in table.filter_data_by_topic.values()
+            for data in of_topic.group_filter_data.values()
+        ]
+        if not all(self.bloom.is_own(data.bloom_filter_data) for data in found):
+            log.info(
+                "{count} expressions of groups are dropped, since expectConsumerNumUseFilter or"
+                " maxErrorRateOfBloomFilter changed: consumers tell them again",
+                count=len(found),
+            )
+            return
+        before = self._now_ms() - _LEFT_BEFORE_START_MS
+        for data in found:
+            if not data.dead_time:
+                data.dead_time = max(before, data.born_time)
+        for data in sorted(found, key=lambda data: data.dead_time):
+            self._take_over(data)
+        self._dirty = False
+
+    def _take_over(self, data: ConsumerFilterData) -> None:
+        try:
+            made = self._made(data)
+        except ExpressionError as error:
+            log.warn(
+                "the file's expression of group {group!r} for {topic!r} is dropped: {error}",
+                group=data.consumer_group,
+                topic=data.topic,
+                error=error,
+            )
+            return
+        if self._add(made):
+            self._dead[data.topic, data.consumer_group] = made
+
+    def pending_write(self) -> Callable[[], bytes] | None:
+        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
+
+        Where one of them fails, `write_failed` makes it due again.
+        """
+        self.forget_dead()
+        if not self._dirty:
+            return None
+        self._dirty = False
+        return self.encode
+
+    def encode(self) -> bytes:
+        """The file's bytes. May be called in any thread, also while the table changes."""
+        topics = {}
+        for topic, groups in list(self._topics.items()):
+            of_topic = FilterDataOfTopic(topic=topic)
+            for group, known in list(groups.items()):
+                known.data.dead = known.data.dead_time >= known.data.born_time
+                of_topic.group_filter_data[group] = known.data
+            topics[topic] = of_topic
+        return encode_body(ConsumerFilterTable(filter_data_by_topic=topics))
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def write_failed(self) -> None:
+        self._dirty = True

@@ -1,0 +1,193 @@
+"""What half messages become: a copy that is asked about again, the real message, one that is given
+up, and the op messages that say which are settled (docs/formats/transactions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+
+#: Whose consumer offsets say how far half and op messages are settled, as in stock.
+SYSTEM_GROUP = "CID_RMQ_SYS_TRANS"
+#: All half and op messages are in this queue of their topics.
+QUEUE = 0
+#: The tag of op messages.
+SETTLED_TAG = "d"
+
+_LARGEST = (1 << 63) - 1
+_OP_PROPERTIES = join_properties({props.TAGS: SETTLED_TAG, props.WAIT: "true"})
+
+
+class Half:
+    """A half message as it is stored, with what its properties say of it."""
+
+    __slots__ = ("message", "properties")
+
+    def __init__(self, message: StoredMessage, properties: dict[str, str] | None = None) -> None:
+        self.message = message
+        self.properties = parse_properties(message.properties) if properties is None else properties
+
+    @property
+    def origin(self) -> int:
+        """The queue offset of the first copy, by which all copies belong together."""
+        first = whole(self.properties.get(props.TRAN_PREPARED_QUEUE_OFFSET))
+        return self.message.queue_offset if first is None else first
+
+    @property
+    def offset(self) -> int:
+        return self.message.queue_offset
+
+    @property
+    def real_topic(self) -> str:
+        """Where the message is meant to go; empty where it does not say."""
+        return self.properties.get(props.REAL_TOPIC, "")
+
+    @property
+    def real_queue(self) -> int | None:
+        return whole(self.properties.get(props.REAL_QID))
+
+    @property
+    def names_origin(self) -> bool:
+        """Whether it says itself of which one it is a copy; what stock puts back does not."""
+        return props.TRAN_PREPARED_QUEUE_OFFSET in self.properties
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it says for which topic and queue it is."""
+        return bool(self.real_topic) and self.real_queue is not None
+
+    @property
+    def group(self) -> str:
+        return self.properties.get(props.PGROUP, "")
+
+    @property
+    def unique_id(self) -> str:
+        return self.properties.get(props.UNIQ_KEY, "")
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether a broker has put it back; stock says so by one of these."""
+        return self.names_origin or self.checks > 0
+
+    @property
+    def checks(self) -> int:
+        """How often its producer was asked."""
+        return whole(self.properties.get(props.TRANSACTION_CHECK_TIMES)) or 0
+
+    @property
+    def immunity_seconds(self) -> int | None:
+        """The time that its producer asks not to be asked for; None where it names none."""
+        return whole(self.properties.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS))
+
+    def born_by(self) -> int:
+        """When its time began; a producer whose clock is ahead does not put it off."""
+        return min(self.message.born_timestamp, self.message.store_timestamp)
+
+
+def whole(text: str | None) -> int | None:
+    """The whole number that a property says; None where it says none that a long can hold."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
+        return None
+    return min(int(text), _LARGEST)
+
+
+def make_half(message: StoredMessage, properties: dict[str, str]) -> None:
+    """Turns what a producer sent into a half message, in place. What a broker counts is the
+    broker's: a message that was consumed and is sent again brings nothing of it along."""
+    properties.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
+    properties.pop(props.TRANSACTION_CHECK_TIMES, None)
+    unique_id = properties.get(props.UNIQ_KEY)
+    if unique_id:
+        properties[props.TRANSACTION_ID] = unique_id
+    properties[props.REAL_TOPIC] = message.topic
+    properties[props.REAL_QID] = str(message.queue_id)
+    message.topic = HALF_TOPIC
+    message.queue_id = QUEUE
+    message.sys_flag &= ~TRANSACTION_ROLLBACK
+    message.properties = join_properties(properties)
+    message.parsed = None
+
+
+def real_message(half: Half) -> StoredMessage:
+    """What consumers get once `half` is committed. Its properties stay as they are, as in stock."""
+    message, queue_id = half.message, half.real_queue
+    assert queue_id is not None, "a half message that names no queue was committed"
+    return msgspec.structs.replace(
+        message,
+        topic=half.real_topic,
+        queue_id=queue_id,
+        sys_flag=message.sys_flag & ~TRANSACTION_ROLLBACK | TRANSACTION_COMMIT,
+        prepared_transaction_offset=message.physical_offset,
+    )
+
+
+def asked_again(half: Half, checks: int) -> StoredMessage:
+    """The copy at the queue's end that takes the place of `half` and counts its checks."""
+    properties = half.properties | {
+        props.TRANSACTION_CHECK_TIMES: str(checks),
+        props.TRAN_PREPARED_QUEUE_OFFSET: str(half.origin),
+    }
+    return msgspec.structs.replace(
+        half.message,
+        topic=HALF_TOPIC,
+        queue_id=QUEUE,
+        properties=join_properties(properties),
+        store_timestamp=0,
+    )
+
+
+def resumed(half: Half) -> StoredMessage:
+    """The copy of one that was given up, or waits, of which no check counts any more."""
+    properties = half.properties | {props.TRANSACTION_CHECK_TIMES: "0"}
+    if half.message.topic == HALF_TOPIC:
+        properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(half.origin)
+    return msgspec.structs.replace(
+        half.message,
+        topic=HALF_TOPIC,
+        queue_id=QUEUE,
+        properties=join_properties(properties),
+        store_timestamp=0,
+    )
+
+
+def given_up(half: Half) -> StoredMessage:
+    """What is kept of a half message that nobody decided about."""
+    return msgspec.structs.replace(half.message, topic=TRANS_CHECK_MAX_TIME_TOPIC, queue_id=QUEUE)
+
+
+def shown_to_producer(half: Half, copy: StoredMessage) -> StoredMessage:
+    """The message with which its producer is asked: meant for where it will go, standing where
+    the half message `copy` stands."""
+    queue_id = half.real_queue
+    assert queue_id is not None, "a half message that names no queue is asked about"
+    return msgspec.structs.replace(copy, topic=half.real_topic, queue_id=queue_id)
+
+
+def op_message(offsets: Sequence[int], host: tuple[str, int], now_ms: int) -> StoredMessage:
+    """Says that the half messages at `offsets` of their queue are settled. One alone is written as
+    4.9 does, which both versions read; several as 5.x does."""
+    text = str(offsets[0]) if len(offsets) == 1 else "".join([f"{offset}," for offset in offsets])
+    return StoredMessage(
+        topic=OP_HALF_TOPIC,
+        queue_id=QUEUE,
+        body=text.encode(),
+        properties=_OP_PROPERTIES,
+        born_timestamp=now_ms,
+        born_host=host,
+        store_host=host,
+    )
+
+
+def settled_offsets(op: StoredMessage) -> list[int]:
+    """The offsets that an op message names; what is no number is left out."""
+    if parse_properties(op.properties).get(props.TAGS) != SETTLED_TAG:
+        return []
+    parts = op.body.decode("utf-8", "replace").split(",")
+    return [offset for offset in map(whole, parts) if offset is not None]

@@ -1,0 +1,233 @@
+"""Requests about transactions: a producer decides (37); an administrator has one that was given up
+asked about again (323).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.transactions.book import State
+from rocketmq_tw.broker.transactions.halves import Half
+from rocketmq_tw.broker.transactions.history import History
+from rocketmq_tw.broker.transactions.settling import Settling
+from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.transactions import (
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+)
+
+#: Requests that may wait until it is known which half messages do.
+MAX_WAITING = 10_000
+
+_UNKNOWN = 0
+_STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLLED_BACK}
+_WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
+
+Answer = Generator[Deferred[Any], Any, RemotingCommand]
+
+log = Logger()
+
+
+class TransactionRequests:
+    """Answers while the broker is the master. `ready` fires, for each who asks, once it is known
+    which half messages wait, with what settles them."""
+
+    def __init__(
+        self,
+        store: IMessageStore,
+        history: History,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        ready: Callable[[], Deferred[Settling]],
+    ) -> None:
+        self._store = store
+        self._history = history
+        self._config = config
+        self._now_ms = now_ms
+        self._ready = ready
+        self._waiting = 0
+        #: Of half messages that wait no more one is looked up at a time.
+        self._looking_up = DeferredLock()
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.END_TRANSACTION: self.end,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume,
+        }
+
+    def end(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> Deferred[RemotingCommand] | RemotingCommand:
+        """Stock's checks in their order; what stock leaves unanswered is answered here."""
+        header = request.header(EndTransactionRequestHeader)
+        if header.commit_or_rollback == _UNKNOWN:
+            return request.response(remark="not decided: the producer will be asked")
+        state = _STATES.get(header.commit_or_rollback)
+        if state is None:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"commitOrRollback={header.commit_or_rollback}: give {TRANSACTION_COMMIT} to"
+                f" commit, {TRANSACTION_ROLLBACK} to roll back or {_UNKNOWN} for not decided",
+            )
+        half = self._half(header)
+        return self._when_ready(lambda settling: self._decide(request, half, state, settling))
+
+    def _half(self, header: EndTransactionRequestHeader) -> Half:
+        """The half message that is meant, as stock checks it."""
+        position = header.commit_log_offset
+        message = self._store.message_at(position)
+        if message is None or message.topic != HALF_TOPIC:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"Find prepared transaction message failed: none starts at {position} of the log",
+            )
+        half = Half(message)
+        seconds = half.immunity_seconds
+        if seconds is not None and not header.from_transaction_check:
+            immune_ms = max(seconds * 1000, self._config.transaction_time_out)
+            late_ms = self._now_ms() - message.born_timestamp - immune_ms
+            if late_ms > 0:
+                raise RequestError(
+                    ResponseCode.ILLEGAL_OPERATION,
+                    f"the decision comes {late_ms} ms after the time that the producer asked for:"
+                    " the broker asks for it",
+                )
+        if half.group != header.producer_group:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The producer group wrong: the message is of {half.group!r},"
+                f" not of {header.producer_group!r}",
+            )
+        if half.offset != header.tran_state_table_offset:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The transaction state table offset wrong: the message at {position} of the log"
+                f" is {half.offset} of its queue, not {header.tran_state_table_offset}",
+            )
+        if not half.is_whole:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the half message at {position} of the log says not where it is meant to go",
+            )
+        return half
+
+    def _when_ready(
+        self, then: Callable[[Settling], Deferred[RemotingCommand]]
+    ) -> Deferred[RemotingCommand]:
+        if self._waiting >= MAX_WAITING:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self._waiting} decisions wait until it is known which messages do: decide later",
+            )
+        self._waiting += 1
+
+        def counted(result: Any) -> Any:
+            self._waiting -= 1
+            return result
+
+        return self._ready().addBoth(counted).addCallback(then)
+
+    def _decide(
+        self, request: RemotingCommand, half: Half, state: State, settling: Settling
+    ) -> Deferred[RemotingCommand]:
+        book = settling.book
+        current = book.current(half.origin, half.offset)
+        if not book.is_pending(current):
+            known = book.state(current)
+            if known in _WORDS:
+                return succeed(_decided(request, known, state))
+            return self._looking_up.run(self._decide_late, request, half, state, settling)
+        return self._settle(request, half, current, state, settling)
+
+    @inlineCallbacks
+    def _settle(
+        self, request: RemotingCommand, half: Half, current: int, state: State, settling: Settling
+    ) -> Answer:
+        if state is State.ROLLED_BACK:
+            yield settling.roll_back(half, current)
+            return request.response()
+        code = yield settling.commit(half, current)
+        return _committed(request, code)
+
+    @inlineCallbacks
+    def _decide_late(
+        self, request: RemotingCommand, half: Half, state: State, settling: Settling
+    ) -> Answer:
+        """About one that waits no more: it may be in the log already, or have been given up; what
+        was given up may still be decided, once."""
+        if (yield self._history.was_committed(half)):
+            return _decided(request, State.COMMITTED, state)
+        if not (yield self._history.was_given_up(half)):
+            if state is State.ROLLED_BACK:
+                return request.response(remark="it waits no more")
+            return request.response(
+                ResponseCode.ILLEGAL_OPERATION, "it was rolled back, or is too old to be found"
+            )
+        if state is State.ROLLED_BACK:
+            return request.response(remark="it was given up already")
+        current = settling.book.current(half.origin, half.offset)
+        code = yield settling.commit(half, current, wait=True)
+        return _committed(request, code)
+
+    def resume(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Puts a message that was given up back, as if nobody had been asked."""
+        header = request.header(ResumeCheckHalfMessageRequestHeader)
+        try:
+            position = parse_offset_message_id(header.msg_id or "").offset
+        except ValueError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        message = self._store.message_at(position)
+        if message is None or message.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, HALF_TOPIC):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"no half message starts at {position} of the log: give the id of one of"
+                f" {TRANS_CHECK_MAX_TIME_TOPIC}",
+            )
+        half = Half(message)
+        if not half.is_whole:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the message at {position} of the log says not where it is meant to go",
+            )
+        log.info("{peer} has {id} asked about again", peer=peer.address, id=header.msg_id)
+        return self._when_ready(lambda settling: self._resume(request, half, settling))
+
+    @inlineCallbacks
+    def _resume(self, request: RemotingCommand, half: Half, settling: Settling) -> Answer:
+        if half.names_origin and settling.book.copy_waits(half.origin):
+            return request.response(remark="it waits already")
+        code = yield settling.resume(half)
+        if code in STORED:
+            return request.response()
+        return request.response(
+            ResponseCode.SYSTEM_ERROR, f"the message was not put back: {code.name}"
+        )
+
+
+def _committed(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
+    if code in STORED:
+        return request.response()
+    return request.response(
+        ResponseCode.SYSTEM_ERROR, f"the message was not stored: {code.name}; commit again"
+    )
+
+
+def _decided(request: RemotingCommand, known: State, state: State) -> RemotingCommand:
+    """To whoever decides again."""
+    remark = f"it was {_WORDS[known]} before"
+    if known is state:
+        return request.response(remark=remark)
+    return request.response(ResponseCode.ILLEGAL_OPERATION, remark)

@@ -1,0 +1,221 @@
+"""Finding out, when a broker becomes the master, which half messages wait.
+
+Half messages that no op message names wait. But what settled one stands in front of its op message,
+and a crash may have come between the two; stock leaves seconds between them, and writes no op for
+a half message that it puts back. So the log is looked at too, from the first half message on that
+seems to wait: what is found there settles it, and gets its op message now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.transactions.book import HalfBook, State
+from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, Half, settled_offsets
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from rocketmq_tw.message.record import decode_record, decode_records
+from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, transaction_value
+
+#: Records of a queue, and bytes, that are read at once.
+BLOCK = 256
+BLOCK_BYTES = 1 << 20
+#: Records of the log that are looked at in one step.
+LOG_STEP = 64
+
+log = Logger()
+
+
+class Takeover:
+    """Fills `book`; `steps` is to be gone through in slices.
+
+    Afterwards `waiting` has the half messages that wait, by offset, and `found` what the log says
+    of some without an op message.
+    """
+
+    def __init__(
+        self, store: IMessageStore, offsets: OffsetTable, margin_ms: int, *, was_slave: bool
+    ) -> None:
+        """To a former slave its master's progress may have come before the messages that it stands
+        for: then, and where the progress is ahead of a queue, all is looked at again that came
+        within `margin_ms` of the last half message."""
+        self._store = store
+        self._offsets = offsets
+        self._margin_ms = margin_ms
+        self._was_slave = was_slave
+        self.book = HalfBook(0)
+        self.waiting: dict[int, Half] = {}
+        self.found: list[tuple[int, State]] = []
+        self._by_origin: dict[int, Half] = {}
+        self._by_unique_id: dict[str, Half] = {}
+        #: From here on op messages were read.
+        self.op_offset = 0
+        self._read_to = 0
+
+    def steps(self) -> Iterator[None]:
+        """Raises what reading the store raises; then a new one is needed."""
+        self._begin()
+        yield
+        yield from self._read_ops()
+        yield from self._read_halves()
+        yield from self._look_at_log()
+        yield from self._read_halves()
+        # What came since the last step; nothing is decided before this is over.
+        for _ in self._read_halves():
+            pass
+
+    def _begin(self) -> None:
+        store = self._store
+        start, op_start = (
+            self._progress(HALF_TOPIC, store.max_queue_offset(HALF_TOPIC, QUEUE)),
+            self._progress(OP_HALF_TOPIC, store.max_queue_offset(OP_HALF_TOPIC, QUEUE)),
+        )
+        if start is None or op_start is None or self._was_slave:
+            start, op_start = self._earlier(start, op_start)
+        self.book = HalfBook(start)
+        self.op_offset = op_start
+        self._read_to = start
+
+    def _progress(self, topic: str, end: int) -> int | None:
+        """Where stock's group is in a queue; None where that is behind its end."""
+        offset = self._offsets.query(SYSTEM_GROUP, topic, QUEUE)
+        if offset > end:
+            return None
+        return max(offset, self._store.min_queue_offset(topic, QUEUE))
+
+    def _earlier(self, start: int | None, op_start: int | None) -> tuple[int, int]:
+        """Offsets from which to look again: op messages from the first half message on."""
+        store = self._store
+        end = store.max_queue_offset(HALF_TOPIC, QUEUE)
+        last = store.store_time(HALF_TOPIC, QUEUE, end - 1) if end else -1
+        since = store.offset_by_time(HALF_TOPIC, QUEUE, last - self._margin_ms) if last > 0 else 0
+        since = max(since, store.min_queue_offset(HALF_TOPIC, QUEUE))
+        start = since if start is None else min(start, since)
+        op_end = store.max_queue_offset(OP_HALF_TOPIC, QUEUE)
+        units = store.queue_units(HALF_TOPIC, QUEUE, start, 1)
+        if units:
+            behind = store.queue_end_at(OP_HALF_TOPIC, QUEUE, units[0].position)
+            op_since = op_end if behind is None else behind
+        else:
+            op_since = op_end
+        op_since = max(op_since, store.min_queue_offset(OP_HALF_TOPIC, QUEUE))
+        return start, op_since if op_start is None else min(op_start, op_since)
+
+    def _read_ops(self) -> Iterator[None]:
+        store, book, offset = self._store, self.book, self.op_offset
+        while offset < store.max_queue_offset(OP_HALF_TOPIC, QUEUE):
+            read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, BLOCK, BLOCK_BYTES)
+            for op in decode_records(read.data):
+                named = settled_offsets(op)
+                end = store.max_queue_offset(HALF_TOPIC, QUEUE)
+                for half_offset in named:
+                    # One that names what is not there would grow the book without end.
+                    if half_offset < end:
+                        book.settle(half_offset, State.SETTLED, written=True)
+                book.op_written(op.queue_offset, max(named, default=-1))
+            if read.next_offset <= offset:
+                break
+            offset = read.next_offset
+            yield
+
+    def _read_halves(self) -> Iterator[None]:
+        store, book = self._store, self.book
+        book.learn(store.max_queue_offset(HALF_TOPIC, QUEUE))
+        while True:
+            offset = book.next_pending(self._read_to)
+            if offset >= book.end:
+                end = store.max_queue_offset(HALF_TOPIC, QUEUE)
+                if end == book.end:
+                    self._read_to = book.end
+                    return
+                book.learn(end)
+                continue
+            read = store.read_queue(HALF_TOPIC, QUEUE, offset, BLOCK, BLOCK_BYTES)
+            for message in decode_records(read.data):
+                if book.is_pending(message.queue_offset):
+                    self._inherit(Half(message))
+            after = max(read.next_offset, offset + 1)
+            self._pass_over(offset, after)
+            self._read_to = after
+            yield
+
+    def _inherit(self, half: Half) -> None:
+        if not half.is_whole:
+            log.error(
+                "half message {offset} says not where it is meant to go, and is passed over",
+                offset=half.offset,
+            )
+            self.book.settle(half.offset, State.SETTLED, written=True)
+            return
+        if half.is_copy:
+            former = self._same(half)
+            if former is not None:
+                self._settled(former.offset, State.MOVED)
+            self.book.moved(half.origin, half.offset)
+        self.waiting[half.offset] = self._by_origin[half.origin] = half
+        if half.unique_id:
+            self._by_unique_id[half.unique_id] = half
+
+    def _same(self, other: Half) -> Half | None:
+        """The one that waits of which `other` is a copy; stock's name no origin."""
+        if other.names_origin:
+            return self._by_origin.get(other.origin)
+        return self._by_unique_id.get(other.unique_id)
+
+    def _pass_over(self, offset: int, end: int) -> None:
+        """What was not among the records read is no more in the log."""
+        while (offset := self.book.next_pending(offset)) < min(end, self.book.end):
+            if offset not in self.waiting:
+                self.book.settle(offset, State.SETTLED, written=True)
+            offset += 1
+
+    def _look_at_log(self) -> Iterator[None]:
+        if not self.waiting:
+            return
+        start = min(half.message.physical_offset for half in self.waiting.values())
+        for count, head in enumerate(self._store.records(start)):
+            if transaction_value(head.sys_flag) == TRANSACTION_COMMIT:
+                self._found(head.physical_offset, State.COMMITTED)
+            elif head.topic == TRANS_CHECK_MAX_TIME_TOPIC:
+                self._found(head.physical_offset, State.GIVEN_UP)
+            if not count % LOG_STEP:
+                yield
+
+    def _found(self, position: int, state: State) -> None:
+        record = self._store.record_at(position)
+        if record is None:
+            return
+        message = decode_record(record)
+        if state is State.GIVEN_UP:
+            half = self._same(Half(message))
+            if half is not None and half.message.physical_offset > position:
+                # An administrator had it put back since.
+                return
+        else:
+            half = self._half_of(message)
+        if half is not None:
+            self._settled(half.offset, state)
+
+    def _half_of(self, message: StoredMessage) -> Half | None:
+        """The half message that waits though `message` is what it became."""
+        record = self._store.record_at(message.prepared_transaction_offset)
+        if record is None:
+            return None
+        half = Half(decode_record(record))
+        if half.message.topic != HALF_TOPIC:
+            return None
+        return self.waiting.get(self.book.current(half.origin, half.offset))
+
+    def _settled(self, offset: int, state: State) -> None:
+        half = self.waiting.pop(offset, None)
+        if half is not None:
+            self.book.settle(offset, state)
+            self._by_origin.pop(half.origin, None)
+            self._by_unique_id.pop(half.unique_id, None)
+            if state is not State.MOVED:
+                self.book.forget_copies(half.origin)
+            self.found.append((offset, state))

@@ -1,0 +1,350 @@
+"""What brokers and administrators ask controllers: the one that leads is found and asked."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import javaproperties
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rocketmq_tw.client.errors import BrokerError, ClientError, check_success
+from rocketmq_tw.net.address import split_address, split_addresses
+from rocketmq_tw.net.errors import ConnectError, RemotingError
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.controller import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    SyncStateSet,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError, WireError
+from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.controller import (
+    AlterSyncStateSetRequestHeader,
+    ApplyBrokerIdRequestHeader,
+    CleanControllerBrokerDataRequestHeader,
+    ElectMasterRequestHeader,
+    ElectMasterResponseHeader,
+    GetMetaDataResponseHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+    GetReplicaInfoRequestHeader,
+    GetReplicaInfoResponseHeader,
+    RegisterBrokerToControllerRequestHeader,
+    RegisterBrokerToControllerResponseHeader,
+)
+from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
+
+T = TypeVar("T")
+
+#: Seconds that one controller gets for one answer.
+ANSWER_TIMEOUT = 3.0
+#: Seconds within which a request finds a leader that answers, before it fails.
+LEADER_TIMEOUT = 10.0
+#: Seconds between two looks for a leader.
+PAUSE = 0.2
+
+
+class NoControllerError(ClientError):
+    """No controller leads, or none answers; the text lists what each one said."""
+
+
+class Registered(NamedTuple):
+    """The answer to a registration or a look at a group: the master, None where there is none that
+    is known, and the SyncStateSet."""
+
+    master_broker_id: int | None
+    master_address: str | None
+    master_epoch: int
+    sync_state_set: SyncStateSet
+
+
+class Elected(NamedTuple):
+    """The master after an election; `is_new` is False where the old one stays."""
+
+    is_new: bool
+    header: ElectMasterResponseHeader
+    body: ElectMasterResponseBody
+
+
+class ControllerClient:
+    """Finds the leader with request 1005 and asks it; a refusal for not leading, or no connection,
+    makes it look again until `leader_timeout` seconds are over. What may have been carried out is
+    asked again only where that does no harm. Deferreds fail with `BrokerError` that has the
+    controller's code, or with `NoControllerError`.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: Any,
+        remoting: IRemotingClient,
+        addresses: str | Sequence[str],
+        *,
+        leader_timeout: float = LEADER_TIMEOUT,
+    ) -> None:
+        """`addresses` are some of the controllers, as controllerAddr has them. Raises `ValueError`
+        for what is no address; names are resolved at each connection."""
+        self._clock = clock
+        self._remoting = remoting
+        self.addresses = split_addresses(addresses)
+        for address in self.addresses:
+            split_address(address)
+        self._leader_timeout = leader_timeout
+        self._first = -1
+        #: The leader that answered last.
+        self.leader: str | None = None
+
+    # Any controller
+
+    def metadata(self, address: str) -> "Deferred[GetMetaDataResponseHeader]":
+        """1005: what one controller says of the group."""
+        command = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        return answer.addCallback(
+            lambda response: check_success(address, response).header(GetMetaDataResponseHeader)
+        )
+
+    def config(self, address: str) -> "Deferred[dict[str, str]]":
+        """1010: keys and values of one controller, as .properties files have them."""
+        command = RemotingCommand.request(RequestCode.GET_CONTROLLER_CONFIG)
+        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        return answer.addCallback(
+            lambda response: javaproperties.loads(check_success(address, response).body.decode())
+        )
+
+    def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[None]":
+        """1009: gives keys of one controller new values, all or none."""
+        body = javaproperties.dumps(changes, timestamp=None).encode()
+        command = RemotingCommand.request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
+        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        return answer.addCallback(lambda response: check_success(address, response)).addCallback(
+            lambda _: None
+        )
+
+    def find_leader(self) -> "Deferred[str]":
+        """The leader's address, which all requests go to from then on."""
+        return Deferred.fromCoroutine(self._find_leader())
+
+    def heartbeat(self, header: BrokerHeartbeatRequestHeader) -> None:
+        """904, oneway to every controller, since any of them may lead next."""
+        known = self.addresses if self.leader is None else [*self.addresses, self.leader]
+        for address in dict.fromkeys(known):
+            command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)
+            sending = self._remoting.send_oneway(address, command)
+            sending.addErrback(
+                lambda failure, address: self.log.debug(
+                    "no heartbeat to {address}: {reason}",
+                    address=address,
+                    reason=failure.getErrorMessage(),
+                ),
+                address,
+            )
+
+    # The leader, about a broker
+
+    def next_broker_id(self, cluster: str, name: str) -> "Deferred[int]":
+        """1012: the id that a new broker of the group may apply for."""
+        header = GetNextBrokerIdRequestHeader(cluster_name=cluster, broker_name=name)
+        return self._ask(
+            RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+            header,
+            lambda answer: answer.header(GetNextBrokerIdResponseHeader).next_broker_id,
+        )
+
+    def apply_broker_id(
+        self, cluster: str, name: str, broker_id: int, register_check_code: str
+    ) -> "Deferred[None]":
+        """1013: fails with CONTROLLER_BROKER_ID_INVALID where another code has the id."""
+        header = ApplyBrokerIdRequestHeader(
+            cluster_name=cluster,
+            broker_name=name,
+            applied_broker_id=broker_id,
+            register_check_code=register_check_code,
+        )
+        return self._ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, header, lambda answer: None)
+
+    def register_broker(
+        self, cluster: str, name: str, broker_id: int, address: str
+    ) -> "Deferred[Registered]":
+        """1003: the broker is at `address` today; tells of the master if that one is alive."""
+        header = RegisterBrokerToControllerRequestHeader(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            broker_address=address,
+            invoke_time=self._now_ms(),
+        )
+        return self._ask(
+            RequestCode.CONTROLLER_REGISTER_BROKER,
+            header,
+            lambda answer: _registered(
+                answer, answer.header(RegisterBrokerToControllerResponseHeader)
+            ),
+        )
+
+    def replica_info(self, name: str) -> "Deferred[Registered]":
+        """1004: the master, alive or not, and the SyncStateSet."""
+        header = GetReplicaInfoRequestHeader(broker_name=name)
+        return self._ask(
+            RequestCode.CONTROLLER_GET_REPLICA_INFO,
+            header,
+            lambda answer: _registered(answer, answer.header(GetReplicaInfoResponseHeader)),
+        )
+
+    def elect_master(
+        self, cluster: str, name: str, broker_id: int, *, designate: bool = False
+    ) -> "Deferred[Elected]":
+        """1002: the broker asks for a master, itself where there never was one; an administrator
+        designates one."""
+        header = ElectMasterRequestHeader(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            designate_elect=designate,
+            invoke_time=self._now_ms(),
+        )
+        return self._ask(
+            RequestCode.CONTROLLER_ELECT_MASTER,
+            header,
+            _elected,
+            also=(ResponseCode.CONTROLLER_MASTER_STILL_EXIST,),
+        )
+
+    def alter_sync_state_set(
+        self, name: str, master_id: int, master_epoch: int, members: Iterable[int], epoch: int
+    ) -> "Deferred[SyncStateSet]":
+        """1001, of the master alone: the set after it, `epoch` being that of the set before. Where
+        the answer is lost it may have been carried out: `replica_info` tells."""
+        header = AlterSyncStateSetRequestHeader(
+            broker_name=name,
+            master_broker_id=master_id,
+            master_epoch=master_epoch,
+            invoke_time=self._now_ms(),
+        )
+        wanted = SyncStateSet(sync_state_set=sorted(members), sync_state_set_epoch=epoch)
+        return self._ask(
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            header,
+            lambda answer: decode_body(SyncStateSet, answer.body),
+            body=encode_body(wanted),
+            repeatable=False,
+        )
+
+    # The leader, for administrators
+
+    def sync_state_data(self, names: Sequence[str]) -> "Deferred[BrokerReplicasInfo]":
+        """1006: the groups of these names in full; unknown ones are left out."""
+        return self._ask(
+            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
+            None,
+            lambda answer: decode_body(BrokerReplicasInfo, answer.body),
+            body=encode_body(list(names)),
+        )
+
+    def clean_broker_data(
+        self, cluster: str | None, name: str, ids: str | None, *, living: bool = False
+    ) -> "Deferred[None]":
+        """1011: forgets the replicas with these ids (`1;2`), or the whole group."""
+        header = CleanControllerBrokerDataRequestHeader(
+            cluster_name=cluster,
+            broker_name=name,
+            broker_controller_ids_to_clean=ids,
+            is_clean_living_broker=living,
+            invoke_time=self._now_ms(),
+        )
+        return self._ask(
+            RequestCode.CLEAN_BROKER_DATA, header, lambda answer: None, repeatable=False
+        )
+
+    # How it is asked
+
+    def _now_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
+
+    def _ask(
+        self,
+        code: int,
+        header: Header | None,
+        read: Callable[[RemotingCommand], T],
+        *,
+        body: bytes = b"",
+        also: Sequence[int] = (),
+        repeatable: bool = True,
+    ) -> "Deferred[T]":
+        """`also` are codes beside SUCCESS that `read` takes."""
+
+        async def ask() -> T:
+            make = partial(RemotingCommand.request, code, header, body)
+            address, answer = await self._ask_leader(make, repeatable)
+            if answer.code not in (ResponseCode.SUCCESS, *also):
+                raise BrokerError(address, answer.code, answer.remark)
+            return read(answer)
+
+        return Deferred.fromCoroutine(ask())
+
+    async def _ask_leader(
+        self, make: Callable[[], RemotingCommand], repeatable: bool
+    ) -> tuple[str, RemotingCommand]:
+        give_up = self._clock.seconds() + self._leader_timeout
+        while True:
+            try:
+                address = self.leader or await self._find_leader()
+                answer = await self._remoting.request(address, make(), ANSWER_TIMEOUT)
+            except ConnectError as error:
+                reason: Exception = error
+            except RemotingError as error:
+                if not repeatable:
+                    raise
+                reason = error
+            except NoControllerError as error:
+                reason = error
+            else:
+                if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
+                    return address, answer
+                reason = BrokerError(address, answer.code, answer.remark)
+            self.leader = None
+            if self._clock.seconds() + PAUSE > give_up:
+                raise NoControllerError(str(reason)) from reason
+            await deferLater(self._clock, PAUSE, lambda: None)
+
+    async def _find_leader(self) -> str:
+        reasons = []
+        # Another one first each time: some go on for seconds to name a leader that is gone.
+        self._first = (self._first + 1) % max(1, len(self.addresses))
+        for address in self.addresses[self._first :] + self.addresses[: self._first]:
+            try:
+                said = await self.metadata(address)
+            except (RemotingError, ClientError, RequestError, WireError) as error:
+                reasons.append(str(error))
+                continue
+            if said.controller_leader_address:
+                self.leader = said.controller_leader_address
+                return self.leader
+            reasons.append(f"{address} knows no leader")
+        raise NoControllerError("no controller leads: " + "; ".join(reasons))
+
+
+def _registered(
+    answer: RemotingCommand,
+    header: RegisterBrokerToControllerResponseHeader | GetReplicaInfoResponseHeader,
+) -> Registered:
+    return Registered(
+        header.master_broker_id,
+        header.master_address,
+        header.master_epoch or 0,
+        decode_body(SyncStateSet, answer.body),
+    )
+
+
+def _elected(answer: RemotingCommand) -> Elected:
+    return Elected(
+        answer.code == ResponseCode.SUCCESS,
+        answer.header(ElectMasterResponseHeader),
+        decode_body(ElectMasterResponseBody, answer.body),
+    )

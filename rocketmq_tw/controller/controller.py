@@ -1,0 +1,140 @@
+"""A controller out of its parts."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+
+from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.controller.core.live_brokers import BrokerKey, LiveBrokers
+from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.controller.elections import Elections
+from rocketmq_tw.controller.liveness import Liveness
+from rocketmq_tw.controller.machine import ControllerMachine
+from rocketmq_tw.controller.notifications import RoleNotifier
+from rocketmq_tw.controller.requests import ControllerRequests
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
+from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
+from rocketmq_tw.raft.node import NodeConfig, RaftNode, RunBlocking
+from rocketmq_tw.raft.requests import DLedgerRequests
+from rocketmq_tw.raft.store.member import MemberStore
+
+
+class ControllerConfigError(ValueError):
+    """Keys that make no member of a group; the text names the key."""
+
+
+def node_config(config: ControllerConfig) -> NodeConfig:
+    """This controller's place in its Raft group. Raises `ControllerConfigError`."""
+    if not config.controller_dledger_group.strip():
+        raise ControllerConfigError("controllerDLegerGroup is missing: give the group's name")
+    try:
+        peers = parse_peers(config.controller_dledger_peers)
+    except MembershipError as error:
+        raise ControllerConfigError(f"controllerDLegerPeers: {error}") from error
+    self_id = config.controller_dledger_self_id
+    if self_id not in peers:
+        raise ControllerConfigError(
+            f"controllerDLegerSelfId={self_id}: give one of {', '.join(peers)}"
+        )
+    return NodeConfig(
+        group=config.controller_dledger_group,
+        peers=peers,
+        raft=RaftConfig(
+            self_id=self_id,
+            members=tuple(peers),
+            data_file_size=config.mapped_file_size,
+            # Each piece of a log that is applied again at a start holds the reactor.
+            max_apply_bytes=64 * 1024,
+        ),
+        snapshot_every=config.controller_snapshot_interval,
+    )
+
+
+class Controller:
+    """A member of the Raft group and what it decides on.
+
+    `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
+    a server. The members' requests and those of brokers come over one port, as in stock.
+    """
+
+    def __init__(
+        self,
+        clock: Any,
+        files: IFiles,
+        config: ControllerConfig,
+        store: MemberStore,
+        client: IRemotingClient,
+        run_blocking: RunBlocking,
+        *,
+        other_configs: Sequence[Config] = (),
+        random: Random | None = None,
+    ) -> None:
+        self.machine = ControllerMachine()
+        self.node = RaftNode(
+            clock,
+            node_config(config),
+            store,
+            client,
+            run_blocking,
+            machine=self.machine,
+            random=random,
+        )
+        self.live: LiveBrokers[IPeer] = LiveBrokers(
+            lambda: int(clock.seconds() * 1000), self._is_registered
+        )
+        self.decider = Decider(clock, self.node, self.machine, self.live, config)
+        notifier = RoleNotifier(client, self.live)
+        self._elections = Elections(clock, self.decider, self.machine, self.live, notifier, config)
+        self._liveness = Liveness(
+            clock,
+            self.live,
+            config.scan_not_active_broker_interval / 1000,
+            self._elections.broker_gone,
+        )
+        requests = ControllerRequests(
+            self.node,
+            self.decider,
+            self._liveness,
+            notifier,
+            config,
+            KeptConfig(files, config, other_configs, run_blocking),
+        )
+        self.handlers: dict[int, Handler] = {
+            **DLedgerRequests(self.node, serves_clients=False).table(),
+            **requests.handlers(),
+        }
+        self._listener: IListener | None = None
+
+    def start(self, server: IRemotingServer) -> int:
+        """Listens, takes part, scans; returns the port. Raises `CannotListenError`."""
+        listener = server.listener()
+        for code, handler in self.handlers.items():
+            listener.register(code, handler)
+        port = listener.listen()
+        self._listener = listener
+        self.node.start()
+        self._liveness.start()
+        self._elections.start()
+        return port
+
+    def stop(self) -> "Deferred[None]":
+        """Fires when its connections and files are closed."""
+        self._elections.stop()
+        self._liveness.stop()
+        listener, self._listener = self._listener, None
+        closed = succeed(None) if listener is None else listener.stop(0.5)
+        return closed.addCallback(lambda _: self.node.stop())
+
+    def _is_registered(self, key: BrokerKey) -> bool:
+        group = self.machine.state.group(key.name)
+        return (
+            group is not None
+            and group.cluster == key.cluster
+            and key.broker_id in group.table.replicas
+        )

@@ -1,0 +1,169 @@
+"""Decisions in turn: each one looks at a state that all earlier ones have become part of."""
+
+from collections.abc import Sequence
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, FirstError, gatherResults
+from twisted.internet.error import TimeoutError
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.election import BrokerLife
+from rocketmq_tw.controller.core.events import encode_event
+from rocketmq_tw.controller.core.requests import Decide
+from rocketmq_tw.controller.machine import ControllerMachine
+from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
+from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Seconds that a request waits for its decision, as in stock.
+DECISION_TIMEOUT = 5.0
+#: Decisions that wait for their turn.
+MAX_WAITING = 1024
+
+_CODES = {
+    Code.NOT_LEADER: ResponseCode.CONTROLLER_NOT_LEADER,
+    Code.LEADER_PENDING_FULL: ResponseCode.SYSTEM_BUSY,
+    Code.LEADER_TRANSFERRING: ResponseCode.SYSTEM_BUSY,
+}
+
+
+class Decider:
+    """Decides where this member leads and has applied all that its predecessors left.
+
+    Every method raises `RequestError`, or its Deferred fails with one: CONTROLLER_NOT_LEADER where
+    another one is to be asked, SYSTEM_ERROR where the outcome is open.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        node: RaftNode,
+        machine: ControllerMachine,
+        life: BrokerLife,
+        config: ControllerConfig,
+    ) -> None:
+        self._clock = clock
+        self._node = node
+        self._machine = machine
+        self._life = life
+        self._config = config
+        self._turn = DeferredLock()
+        self._waiting = 0
+        self._ready_term: int | None = None
+        node.role_listeners.append(self._role_changed)
+
+    @property
+    def leads(self) -> bool:
+        """Whether decisions are made here now."""
+        return self._node.is_leader and self._ready_term == self._node.core.term
+
+    def decide(self, make: Decide) -> "Deferred[Decision]":
+        """Fires with the decision once its events are applied; one without events once it is
+        certain that nobody else could have decided meanwhile."""
+        self._check_leads()
+        if self._waiting >= MAX_WAITING:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
+        self._waiting += 1
+        return self._within_time(self._decide(make)).addBoth(self._decided)
+
+    def read(self, make: Decide) -> "Deferred[Decision]":
+        """The same of what only looks: it sees all that was answered before it came."""
+        self._check_leads()
+        return self._within_time(self._read(make))
+
+    def _check_leads(self) -> None:
+        if not self.leads:
+            leader = self._node.leader_id
+            known = "no leader is known" if leader is None else f"{leader} leads the controllers"
+            raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, f"not the leader: {known}")
+
+    async def _decide(self, make: Decide) -> Decision:
+        await self._turn.acquire()
+        try:
+            core = self._node.core
+            if core.applied_index < core.log.end_index:
+                # Somebody gave up waiting for an entry, and it may yet count.
+                await self._append_empty()
+            self._check_leads()
+            decision = make(self._machine.state, self._life)
+            if decision.events:
+                await self._append([encode_event(event) for event in decision.events])
+            else:
+                await self._confirm()
+            return decision
+        finally:
+            self._turn.release()
+
+    async def _read(self, make: Decide) -> Decision:
+        await self._confirm()
+        return make(self._machine.state, self._life)
+
+    async def _confirm(self) -> None:
+        """Returns once the state has all that any leader had answered before the call."""
+        if self._config.reads_write:
+            await self._append_empty()
+            return
+        try:
+            await self._node.read()
+        except Refused as error:
+            raise _nothing_done(error) from error
+
+    async def _append_empty(self) -> None:
+        try:
+            await self._append([b""])
+        except Refused as error:
+            raise _nothing_done(error) from error
+
+    async def _append(self, bodies: Sequence[bytes]) -> None:
+        """Returns once all are applied; raises `Refused`."""
+        try:
+            await gatherResults(self._node.propose(bodies), consumeErrors=True)
+        except FirstError as error:
+            error.subFailure.raiseException()
+
+    def _within_time(self, coroutine: object) -> "Deferred[Decision]":
+        deciding: Deferred[Decision] = Deferred.fromCoroutine(coroutine)  # type: ignore[arg-type]
+        deciding.addTimeout(DECISION_TIMEOUT, self._clock)
+        return deciding.addErrback(self._refused)
+
+    def _decided(self, result: object) -> object:
+        self._waiting -= 1
+        return result
+
+    def _refused(self, failure: Failure) -> Decision:
+        error = failure.value
+        if isinstance(error, Refused):
+            code = _CODES.get(error.code, ResponseCode.SYSTEM_ERROR)
+            raise RequestError(code, str(error)) from error
+        if isinstance(error, TimeoutError | CancelledError):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no decision within {DECISION_TIMEOUT:g} s"
+            ) from error
+        failure.raiseException()
+
+    def _role_changed(self, role: RaftRole, term: int) -> None:
+        self._ready_term = None
+        if role is RaftRole.LEADER:
+            Deferred.fromCoroutine(self._prepare(term)).addErrback(self._not_prepared)
+
+    async def _prepare(self, term: int) -> None:
+        """A new leader's state may be an old one, so it decides nothing before this is done."""
+        await self._node.read()
+        self._ready_term = term
+        self.log.info("decides in term {term} from now on", term=term)
+
+    def _not_prepared(self, failure: Failure) -> None:
+        if failure.check(Refused) is None:
+            self.log.failure("this controller cannot decide", failure)
+
+
+def _nothing_done(error: Refused) -> Refused:
+    """Where nothing was decided yet, a new leader is just another one to be asked."""
+    lost = error.code is Code.TERM_CHANGED
+    return Refused(Code.NOT_LEADER, error.remark) if lost else error

@@ -1,0 +1,100 @@
+"""Elections that a controller calls itself: the master of a group is gone."""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.controller.core.election import BrokerLife
+from rocketmq_tw.controller.core.live_brokers import BrokerKey
+from rocketmq_tw.controller.core.reads import groups_to_reelect
+from rocketmq_tw.controller.core.requests import elect_master
+from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.controller.machine import ControllerMachine
+from rocketmq_tw.controller.notifications import RoleNotifier
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
+
+
+class Elections:
+    """Looks at each group whose broker is lost, and from time to time at all of them."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: Any,
+        decider: Decider,
+        machine: ControllerMachine,
+        life: BrokerLife,
+        notifier: RoleNotifier,
+        config: ControllerConfig,
+    ) -> None:
+        self._decider = decider
+        self._machine = machine
+        self._life = life
+        self._notifier = notifier
+        self._config = config
+        self._under_way: set[str] = set()
+        self._scan = LoopingCall(self.scan)
+        self._scan.clock = clock
+
+    def start(self) -> None:
+        interval = self._config.scan_inactive_master_interval / 1000
+        self._scan.start(interval, now=False).addErrback(self._scan_failed)
+
+    def stop(self) -> None:
+        if self._scan.running:
+            self._scan.stop()
+
+    def broker_gone(self, key: BrokerKey) -> None:
+        """Elects where `key` is the master of its group."""
+        group = self._machine.state.group(key.name)
+        if group is None or group.cluster != key.cluster or group.sync.master != key.broker_id:
+            return
+        self._elect(key.name)
+
+    def scan(self) -> None:
+        """Elects in all groups that live without their master."""
+        if self._decider.leads:
+            for name in list(groups_to_reelect(self._machine.state, self._life)):
+                self._elect(name)
+
+    def _elect(self, name: str) -> None:
+        if self._decider.leads and name not in self._under_way:
+            self._under_way.add(name)
+            electing = Deferred.fromCoroutine(self._try_to_elect(name))
+            electing.addErrback(self._failed, name).addBoth(lambda _: self._under_way.discard(name))
+
+    async def _try_to_elect(self, name: str) -> None:
+        """Tries again where the Raft group did not answer, never where the answer is nobody."""
+        request = ElectMasterRequestHeader(broker_name=name)
+        for attempt in range(1, self._config.elect_master_max_retry_count + 1):
+            try:
+                decision = await self._decider.decide(elect_master(request, self._config))
+            except RequestError as error:
+                self.log.warn(
+                    "{name}: attempt {attempt} at an election: {reason}",
+                    name=name,
+                    attempt=attempt,
+                    reason=error,
+                )
+                if error.code == ResponseCode.CONTROLLER_NOT_LEADER:
+                    return
+                continue
+            if decision.code != ResponseCode.SUCCESS:
+                self.log.warn("{name}: {reason}", name=name, reason=decision.remark)
+            elif self._config.notify_broker_role_changed:
+                self._notifier.elected(decision)
+            return
+
+    def _failed(self, failure: Failure, name: str) -> None:
+        self.log.failure("an election in {name}", failure, name=name)
+
+    def _scan_failed(self, failure: Failure) -> None:
+        self.log.failure("while looking for groups without their master", failure)
+        self.start()

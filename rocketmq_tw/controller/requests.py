@@ -1,0 +1,144 @@
+"""The requests of brokers and administrators as handlers of a remoting server."""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.requests import Parse, read_requests, write_requests
+from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.controller.liveness import Liveness
+from rocketmq_tw.controller.notifications import RoleNotifier
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import GetMetaDataResponseHeader
+
+#: Refusals that belong to the life of a group; the others are logged.
+_ROUTINE = (
+    ResponseCode.SUCCESS,
+    ResponseCode.CONTROLLER_NOT_LEADER,
+    ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
+)
+
+
+class ControllerRequests:
+    """The handlers of one controller; `handlers()` has one for each request code."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        node: RaftNode,
+        decider: Decider,
+        liveness: Liveness,
+        notifier: RoleNotifier,
+        config: ControllerConfig,
+        kept: KeptConfig,
+    ) -> None:
+        self._node = node
+        self._decider = decider
+        self._liveness = liveness
+        self._notifier = notifier
+        self._config = config
+        self._kept = kept
+
+    def handlers(self) -> dict[int, Handler]:
+        """Request codes and their handlers."""
+        handlers: dict[int, Handler] = {
+            RequestCode.BROKER_HEARTBEAT: self._liveness.heartbeat,
+            RequestCode.CONTROLLER_GET_METADATA_INFO: self.metadata,
+            RequestCode.UPDATE_CONTROLLER_CONFIG: self.update_config,
+            RequestCode.GET_CONTROLLER_CONFIG: self.get_config,
+        }
+        for code, parse in write_requests(self._config).items():
+            handlers[code] = self._handler(parse, is_write=True)
+        for code, parse in read_requests().items():
+            handlers[code] = self._handler(parse, is_write=False)
+        return {code: self._logged(handler) for code, handler in handlers.items()}
+
+    def metadata(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """1005: answered by every controller."""
+        config, leader = self._node.config, self._node.leader_id
+        header = GetMetaDataResponseHeader(
+            group=config.group,
+            controller_leader_id=leader,
+            controller_leader_address=None if leader is None else config.peers.get(leader),
+            is_leader=self._node.is_leader,
+            peers="".join(f"{member}:{address};" for member, address in config.peers.items()),
+        )
+        return request.response(header=header)
+
+    def update_config(self, request: RemotingCommand, peer: IPeer) -> "Deferred[RemotingCommand]":
+        """1009."""
+
+        def answer(changed: dict[str, str]) -> RemotingCommand:
+            changes = ", ".join(f"{key}={value}" for key, value in changed.items())
+            self.log.info(
+                "{peer} changed the configuration: {changes}",
+                peer=peer.address,
+                changes=changes or "nothing",
+            )
+            return request.response()
+
+        return self._kept.update(request.body).addCallback(answer)
+
+    def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """1010."""
+        return request.response(body=self._kept.text().encode())
+
+    def _handler(self, parse: Parse, *, is_write: bool) -> Handler:
+        def handle(request: RemotingCommand, peer: IPeer) -> Any:
+            decide = parse(request)
+            # Nothing of the body is needed any more, and the answer may take its time.
+            request.body = b""
+            deciding = self._decider.decide(decide) if is_write else self._decider.read(decide)
+            return deciding.addCallback(self._answer, request, peer)
+
+        return handle
+
+    def _answer(self, decision: Decision, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        if self._config.notify_broker_role_changed:
+            self._notifier.elected(decision)
+        if decision.code not in _ROUTINE:
+            self._say_refused(request, peer, decision.code, decision.remark)
+        return request.response(
+            decision.code,
+            decision.remark,
+            header=decision.header,
+            body=b"" if decision.body is None else encode_body(decision.body),
+        )
+
+    def _logged(self, handler: Handler) -> Handler:
+        """`handler`, whose errors with a code of the protocol are logged on their way."""
+
+        async def handle(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+            try:
+                answer = handler(request, peer)
+                if isinstance(answer, Deferred):
+                    answer = await answer
+            except RequestError as error:
+                if error.code not in _ROUTINE:
+                    self._say_refused(request, peer, error.code, error.remark)
+                raise
+            assert isinstance(answer, RemotingCommand)
+            return answer
+
+        return handle
+
+    def _say_refused(
+        self, request: RemotingCommand, peer: IPeer, code: int, remark: str | None
+    ) -> None:
+        self.log.warn(
+            "request {request} of {peer} is answered with {code}: {remark}",
+            request=request.code,
+            peer=peer.address,
+            code=code,
+            remark=remark,
+        )

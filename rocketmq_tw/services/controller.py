@@ -1,0 +1,160 @@
+"""`twistd rmq-controller`: one controller of a group."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import msgspec
+from twisted.application import service
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import CannotListenError
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.config.load import Loaded
+from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
+from rocketmq_tw.config.properties import Setting
+from rocketmq_tw.controller.controller import Controller, ControllerConfigError, node_config
+from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.raft.node import NodeConfig
+from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
+from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
+from rocketmq_tw.services.garbage_collection import freeze_startup_objects
+from rocketmq_tw.services.options import ServerOptions, with_client_tls
+from rocketmq_tw.services.process import prepare_process
+from rocketmq_tw.services.reactor import server_reactor
+from rocketmq_tw.store.errors import StoreError
+
+#: Where stock has its log unless the file says another place.
+CONTROLLER_DEFAULTS: Mapping[str, str] = {"controllerStorePath": "${user.home}/DLedgerController"}
+
+
+class Options(ServerOptions):
+    """What `twistd rmq-controller` takes."""
+
+    synopsis = "[-c controller.conf] [-o key=value]... [-p]"
+    types = (ControllerConfig, NettyServerConfig, NettyClientConfig, TlsConfig)
+    own_defaults: ClassVar[Mapping[str, str]] = CONTROLLER_DEFAULTS
+
+    def settings(self) -> list[Setting]:
+        settings = super().settings()
+        if self["config"] is not None:
+            # Changes over the wire are kept in the file that the controller started from.
+            settings.insert(0, Setting("configStorePath", self["config"], "-c"))
+        return with_client_tls(settings)
+
+
+class ControllerService(service.Service):
+    """Opens the store and takes part from `startService` to `stopService`.
+
+    It listens on the port that `controllerDLegerPeers` has for it. `on_failure` is called with the
+    reason where it cannot go on later; by default the process ends.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        loaded: Loaded,
+        *,
+        on_failure: Callable[[BaseException | None], None] | None = None,
+    ) -> None:
+        self.setName("rmq-controller")
+        self._reactor = reactor
+        self._loaded = loaded
+        self._config = loaded[ControllerConfig]
+        self._on_failure = on_failure or self._cannot_go_on
+        self._server: RemotingServer | None = None
+        self._client: RemotingClient | None = None
+        self._controller: Controller | None = None
+
+    def startService(self) -> None:
+        loaded, store = self._loaded, None
+        try:
+            config = node_config(self._config)
+            member = config.raft.self_id
+            _, port = split_address(config.peers[member])
+            net = msgspec.structs.replace(loaded[NettyServerConfig], listen_port=port)
+            tls = loaded[TlsConfig]
+            self._server = RemotingServer(self._reactor, net, tls=ServerTls(tls))
+            self._client = RemotingClient(self._reactor, loaded[NettyClientConfig], tls=tls)
+            store = self._open_store(config)
+            controller = Controller(
+                self._reactor,
+                PosixFiles(),
+                self._config,
+                store,
+                self._client,
+                partial(deferToThreadPool, self._reactor, self._reactor.getThreadPool()),
+                other_configs=(net, tls),
+            )
+            controller.start(self._server)
+        except (
+            ControllerConfigError,
+            StoreError,
+            CannotListenError,
+            TlsConfigError,
+            OSError,
+        ) as error:
+            if store is not None:
+                store.close()
+            self._cannot_go_on(error)
+            return
+        super().startService()
+        self._controller = controller
+        controller.node.when_failed.addErrback(self._failed)
+        # Whoever reads this may stop us: only a reactor that runs heeds Ctrl-C.
+        self._reactor.callWhenRunning(freeze_startup_objects)
+        self._reactor.callWhenRunning(
+            self.log.info,
+            "{kind} controller {group}/{member}: listening on {address}",
+            kind=self._config.controller_type,
+            group=config.group,
+            member=member,
+            address=config.peers[member],
+        )
+
+    def _open_store(self, config: NodeConfig) -> MemberStore:
+        return MemberStore(
+            PosixFiles(),
+            f"{self._config.controller_store_path}/dledger-{config.raft.self_id}",
+            self._config.mapped_file_size,
+            DEFAULT_INDEX_FILE_SIZE,
+        )
+
+    def _failed(self, failure: Failure) -> None:
+        self._on_failure(failure.value)
+
+    def _cannot_go_on(self, error: BaseException | None) -> None:
+        keys = KeysToChange(
+            "the port in controllerDLegerPeers",
+            "bindAddress",
+            {"controllerStorePath": self._config.controller_store_path},
+        )
+        refuse_to_start(self._reactor, error, keys)
+
+    def stopService(self) -> "Deferred[None]":
+        super().stopService()
+        controller, self._controller = self._controller, None
+        stopped = succeed(None) if controller is None else controller.stop()
+        server, client = self._server, self._client
+        if server is not None:
+            stopped.addCallback(lambda _: server.stop(0.5))
+        if client is not None:
+            stopped.addCallback(lambda _: client.close())
+        return stopped
+
+
+def makeService(options: Options) -> ControllerService:
+    """The service that `options` describe."""
+    reactor = server_reactor()
+    prepare_process(reactor)
+    return ControllerService(reactor, options.loaded)

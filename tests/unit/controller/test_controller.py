@@ -1,0 +1,369 @@
+"""Three controllers in memory: decisions through Raft; brokers and leaders that come and go."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+from rocketmq_tw.client.controller import NoControllerError
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.controller import decider
+from rocketmq_tw.raft.bodies import DLedgerRequestCode
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.headers.controller import (
+    GetMetaDataResponseHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+)
+from tests.support.memory_controllers import GROUP, PEERS, AskingBroker, Controllers
+from tests.unit.controller.conftest import group_of_three
+
+Make = Callable[..., Controllers]
+
+
+def master_of(controllers: Controllers) -> tuple[int | None, int]:
+    """The master and its epoch, as the leader has them."""
+    group = controllers.leader().machine.state.group(GROUP)
+    assert group is not None
+    return group.sync.master, group.sync.master_epoch
+
+
+def test_a_group_comes_up_and_all_controllers_agree(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    found = controllers.result(three[2].client.replica_info(GROUP))
+    assert (found.master_broker_id, found.master_address) == (1, three[0].address)
+    assert found.master_epoch == 1
+    assert found.sync_state_set == SyncStateSet(sync_state_set=[1, 2, 3], sync_state_set_epoch=2)
+    assert controllers.result(three[2].client.next_broker_id("C", GROUP)) == 4
+    controllers.run_until(controllers.same_state)
+    data = controllers.result(three[0].client.sync_state_data([GROUP, "none"]))
+    (info,) = data.replicas_info_table.values()
+    assert [one.broker_id for one in info.in_sync_replicas if one.alive] == [1, 2, 3]
+
+
+def test_only_the_leader_decides_and_everybody_knows_who_that_is(controllers: Controllers) -> None:
+    leader = controllers.leader_id()
+    controllers.run(3)
+    for member in PEERS:
+        answer = controllers.ask(member, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        said = answer.header(GetMetaDataResponseHeader)
+        assert (said.controller_leader_id, said.controller_leader_address) == (
+            leader,
+            PEERS[leader],
+        )
+        assert said.is_leader == (member == leader)
+        assert said.group == "controllers"
+        assert said.peers == "n0:127.0.0.1:1;n1:127.0.0.1:2;n2:127.0.0.1:3;"
+        asked = controllers.ask(
+            member, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, brokerName="g", clusterName="C"
+        )
+        assert asked.code == (0 if member == leader else ResponseCode.CONTROLLER_NOT_LEADER)
+
+
+def test_a_master_that_loses_its_connection_is_replaced_at_once(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    one, two, third = three
+    third.beat(epoch=1, offset=500)
+    two.beat(epoch=1, offset=400)
+    one.die()
+    assert master_of(controllers) == (3, 2)
+    for broker in (two, third):
+        (told,) = broker.told
+        header = told.header(NotifyBrokerRoleChangedRequestHeader)
+        assert (header.master_broker_id, header.master_address) == (3, third.address)
+        assert (header.master_epoch, header.sync_state_set_epoch) == (2, 3)
+        members = decode_body(SyncStateSet, told.body)
+        assert members == SyncStateSet(sync_state_set=[3], sync_state_set_epoch=3)
+        assert told.is_oneway
+
+
+def test_a_slave_that_is_gone_changes_nothing(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    three[1].die()
+    assert master_of(controllers) == (1, 1) and not three[0].told
+
+
+def test_a_silent_master_is_replaced_after_its_time_out(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    three[0].beat(timeout_ms=2000)
+    began = controllers.clock.seconds()
+    controllers.run_until(lambda: master_of(controllers)[0] != 1)
+    assert 2 < controllers.clock.seconds() - began <= 2 + 5 + 0.1
+    assert master_of(controllers) == (2, 2) and three[1].told
+
+
+def test_brokers_are_not_told_where_they_are_not_to_be(make_controllers: Make) -> None:
+    controllers = make_controllers(notify_broker_role_changed=False)
+    one, two, third = group_of_three(controllers)
+    one.die()
+    assert master_of(controllers) == (2, 2)
+    assert two.told == third.told == []
+
+
+def test_the_last_of_the_set_that_is_gone_is_waited_for(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    for broker in (three[2], three[1], three[0]):
+        broker.die()
+    assert master_of(controllers) == (None, 2)
+    outsider = AskingBroker(controllers, 4)
+    outsider.come_up()
+    with pytest.raises(BrokerError) as refused:
+        controllers.result(outsider.client.elect_master("C", GROUP, 4))
+    assert refused.value.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    back = AskingBroker(controllers, 2)
+    back.come_up()
+    elected = controllers.result(back.client.elect_master("C", GROUP, 2))
+    assert elected.is_new and elected.header.master_broker_id == 2
+    assert elected.header.master_epoch == 3
+
+
+def test_a_new_leader_goes_on_where_the_old_one_was_killed(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    old = controllers.leader_id()
+    controllers.stop(old)
+    # The master is gone while nobody decides.
+    three[0].die()
+    controllers.run_until(lambda: master_of(controllers)[0] == 2)
+    assert master_of(controllers) == (2, 2)
+    found = controllers.result(three[1].client.replica_info(GROUP))
+    assert (found.master_broker_id, found.master_epoch) == (2, 2)
+    controllers.start(old)
+    controllers.run_until(controllers.same_state)
+
+
+def test_controllers_that_start_again_have_all_they_had(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    controllers.run_until(controllers.same_state)
+    before = controllers.leader().machine.state
+    for member in PEERS:
+        controllers.stop(member)
+    for member in PEERS:
+        controllers.start(member)
+    assert controllers.leader().machine.state == before
+
+
+def test_snapshots_take_the_place_of_a_long_log(make_controllers: Make) -> None:
+    controllers = make_controllers(controller_snapshot_interval=50)
+    one, *_ = group_of_three(controllers)
+    for number in range(300):
+        members = [1, 2] if number % 2 == 0 else [1, 2, 3]
+        controllers.result(one.client.alter_sync_state_set(GROUP, 1, 1, members, number + 2))
+    before = controllers.leader().machine.state
+    leader = controllers.leader_id()
+    assert controllers.leader().node.core.log.begin_index > 0
+    controllers.stop(leader)
+    controllers.start(leader)
+    controllers.run_until(lambda: controllers.running[leader].machine.state == before)
+
+
+def test_decisions_that_come_at_once_are_made_one_after_the_other(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    outcomes: list[Any] = []
+    for broker in three:
+        owner = f"a;{broker.broker_id}"
+        broker.client.apply_broker_id("C", "new", 1, owner).addBoth(outcomes.append)
+    controllers.run_until(lambda: len(outcomes) == 3)
+    assert sum(outcome is None for outcome in outcomes) == 1
+    # Who is elected is alone in the set, so nobody else can be designated after him.
+    elections: list[Any] = []
+    for broker in three[1:]:
+        election = broker.client.elect_master("C", GROUP, broker.broker_id, designate=True)
+        election.addBoth(elections.append)
+    controllers.run_until(lambda: len(elections) == 2)
+    assert elections[0].header.master_epoch == 2
+    assert elections[1].value.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    assert master_of(controllers) == (2, 2)
+
+
+def test_without_a_majority_nothing_is_decided_and_nothing_changes(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader_id()
+    before = master_of(controllers)
+    for member in PEERS:
+        if member != leader:
+            controllers.stop(member)
+    asked = controllers.ask(
+        leader,
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        clusterName="C",
+        brokerName=GROUP,
+        brokerId=2,
+        designateElect="true",
+    )
+    assert asked.code == ResponseCode.SYSTEM_ERROR
+    looked = controllers.ask(leader, RequestCode.CONTROLLER_GET_REPLICA_INFO, brokerName=GROUP)
+    assert looked.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.CONTROLLER_NOT_LEADER)
+    group = controllers.running[leader].machine.state.group(GROUP)
+    assert group is not None and (group.sync.master, group.sync.master_epoch) == before
+    # Its brokers hear in the end that there is nobody to ask.
+    with pytest.raises(NoControllerError):
+        controllers.result(three[0].client.replica_info(GROUP))
+
+
+def test_a_decision_that_was_given_up_counts_before_the_next_one(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader_id()
+    others = [member for member in PEERS if member != leader]
+    for member in others:
+        controllers.cut(member)
+    asked = controllers.ask(
+        leader,
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        clusterName="C",
+        brokerName=GROUP,
+        brokerId=2,
+        designateElect="true",
+    )
+    assert asked.code == ResponseCode.SYSTEM_ERROR
+    for member in others:
+        controllers.mend(member)
+    third = AskingBroker(controllers, 3)
+    third.beat()
+    with pytest.raises(BrokerError) as refused:
+        controllers.result(third.client.elect_master("C", GROUP, 3, designate=True))
+    # Only the second is in the set of the election that was answered with an error.
+    assert refused.value.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    assert master_of(controllers) == (2, 2)
+    controllers.run_until(controllers.same_state)
+
+
+@pytest.mark.parametrize("key", ["is_process_read_event", "process_read_event"])
+def test_a_read_may_be_an_entry_of_its_own(make_controllers: Make, key: str) -> None:
+    for config, entries in (({}, 0), ({key: True}, 1)):
+        controllers = make_controllers(**config)
+        broker = AskingBroker(controllers, 1)
+        broker.come_up()
+        log = controllers.leader().node.core.log
+        before = log.end_index
+        controllers.result(broker.client.replica_info(GROUP))
+        assert log.end_index == before + entries
+
+
+def test_requests_that_wait_have_an_end(
+    controllers: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decider, "MAX_WAITING", 2)
+    leader = controllers.leader()
+    client = controllers.network.client("10.9.9.9")
+    broker = AskingBroker(controllers, 1)
+    controllers.result(broker.client.find_leader())
+    answers: list[Any] = []
+    for number in range(5):
+        application = broker.client.apply_broker_id("C", f"g{number}", 1, "a;b")
+        application.addBoth(answers.append)
+    controllers.run_until(lambda: len(answers) == 5)
+    refused = [one for one in answers if one is not None]
+    assert len(refused) == 3
+    assert {one.value.code for one in refused} == {ResponseCode.SYSTEM_BUSY}
+    assert len(leader.machine.state.replica_tables) == 2
+    client.close()
+
+
+def test_the_configuration_is_shown_changed_and_kept(controllers: Controllers) -> None:
+    text = controllers.ask("n0", RequestCode.GET_CONTROLLER_CONFIG).body.decode()
+    assert "scanInactiveMasterInterval=5000\n" in text and "controllerDLegerSelfId=n0\n" in text
+    assert "controllerStorePath" not in text
+    changed = controllers.ask(
+        "n0", RequestCode.UPDATE_CONTROLLER_CONFIG, b"enableElectUncleanMaster=true\n"
+    )
+    assert changed.code == 0 and controllers.configs["n0"].enable_elect_unclean_master
+    kept = controllers.disks["n0"].read("/conf/controller.conf")
+    assert kept == b"enableElectUncleanMaster=true\n"
+    for text in (
+        "configStorePath=/tmp/x",
+        "configBlackList=",
+        "rocketmqHome=/",
+        "controllerDLegerPeers=n0-127.0.0.1:9",
+        "controllerStorePath=/tmp",
+    ):
+        refused = controllers.ask("n0", RequestCode.UPDATE_CONTROLLER_CONFIG, text.encode())
+        assert refused.code == ResponseCode.NO_PERMISSION, text
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "fields", "expected"),
+    [
+        (RequestCode.BROKER_HEARTBEAT, b"", {}, ResponseCode.CONTROLLER_INVALID_REQUEST),
+        (
+            RequestCode.BROKER_HEARTBEAT,
+            b"",
+            {"brokerId": 1, "clusterName": "C" * 300, "brokerName": "g", "brokerAddr": "a"},
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+        ),
+        (RequestCode.BROKER_HEARTBEAT, b"", {"brokerId": "x"}, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.CONTROLLER_GET_REPLICA_INFO, b"", {}, ResponseCode.SYSTEM_ERROR),
+        (
+            RequestCode.CONTROLLER_GET_REPLICA_INFO,
+            b"",
+            {"brokerName": "nobody"},
+            ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        ),
+        (
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            b"{",
+            {"brokerName": "g", "masterEpoch": 1},
+            ResponseCode.SYSTEM_ERROR,
+        ),
+        (RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, b"[1,", {}, ResponseCode.SYSTEM_ERROR),
+        (
+            RequestCode.CONTROLLER_APPLY_BROKER_ID,
+            b"",
+            {
+                "clusterName": "C",
+                "brokerName": "g",
+                "appliedBrokerId": 1,
+                "registerCheckCode": "wrong",
+            },
+            ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+        ),
+    ],
+)
+def test_bad_input_is_refused_logged_and_changes_nothing(
+    controllers: Controllers,
+    three: list[AskingBroker],
+    code: int,
+    body: bytes,
+    fields: dict[str, object],
+    expected: int,
+) -> None:
+    leader = controllers.leader()
+    before, entries = repr(leader.machine.state), leader.node.core.log.end_index
+    with capturedLogs() as logs:
+        answer = controllers.ask(controllers.leader_id(), code, body, **fields)
+    assert answer.code == expected and answer.remark
+    said = [formatEvent(event) or "" for event in logs]
+    assert any(f"request {int(code)} of 10.9.9.9" in line for line in said), said
+    assert repr(leader.machine.state) == before
+    assert leader.node.core.log.end_index == entries
+
+
+@pytest.mark.parametrize("code", [DLedgerRequestCode.APPEND, DLedgerRequestCode.GET])
+def test_nobody_but_a_member_writes_or_reads_the_log(controllers: Controllers, code: int) -> None:
+    answer = controllers.ask(controllers.leader_id(), code, b"{}")
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+def test_an_entry_that_is_no_event_is_passed_over(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    before = repr(leader.machine.state)
+    with capturedLogs() as logs:
+        controllers.result(leader.node.propose([b"\x00\x09junk"])[0])
+        controllers.run(3)
+    assert "passed over" in " ".join(formatEvent(event) or "" for event in logs)
+    assert repr(leader.machine.state) == before and controllers.same_state()
+    three[0].die()
+    assert master_of(controllers) == (2, 2)
