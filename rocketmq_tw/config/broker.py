@@ -94,13 +94,6 @@ class BrokerConfig(Config, frozen=True):
     lite_pull_message_enable: bool = True
     slave_read_enable: Live[bool] = False
 
-    # filtering by properties; milliseconds, percent
-    enable_property_filter: Live[bool] = False
-    filter_support_retry: Live[bool] = False
-    filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
-    expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
-    max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20
-
     # popping; milliseconds
     enable_retry_topic_v2: bool = field(default=False, name="enableRetryTopicV2")
     retrieve_message_from_pop_retry_topic_v1: bool = field(
@@ -118,6 +111,13 @@ class BrokerConfig(Config, frozen=True):
     default_pop_share_queue_num: Live[Annotated[int, Range(-1, INT[1])]] = -1
     server_load_balancer_enable: Live[bool] = True
     load_balance_poll_name_server_interval: Live[PositiveLong] = 30_000
+
+    # filtering by properties; milliseconds, percent
+    enable_property_filter: Live[bool] = False
+    filter_support_retry: Live[bool] = False
+    filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
+    expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
+    max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20
 
     # what the admin protocol must not change or tell
     config_black_list: str = "configBlackList;brokerConfigPath"

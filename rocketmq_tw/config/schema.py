@@ -32,6 +32,8 @@ UNSUPPORTED_SWITCHES = {
     "enableControllerMode": "controller mode",
     "enableSlaveActingMaster": "a slave that stands in for its master",
     "enableDLegerCommitLog": "a broker's commit log in a DLedger group",
+    "enableConsumeQueueExt": "extension files of consume queues",
+    "enableCalcFilterBitMap": "the bits of filters in extension files of consume queues",
 }
 
 

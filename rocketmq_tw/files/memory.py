@@ -1,16 +1,15 @@
-"""A file system in memory that knows what a power loss would leave of it.
-
-A file's synced image holds what `fsync` made durable, and a directory entry is durable once
-`sync_dir` ran on its directory: the strictest reading of POSIX. `crash()` gives a new file system
-with only that; with a seed, a random subset of the unsynced writes (torn at sector boundaries)
-and of the unsynced names is kept too, since a disk may write any of them early.
+"""A file's synced image holds what `fsync` made durable, and a directory entry is durable once
+`sync_dir` ran on its directory: the strictest reading of POSIX, but that what moved between two
+directories is durable in both once it is in one. `crash()` gives a new file system with only that;
+with a seed, a random subset of the unsynced writes (torn at sector boundaries) and of the unsynced
+names is kept too, since a disk may write any of them early.
 """
 
 import errno
 import posixpath
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
@@ -148,13 +147,34 @@ class _Dir:
 _Entry = _Dir | _Node
 
 
+class _Move(NamedTuple):
+    """From one directory to another, not durable at either."""
+
+    source: _Dir
+    old_name: str
+    target: _Dir
+    name: str
+    moved: _Entry
+
+    def commit(self) -> None:
+        if self.source.durable.get(self.old_name) is self.moved:
+            del self.source.durable[self.old_name]
+        self.target.durable[self.name] = self.moved
+
+
 @implementer(IFiles)
 class MemoryFiles:
     """See the module's text; `capacity` is what `usage` reports as the total."""
 
-    def __init__(self, capacity: int = 1 << 40, root: _Dir | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int = 1 << 40,
+        root: _Dir | None = None,
+        moves: Sequence[_Move] = (),
+    ) -> None:
         self.capacity = capacity
         self._root = root or _Dir()
+        self._moves = list(moves)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         return MemoryFile(self._file(path, create=create))
@@ -206,11 +226,27 @@ class MemoryFiles:
         former, old_name = self._place(source)
         del former.current[old_name]
         parent.current[name] = moved
+        if former is not parent:
+            self._moves.append(_Move(former, old_name, parent, name, moved))
 
     def sync_dir(self, path: str) -> None:
+        """Makes the directory's names durable. What moved between it and another one is so on both
+        sides at once: file systems with a journal commit a rename as a whole, with all that was
+        renamed before it in the same directories."""
         found = self._find(path)
         if not isinstance(found, _Dir):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        touched, left = [found], list[_Move]()
+        committed = list[_Move]()
+        for move in reversed(self._moves):
+            if any(one in (move.source, move.target) for one in touched):
+                touched += move.source, move.target
+                committed.append(move)
+            else:
+                left.append(move)
+        self._moves = left[::-1]
+        for move in reversed(committed):
+            move.commit()
         found.durable = dict(found.current)
 
     def usage(self, path: str) -> DiskUsage:
@@ -225,7 +261,13 @@ class MemoryFiles:
 
     def kill(self) -> "MemoryFiles":
         """What the next process finds after a kill -9: everything written, no locks."""
-        return MemoryFiles(self.capacity, _copy(self._root, {}))
+        done: dict[int, _Entry] = {}
+        root = _copy(self._root, done)
+        moves = [
+            _Move(_copy(source, done), old_name, _copy(target, done), name, _copy(moved, done))
+            for source, old_name, target, name, moved in self._moves
+        ]
+        return MemoryFiles(self.capacity, root, moves)
 
     def crash(self, seed: int | None = None) -> "MemoryFiles":
         """What a power loss leaves; with a seed, plus a random part of what was not synced."""
@@ -315,6 +357,7 @@ def _used(directory: _Dir) -> int:
 
 
 def _copy(entry: _Entry, done: dict[int, _Entry]) -> Any:
+    """`done` has what is copied already, by the identity of the original."""
     copied: _Entry | None = done.get(id(entry))
     if copied is None and isinstance(entry, _Node):
         copied = done[id(entry)] = _Node(entry.synced.copy())

@@ -16,11 +16,11 @@ from rocketmq_tw.files.interface import IFiles
 
 FILE_SIZE = 4096
 _STOCK = struct.Struct(">qqqqq")
-#: Magic, safe offset, queues, their units, index begin and entries, CRC-32 of these and of stock's
-#: longs.
-_OURS = struct.Struct(">IqqqqqI")
+#: Magic, safe offset, queues, their units, index begin and entries, index end, CRC-32 of these and
+#: of stock's longs.
+_OURS = struct.Struct(">IqqqqqqI")
 _OURS_AT = 64
-_MAGIC = 0x726D7174
+_MAGIC = 0x726D7175
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):
@@ -40,6 +40,8 @@ class Checkpoint(msgspec.Struct, kw_only=True):
     #: An index file's first log offset and a count: in front of them slots and entries are synced.
     index_begin: int = -1
     index_entries: int = 1
+    #: Log offset of the last message with a key then; -1 without one.
+    index_end: int = -1
 
     @property
     def index_mark(self) -> tuple[int, int]:
@@ -75,6 +77,7 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
                 checkpoint.units,
                 checkpoint.index_begin,
                 checkpoint.index_entries,
+                checkpoint.index_end,
             ) = ours
     return checkpoint
 
@@ -95,6 +98,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         checkpoint.units,
         checkpoint.index_begin,
         checkpoint.index_entries,
+        checkpoint.index_end,
         0,
     )
     ours = ours[:-4] + _crc(stock, ours).to_bytes(4, "big")

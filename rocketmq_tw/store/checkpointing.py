@@ -134,6 +134,7 @@ class Checkpointing:
             changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
             checkpoint.index_begin, checkpoint.index_entries = index.mark
+            checkpoint.index_end = index.end_offset
         if not changed and checkpoint == self.last:
             return None
         # With what another one may still be syncing, which is not durable either.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from itertools import repeat
@@ -339,10 +340,17 @@ class MessageIndex:
             moment += 1
             path = f"{self._directory}/{index_name(moment)}"
         file = self._files.open(path, create=True)
-        file.truncate(self.file_size)
-        # Durable at once, so that a power loss never takes a file out of the middle.
-        file.fsync()
-        self._files.sync_dir(self._directory)
+        try:
+            file.truncate(self.file_size)
+            # Durable at once, so that a power loss never takes a file out of the middle.
+            file.fsync()
+            self._files.sync_dir(self._directory)
+        except OSError:
+            # A start removes what follows a file that is not whole.
+            file.close()
+            with suppress(OSError):
+                self._files.remove(path)
+            raise
         return IndexFile(file, path, self._slots, self._capacity)
 
     def _release(self, index: IndexFile) -> None:

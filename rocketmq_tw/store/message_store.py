@@ -16,6 +16,7 @@ from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.appending import Appending
+from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE
@@ -128,12 +129,13 @@ class MessageStore(StoreReads):
         self._ownership.mark_open()
         self._files.keep(self.paths.abort)
         try:
-            self.report = report = self._run_recovery(clean)
+            checkpoint = self._open_files(clean)
         except StoreError:
             if clean:
-                # Nothing was changed.
+                # Nothing was changed that a clean start minds.
                 self._ownership.mark_closed()
             raise
+        self.report = report = self._run_recovery(checkpoint, clean)
         dispatched = report.dispatched_offset
         last = self._checkpointing.last
         self._dispatching.begin(
@@ -152,12 +154,15 @@ class MessageStore(StoreReads):
             self._deleted.forget_counts()
         return report
 
-    def _run_recovery(self, clean: bool) -> RecoveryReport:
+    def _open_files(self, clean: bool) -> Checkpoint:
         checkpoint = self._checkpointing.load()
         if self._confirmed_only:
             self.dispatch_limit = checkpoint.confirm_phy_offset
         self._removal.load()
         self._log.load(clean=clean)
+        return checkpoint
+
+    def _run_recovery(self, checkpoint: Checkpoint, clean: bool) -> RecoveryReport:
         repaired = self._queues.load()
         if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
             self._checkpointing.forget_index_mark()

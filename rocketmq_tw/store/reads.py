@@ -49,7 +49,7 @@ class StoreReads:
     ) -> QueueRead:
         """See `IMessageStore`."""
         queue = self._queues.find(topic, queue_id)
-        return self._reader.read(queue, offset, max_count, max_bytes, *wanted)
+        return self._reader.read(queue, offset, max_count, max_bytes, wanted)
 
     def read_log(self, offset: int, size: int) -> bytes:
         """See `IMessageStore`."""

@@ -167,9 +167,7 @@ class Recovery:
         """Keys wait in memory for company, so the index may be behind the queues; one that was
         removed is built again."""
         index, log = self._index, self._log
-        if index is None or (
-            trusted and index.end_timestamp >= self._checkpoint.index_msg_timestamp
-        ):
+        if index is None or (trusted and index.end_offset >= self._checkpoint.index_end):
             return start
         if index.end_offset >= log.min_offset:
             return min(start, index.end_offset)

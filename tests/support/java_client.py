@@ -197,7 +197,7 @@ class Producer(_Client):
 
 class TransactionProducer(_Client):
     """TransactionMQProducer. A message's user properties say what it decides about it at once
-    (`decide`) and what it answers when it is asked (`answer`): commit, rollback or other words."""
+    (`decide`) and what it answers when it is asked (`answer`): commit, rollback, anything else."""
 
     kind = "transactions"
 
@@ -220,7 +220,7 @@ class PushConsumer(_Client):
     """DefaultMQPushConsumer that notes what it receives.
 
     Options: orderly, broadcast, failTimes (a message fails that often), maxReconsumeTimes, from
-    (FIRST_OFFSET, LAST_OFFSET), instance.
+    (FIRST_OFFSET, LAST_OFFSET), instance, sql (subscriptions are SQL92 expressions).
     """
 
     kind = "consumer"
@@ -285,10 +285,18 @@ class PullConsumer(_Client):
         queues: list[Json] = self._call("queues", topic=topic)
         return sorted(queues, key=lambda queue: (queue["broker"], queue["queue"]))
 
-    def pull(self, queue: Json, offset: int, count: int = 32, expression: str = "*") -> Json:
-        """status, next, min, max and the messages."""
+    def pull(
+        self,
+        queue: Json,
+        offset: int,
+        count: int = 32,
+        expression: str = "*",
+        *,
+        sql: bool = False,
+    ) -> Json:
+        """status, next, min, max and the messages; with `sql` the expression is an SQL92 one."""
         result: Json = self._call(
-            "pull", **_queue(queue), offset=offset, max=count, expression=expression
+            "pull", **_queue(queue), offset=offset, max=count, expression=expression, sql=sql
         )
         return result
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import InThread
@@ -56,9 +59,9 @@ class RequestModes:
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
         return self._keeper.keep()
 
-    def table(self) -> MessageRequestModeTable:
-        """What the file and request 402 carry."""
-        return MessageRequestModeTable(message_request_mode_map=self._modes)
+    def encoded(self) -> Callable[[], bytes]:
+        """What gives all modes as the file and request 402 carry them, in any thread."""
+        return partial(_encode, self._copied())
 
     def replace_all(self, table: MessageRequestModeTable) -> None:
         """Takes over what a master has."""

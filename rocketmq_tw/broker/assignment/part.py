@@ -23,7 +23,7 @@ class Assignment(Part):
         self.modes = RequestModes(host.table_file("messageRequestMode"), host.in_thread)
         queues = ClusterQueues(host.config, tables.topics, host.client, host.elapsed_ms)
         self._handlers = AssignmentRequests(
-            host.config, role, self.modes, tables, clients.registry, queues.of
+            host.config, role, self.modes, tables, clients.registry, queues.of, host.in_thread
         ).handlers()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:

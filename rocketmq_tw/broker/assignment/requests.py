@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assignment.dividing import STRATEGIES, allocate_for_pop
 from rocketmq_tw.broker.assignment.modes import RequestModes
 from rocketmq_tw.broker.clients.registry import BROADCASTING, ClientRegistry
+from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.broker import BrokerConfig
@@ -44,6 +45,7 @@ class AssignmentRequests:
         tables: Tables,
         clients: ClientRegistry,
         queues_of: Callable[[str], Deferred[Sequence[MessageQueue] | None]],
+        in_thread: InThread,
     ) -> None:
         self._config = config
         self._role = role
@@ -52,6 +54,7 @@ class AssignmentRequests:
         self._groups = tables.groups
         self._clients = clients
         self._queues_of = queues_of
+        self._in_thread = in_thread
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -107,8 +110,9 @@ class AssignmentRequests:
         )
         return self._modes.set(body).addCallback(lambda _: request.response())
 
-    def all_modes(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        return request.response(body=encode_body(self._modes.table()))
+    def all_modes(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        encoded = self._in_thread(self._modes.encoded())
+        return encoded.addCallback(lambda body: request.response(body=body))
 
     def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         """The mode that was set, or the one that holds for all others; retry topics are pulled."""

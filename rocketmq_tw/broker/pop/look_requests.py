@@ -46,7 +46,8 @@ class LookRequests:
         pops: HeldPops,
         notified: HeldPops,
         now_ms: Callable[[], int],
-        told: Callable[[str, str, int, int], None],
+        told: Callable[[str, str, int, int, float], None],
+        seconds: Callable[[], float],
     ) -> None:
         self._config = config
         self._checks = checks
@@ -58,6 +59,7 @@ class LookRequests:
         self._notified = notified
         self._now_ms = now_ms
         self._told = told
+        self._seconds = seconds
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -79,16 +81,17 @@ class LookRequests:
             wanted = header.max_msg_nums - count
             if wanted <= 0 or size >= _PEEK_BYTES:
                 continue
+            began = self._seconds()
             read = self._store.read_queue(topic, queue_id, begin, wanted, _PEEK_BYTES)
             if read.status in (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY):
                 read = self._store.read_queue(
                     topic, queue_id, read.next_offset, wanted, _PEEK_BYTES
                 )
-            if read.messages:
-                parts.append(read.data)
-                count += read.messages
-                size += len(read.data)
-                self._told(topic, group, read.messages, len(read.data))
+            took = self._seconds() - began
+            self._told(topic, group, read.messages, len(read.data), took)
+            parts.append(read.data)
+            count += read.messages
+            size += len(read.data)
         return request.response(
             ResponseCode.SUCCESS if count else ResponseCode.PULL_NOT_FOUND,
             "FOUND" if count else "NO_MESSAGE_IN_QUEUE",

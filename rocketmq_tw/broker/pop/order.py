@@ -8,6 +8,9 @@ queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.keeper import TableFile
@@ -104,9 +107,8 @@ class OrderBook:
         info = self._get(queue)
         if info is None or info.pop_time != pop_time:
             return
-        if info.next_visible_times is None:
-            info.next_visible_times = {}
-        info.next_visible_times[offset] = visible_at
+        # Another one in its place: `encode` may be reading it.
+        info.next_visible_times = {**(info.next_visible_times or {}), offset: visible_at}
         self._dirty = True
 
     def clear(self, queue: PoppedQueue) -> None:
@@ -147,6 +149,18 @@ class OrderBook:
                 looked = 0
                 yield
 
+    def encode(self) -> bytes:
+        """The whole table as the file has it. May be called in any thread, also while the table
+        changes: each entry is as it was at some moment of the call."""
+        groups = []
+        for key, queues in list(self._table.items()):
+            infos = [
+                b"%d:%b" % (number, encode_body(info)) for number, info in list(queues.items())
+            ]
+            groups.append(b"%b:{%b}" % (encode_body(key), b",".join(infos)))
+        entries: Any = msgspec.Raw(b"{" + b",".join(groups) + b"}")
+        return encode_body(OrderInfoTable(table=entries))
+
     def pending_write(self) -> Callable[[], bytes] | None:
         """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
 
@@ -155,8 +169,7 @@ class OrderBook:
         if not self._dirty:
             return None
         self._dirty = False
-        data = encode_body(OrderInfoTable(table=self._table))
-        return lambda: data
+        return self.encode
 
     def write(self, data: bytes) -> None:
         self._file.write(data)

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
 from rocketmq_tw.broker.pop.checks import Checks, not_popped
@@ -51,6 +52,7 @@ class Pop(Part):
         tables: Tables,
         stats: Stats,
         timer: Timer,
+        filters: Filters,
     ) -> None:
         self._host = host
         self._writing = writing
@@ -100,12 +102,14 @@ class Pop(Part):
             lambda queue: self.revive.in_flight.of(queue),
             stats.pulled,
             self._watch.watch,
+            host.reactor.seconds,
         )
         self._handlers = merge_handlers(
             [
                 PopRequests(
                     config,
                     checks,
+                    filters.filters,
                     reads,
                     self.positions,
                     self.held,
@@ -137,6 +141,7 @@ class Pop(Part):
                     self.notified,
                     host.now_ms,
                     stats.pulled,
+                    host.reactor.seconds,
                 ).handlers(),
             ]
         )

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
 from rocketmq_tw.broker.pop.positions import PoppedQueue
-from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE
+from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, may_want
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.net.interfaces import IPeer
@@ -56,8 +56,7 @@ class _Held:
 
     def wants(self, run: Arrived) -> bool:
         """Whether one of them may match."""
-        by_unit = self.wanted.by_unit
-        return by_unit is None or any(map(by_unit, run.tags_codes))
+        return may_want(self.wanted, run)
 
     def wake(self) -> None:
         if self.peer.connected:

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, Appended, MessageFilter
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
 from rocketmq_tw.broker.pop.checks import Checks
@@ -20,7 +21,6 @@ from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import pop_retry_topic
-from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression, tag_match
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -45,6 +45,7 @@ class PopRequests:
         self,
         config: BrokerConfig,
         checks: Checks,
+        filters: MessageFilters,
         reads: PopReads,
         positions: Positions,
         held: HeldPops,
@@ -56,6 +57,7 @@ class PopRequests:
     ) -> None:
         self._config = config
         self._checks = checks
+        self._filters = filters
         self._reads = reads
         self._positions = positions
         self._held = held
@@ -135,17 +137,7 @@ class PopRequests:
     def _filter(self, header: PopMessageRequestHeader) -> MessageFilter:
         if not header.exp:
             return EVERY_MESSAGE
-        kind = header.exp_type or TAG_TYPE
-        if kind != TAG_TYPE:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"the broker does not filter by {kind} expressions: use tags",
-            )
-        try:
-            expression = parse_tag_expression(header.exp)
-        except ValueError as error:
-            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return MessageFilter(tag_match(expression.text, expression.codes))
+        return self._filters.of_expression(header.exp, header.exp_type)
 
     # Taking
 

@@ -72,7 +72,7 @@ class Popped:
 
 class PopReads:
     """`in_flight(queue)` tells how many messages of a queue a group has not acknowledged; `told`
-    is called with topic, group, messages and bytes of each queue that gave some, `ordered` with
+    is called with topic, group, messages, bytes and seconds of each read, `ordered` with
     each queue that gave some to an orderly group."""
 
     def __init__(
@@ -83,8 +83,9 @@ class PopReads:
         positions: Positions,
         order: OrderBook,
         in_flight: Callable[[PoppedQueue], int],
-        told: Callable[[str, str, int, int], None],
+        told: Callable[[str, str, int, int, float], None],
         ordered: Callable[[PoppedQueue], None],
+        seconds: Callable[[], float],
     ) -> None:
         self._config = config
         self._store = store
@@ -94,6 +95,7 @@ class PopReads:
         self._in_flight = in_flight
         self._told = told
         self._ordered = ordered
+        self._seconds = seconds
 
     def begin(self, queue: PoppedQueue) -> int:
         """Where the next pop of a queue begins, without changing anything."""
@@ -120,7 +122,10 @@ class PopReads:
         if too_many or popped.count >= wanted.max_count or end == offset:
             popped.rest += max(end - offset, 0)
             return
+        began = self._seconds()
         offset, read = self._read(wanted, queue, offset, wanted.max_count - popped.count)
+        took = self._seconds() - began
+        self._told(topic, wanted.group, read.messages, len(read.data), took)
         if read.messages:
             self._hide(wanted, queue, offset, read, popped)
         elif read.status in _PASSED_OVER and read.next_offset > -1:
@@ -172,7 +177,6 @@ class PopReads:
             popped.points.append((point, claim))
         popped.infos.add(topic, queue_id, start, found)
         popped.count += read.messages
-        self._told(topic, group, read.messages, len(read.data))
         if not topic.startswith(RETRY_PREFIX) or (
             self._config.pop_response_return_actual_retry_topic
         ):

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import InThread, IRemotingClient
+from rocketmq_tw.wire.bodies.assignments import MessageRequestModeTable
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -71,6 +72,17 @@ class MasterCalls:
             return decode_timer_checkpoint(response.body)
 
         command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
+        return self._client.request(address, command, TIMEOUT).addCallback(read)
+
+    def request_modes(self, address: str) -> Deferred[MessageRequestModeTable | None]:
+        """How groups read topics (402); None where the master knows no such thing, as with 4.x."""
+
+        def read(response: RemotingCommand) -> MessageRequestModeTable | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            return decode_body(MessageRequestModeTable, response.body)
+
+        command = RemotingCommand.request(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
         return self._client.request(address, command, TIMEOUT).addCallback(read)
 
     def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.delay.part import Delay
@@ -54,6 +55,7 @@ class Replicas(Part):
         tables: Tables,
         delay: Delay,
         timer: Timer,
+        assignment: Assignment,
         cluster: Cluster,
     ) -> None:
         self._host = host
@@ -71,6 +73,7 @@ class Replicas(Part):
             tables.offsets,
             delay.offsets,
             timer.progress,
+            assignment.modes,
             host.in_slices,
         )
         #: How a slave reaches its master's HA port; None: by TCP.

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -70,7 +71,12 @@ final class PushConsumers {
             }
             JSONObject subscriptions = arguments.getJSONObject("subscriptions");
             for (String topic : subscriptions.keySet()) {
-                push.subscribe(topic, subscriptions.getString(topic));
+                String expression = subscriptions.getString(topic);
+                if (arguments.getBooleanValue("sql")) {
+                    push.subscribe(topic, MessageSelector.bySql(expression));
+                } else {
+                    push.subscribe(topic, expression);
+                }
             }
             if (arguments.getBooleanValue("orderly")) {
                 push.registerMessageListener((MessageListenerOrderly) (messages, context) ->

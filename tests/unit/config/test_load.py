@@ -157,6 +157,8 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
         "aclEnable",
         "authenticationEnabled",
         "enableControllerMode",
+        "enableCalcFilterBitMap",
+        "enableConsumeQueueExt",
         "enableDLegerCommitLog",
         "enableSlaveActingMaster",
     ],

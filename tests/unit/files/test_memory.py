@@ -189,3 +189,35 @@ def test_a_removed_directory_that_comes_back_does_not_fill_its_successor() -> No
     assert files.crash().list("/a/d") == ["f"]
     files.sync_dir("/a")
     assert files.crash().list("/a/d") == []
+
+
+@pytest.mark.parametrize("synced", ["here", "there"])
+@pytest.mark.parametrize("name", ["directory", "file"])
+def test_a_move_is_durable_on_both_sides_or_on_none(synced, name) -> None:
+    files = MemoryFiles()
+    files.make_dirs("here/directory")
+    files.make_dirs("there")
+    files.open("here/file", create=True)
+    files.sync_dir("here")
+    files.rename(f"here/{name}", f"there/{name}")
+    after = files.crash()
+    assert after.list("here") == ["directory", "file"] and after.list("there") == []
+    files = files.kill()
+    files.sync_dir(synced)
+    after = files.crash()
+    assert name not in after.list("here") and after.list("there") == [name]
+
+
+def test_a_move_takes_earlier_ones_of_its_directories_along() -> None:
+    files = MemoryFiles()
+    for name in ("a", "b", "c"):
+        files.make_dirs(name)
+    files.open("b/x", create=True)
+    files.open("a/y", create=True)
+    files.sync_dir("a")
+    files.sync_dir("b")
+    files.rename("b/x", "c/x")
+    files.rename("a/y", "b/x")
+    files.sync_dir("a")
+    after = files.crash()
+    assert (after.list("a"), after.list("b"), after.list("c")) == ([], ["x"], ["x"])

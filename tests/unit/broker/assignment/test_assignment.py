@@ -8,6 +8,7 @@ import pytest
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.assignment.dividing import STRATEGIES, allocate_for_pop
+from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.bodies.assignments import (
     MessageRequestModeTable,
     QueryAssignmentRequestBody,
@@ -17,10 +18,10 @@ from rocketmq_tw.wire.bodies.assignments import (
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.name_server import NameServerInMemory
 from tests.support.network import FakePeer, MemoryNetwork
 
 
@@ -31,15 +32,16 @@ def ask(broker: BrokerInMemory, code: int, body: Any) -> RemotingCommand:
 
 
 def with_members(
-    *members: str,
-    clock: MemoryReactorClock | None = None,
-    name_server: NameServerInMemory | None = None,
-    **settings: Any,
+    *members: str, route: TopicRouteData | None = None, **settings: Any
 ) -> BrokerInMemory:
-    clock = clock or MemoryReactorClock()
+    clock = MemoryReactorClock()
     network = MemoryNetwork(clock)
-    if name_server is not None:
-        network.serve("127.0.0.1:9876", name_server.handlers)
+    if route is not None:
+        body = encode_body(route)
+        handlers: dict[int, Handler] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda request, peer: request.response(body=body)
+        }
+        network.serve("127.0.0.1:9876", handlers)
         settings["namesrv_addr"] = "127.0.0.1:9876"
     broker = BrokerInMemory(clock=clock, network=network, broker=settings)
     broker.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
@@ -146,10 +148,13 @@ def test_the_file_and_the_table() -> None:
 
 
 def test_queues_of_other_brokers() -> None:
-    clock = MemoryReactorClock()
-    names = NameServerInMemory(clock)
-    names.register("127.0.0.1:20911", "broker-b", "Topic", 2)
-    broker = with_members("a", clock=clock, name_server=names)
+    route = TopicRouteData(
+        queue_datas=[
+            QueueData(broker_name=name, read_queue_nums=2, write_queue_nums=2, perm=6)
+            for name in ("broker-b", "broker-a")
+        ]
+    )
+    broker = with_members("a", route=route)
     body = QueryAssignmentRequestBody(
         topic="Topic", consumer_group="G", client_id="a", strategy_name="AVG"
     )
@@ -163,8 +168,8 @@ def test_queues_of_other_brokers() -> None:
     queues = [each.message_queue for each in found]
     assert queues == [
         MessageQueue(topic="Topic", broker_name=name, queue_id=queue_id)
-        for name, count in (("broker-a", 4), ("broker-b", 2))
-        for queue_id in range(count)
+        for name in ("broker-a", "broker-b")
+        for queue_id in (0, 1)
     ]
 
 

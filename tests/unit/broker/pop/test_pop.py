@@ -123,6 +123,15 @@ class TestPop:
         pass_time(broker, 70)
         assert popper.pop() == []
 
+    def test_properties(self) -> None:
+        broker = with_messages(0, enable_property_filter=True)
+        for n in range(4):
+            ok(broker.send(b"%d" % n, properties={"n": str(n)}))
+        popper = Popper(broker, exp="n > 1", exp_type="SQL92", invisible_time=5_000)
+        assert popper.bodies() == [b"2", b"3"]
+        pass_time(broker, 9)
+        assert popper.bodies() == [b"2", b"3"]
+
     def test_what_no_tag_matches_is_passed_over(self) -> None:
         broker = with_messages(3)
         popper = Popper(broker, exp="none")
@@ -136,7 +145,8 @@ class TestPop:
             ({"queue_id": 1}, ResponseCode.INVALID_PARAMETER, "no queue 1"),
             ({"max_msg_nums": 33}, ResponseCode.INVALID_PARAMETER, "ask for 32"),
             ({"exp": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "names no tag"),
-            ({"exp": "a > 1", "exp_type": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "tags"),
+            ({"exp": "a >", "exp_type": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, ""),
+            ({"exp": "a > 1", "exp_type": "SQL92"}, ResponseCode.SYSTEM_ERROR, "use tags"),
             ({"born_time": 1}, ResponseCode.POLLING_TIMEOUT, "late"),
             ({"consumer_group": "g" * 244}, ResponseCode.INVALID_PARAMETER, "too long"),
         ],

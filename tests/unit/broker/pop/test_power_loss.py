@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from contextlib import suppress
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
@@ -95,7 +95,7 @@ def test_every_moment(part: int) -> None:
         files.lose_power_at = moment
         clock, life = MemoryReactorClock(), Life()
         # The broker refuses, or its clients have no answer: the machine is gone.
-        with contextlib.suppress(PowerLoss, AssertionError, ValueError):
+        with suppress(PowerLoss, AssertionError, ValueError):
             live(files, clock, life)
         for seed in (None, 1):
             again = MemoryReactorClock()

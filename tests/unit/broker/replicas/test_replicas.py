@@ -10,6 +10,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.replicas.kinship import newest_record
 from rocketmq_tw.broker.replicas.master import MasterLinks
@@ -26,6 +27,7 @@ from rocketmq_tw.config.change import change
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.replication.links import service
+from rocketmq_tw.wire.bodies.assignments import SetMessageRequestModeRequestBody
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -530,9 +532,12 @@ def test_topics_groups_and_progress_are_copied() -> None:
     group.send(b"first")
     plane.offsets.commit("G", "Topic", 0, 1)
     plane.delay_offsets.set(3, 7)
+    mode = SetMessageRequestModeRequestBody(topic="Topic", consumer_group="G", mode="POP")
+    plane.broker[Assignment].modes.set(mode)
     group.settle()
     slave.copy()
     copied = slave.plane
+    assert copied.broker[Assignment].modes.get("Topic", "G") == mode
     assert copied.topics.table().data_version == plane.topics.table().data_version
     assert copied.topics.all() == plane.topics.all()
     known = copied.groups.get("G")

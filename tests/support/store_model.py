@@ -1,0 +1,188 @@
+"""A model of what a message store promised: what its queues must have, and what they may have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.store.message_store import MessageStore
+from tests.support.stores import by_key, read_all
+
+TOPICS = ("A", "B", "C")
+QUEUE_IDS = (0, 1)
+
+
+class Broken(AssertionError):
+    """The store did not keep what it promised."""
+
+
+@dataclass
+class Kept:
+    """A message of the model: its body, and where its record stands in the log."""
+
+    body: bytes
+    start: int
+    end: int
+
+
+Queues = dict[int, list[Kept]]
+
+
+@dataclass
+class Topic:
+    """A topic since it was made: what its queues have, and what they had before deletions that may
+    be lost with the power (`former`)."""
+
+    queues: Queues = field(default_factory=lambda: {n: [] for n in QUEUE_IDS})
+    former: list[Queues] = field(default_factory=list)
+    #: Whether the last deletion was refused or cut short, so that nothing says which holds.
+    unsure: bool = False
+    #: What its queues have as long as the log does not reach `begun`, where the first message ends
+    #: that tells a copy of the topic's deletion.
+    before: Queues | None = None
+    begun: int = 0
+
+
+def key_of(body: bytes) -> str:
+    return "k" + body.split()[0].decode()
+
+
+class StoreModel:
+    """The topics of a store; `counts` gets what was found that nobody was promised."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self.topics = {topic: Topic() for topic in TOPICS}
+        #: Up to here retention removed the log.
+        self.cleaned = 0
+        #: Messages that were refused when they were to be written. What a failed write left of them
+        #: may be found after a power loss; nobody was promised anything.
+        self.refused: dict[bytes, Kept] = {}
+        self._counts = counts
+
+    def record_starts(self, store: MessageStore) -> list[int]:
+        """Where the log may be cut: a beginning that a copy has met stays."""
+        topics = self.topics.values()
+        begun = (topic.begun for topic in topics if topic.begun <= store.end_offset)
+        first = max(store.min_physical_offset, self.cleaned, *begun)
+        kept = [one for topic in topics for queue in topic.queues.values() for one in queue]
+        starts = [one.start for one in kept if one.start >= first and one.end <= store.end_offset]
+        ends = [one.end for one in kept if first <= one.end <= store.end_offset]
+        return starts or ends[-1:] or [-1]
+
+    def drop_behind(self, end: int) -> None:
+        """Nothing behind a log offset is there any more, or ever again."""
+        for topic in self.topics.values():
+            if topic.before is not None and end < topic.begun:
+                topic.queues, topic.before, topic.begun = topic.before, None, 0
+            for queues in (topic.queues, *topic.former):
+                for kept in queues.values():
+                    while kept and kept[-1].end > end:
+                        kept.pop()
+        self.refused = {body: one for body, one in self.refused.items() if one.end <= end}
+
+    def forget_behind(self, end: int) -> None:
+        for topic in self.topics.values():
+            for kept in topic.queues.values():
+                while kept and kept[-1].end > end:
+                    refused = kept.pop()
+                    self.refused[refused.body] = refused
+
+    def settle_deletions(self, store: MessageStore) -> None:
+        for topic in self.topics.values():
+            if topic.begun <= store.flushed_offset:
+                topic.before = None
+        if not store.has_unsynced_deletions:
+            for topic in self.topics.values():
+                topic.former, topic.unsure = [], False
+
+    def check(self, store: MessageStore, promised: int, lost_power: bool) -> None:
+        """Compares a store that was opened again; adopts what it has. Raises `Broken`."""
+        end = store.end_offset
+        for name, topic in self.topics.items():
+            if topic.before is not None and end < topic.begun:
+                topic.queues = topic.before
+            topic.before, topic.begun = None, min(topic.begun, end)
+            wrong = [self._matches(store, topic.queues, name, promised)]
+            if wrong[0] is not None and (lost_power or topic.unsure):
+                safe = any(k.end <= promised for kept in topic.queues.values() for k in kept)
+                for former in [] if safe else reversed(topic.former):
+                    # The deletion is lost, which nobody was told of.
+                    wrong.append(self._matches(store, former, name, -1, topic.queues))
+                    if wrong[-1] is None:
+                        topic.queues = former
+                        break
+            if wrong[-1] is not None:
+                raise Broken("; before its deletion: ".join(map(str, wrong)))
+            _adopt(store, name, topic)
+
+    def _matches(
+        self,
+        store: MessageStore,
+        queues: Queues,
+        name: str,
+        promised: int,
+        later: Queues | None = None,
+    ) -> str | None:
+        """What is wrong where the store has not what the model has; None where all is well, and
+        then `queues` has also what nobody was promised and is there. `later`: what was appended
+        since these queues were deleted, some of which the log may have."""
+        oldest = max(store.min_physical_offset, self.cleaned)
+        wanted = {queue_id: list(kept) for queue_id, kept in queues.items()}
+        bodies: set[bytes] = set()
+        for queue_id, kept in wanted.items():
+            end = store.max_queue_offset(name, queue_id)
+            least = sum(one.end <= promised for one in kept)
+            found = {m.queue_offset: m for m in read_all(store, name, queue_id)}
+            bodies |= {message.body for message in found.values()}
+            self._take_unpromised(kept, found, least, (later or {}).get(queue_id, []))
+            if not least <= end <= len(kept):
+                return f"{name}/{queue_id} ends at {end}: at least {least}, {len(kept)} at most"
+            for offset, message in found.items():
+                if message.body != kept[offset].body:
+                    return f"{name}/{queue_id} has another message at {offset}"
+            for offset, one in enumerate(kept[:end]):
+                if one.start >= oldest and offset not in found:
+                    if later is not None:
+                        # Its deletion took it; from now on nobody asks for it.
+                        kept[offset] = Kept(one.body, -1, one.end)
+                        continue
+                    return f"{name}/{queue_id} lacks {offset}, at {one.start} of the log"
+            for message in list(found.values())[-2:]:
+                if b"\0" in message.properties or message.physical_offset < oldest:
+                    continue
+                key = key_of(message.body)
+                if message.physical_offset not in by_key(store, name, key, 64, 0, 1 << 62):
+                    return f"{name}/{queue_id}: {key} at {message.physical_offset} has no key"
+        queues.update(wanted)
+        for body in bodies & self.refused.keys():
+            del self.refused[body]
+            self._counts["refused messages found"] += 1
+        return None
+
+    def _take_unpromised(
+        self,
+        kept: list[Kept],
+        found: dict[int, StoredMessage],
+        least: int,
+        later: list[Kept],
+    ) -> None:
+        """Puts in what is there behind all that is promised: messages that were refused, and some
+        of those behind a deletion that is lost."""
+        for offset in sorted(found):
+            body = found[offset].body
+            if offset < least or (offset < len(kept) and kept[offset].body == body):
+                continue
+            if offset > len(kept):
+                return
+            if body in self.refused:
+                kept[offset:] = [self.refused[body]]
+            elif offset < len(later) and later[offset].body == body:
+                kept[offset:] = [later[offset]]
+
+
+def _adopt(store: MessageStore, name: str, topic: Topic) -> None:
+    """What the store has now is what there is from here on."""
+    for queue_id, kept in topic.queues.items():
+        del kept[store.max_queue_offset(name, queue_id) :]
+    topic.former, topic.unsure = [], False

@@ -1,0 +1,75 @@
+"""An index that lost its end gets it back, whatever clocks say and however starts fail."""
+
+import errno
+
+import pytest
+
+from rocketmq_tw.files.faulty import Fault, FaultyFiles
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.message_store import MessageStore
+from tests.support.stores import ROOT, ManualClock, by_key, make_message, open_store, put
+
+INDEX = f"{ROOT}/index"
+
+
+def fill(store: MessageStore, first: int, last: int) -> None:
+    put(store, *[make_message(keys=f"k{number}") for number in range(first, last)])
+
+
+def lost(store: MessageStore, count: int) -> list[int]:
+    """The numbers of messages without a key."""
+    return [n for n in range(count) if not by_key(store, "Topic", f"k{n}", 9, 0, 1 << 62)]
+
+
+def test_a_lost_end_shows_where_younger_messages_have_older_times() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    store = open_store(files, clock)
+    fill(store, 0, 60)
+    # As from a new master, whose clock is behind.
+    clock.now_ms -= 3_600_000
+    fill(store, 60, 100)
+    store.checkpoint()
+    after = files.kill()
+    after.remove(f"{INDEX}/{after.list(INDEX)[-1]}")
+    assert lost(open_store(after, clock), 100) == []
+
+
+@pytest.mark.parametrize("operation", ["truncate", "fsync", "sync_dir"])
+def test_a_file_that_cannot_be_made_is_not_left_in_the_middle(operation: str) -> None:
+    disk, clock = FaultyFiles(MemoryFiles()), ManualClock()
+    store = open_store(disk, clock)
+    fill(store, 0, 39)
+    store.checkpoint()
+    files = disk.list(INDEX)
+    disk.faults.append(Fault(operation, "index", errno.ENOSPC, times=1))
+    fill(store, 39, 60)
+    with pytest.raises(StoreError):
+        store.prepare_checkpoint()
+    assert disk.list(INDEX) == files
+    clock.now_ms += 1000
+    store.checkpoint()
+    assert len(disk.list(INDEX)) == 2
+    assert lost(open_store(disk.inner.kill(), clock), 60) == []
+
+
+def test_a_start_that_failed_half_way_leaves_no_clean_store() -> None:
+    disk, clock = FaultyFiles(MemoryFiles()), ManualClock()
+    store = open_store(disk, clock)
+    fill(store, 0, 50)
+    store.close()
+    clean = disk.inner
+    # The queues have to be built again, and the index with them.
+    clean.remove_tree(f"{ROOT}/consumequeue")
+    clean.remove(f"{INDEX}/{clean.list(INDEX)[-1]}")
+    failed = 0
+    for skip in range(30):
+        disk = FaultyFiles(clean.kill())
+        disk.faults.append(Fault("pwrite", "", errno.EIO, skip=skip, times=1))
+        try:
+            open_store(disk, clock)
+        except (StoreError, OSError):
+            failed += 1
+            for seed in range(8):
+                assert lost(open_store(disk.inner.crash(seed), clock), 50) == []
+    assert failed
