@@ -55,7 +55,7 @@ class Truncation:
         queues, and a last record that is not whole is cut off. Fails where that cannot be."""
         store = self._store
         yield self._commit.make_durable()
-        self._commit.dispatch_all()
+        yield self._commit.dispatch_all()
         # What a dispatch limit holds back is whole.
         if store.dispatch_limit is None and store.dispatched_offset < store.written_offset:
             yield self.cut(store.dispatched_offset)
