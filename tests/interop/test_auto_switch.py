@@ -12,7 +12,8 @@ import pytest
 
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.cluster import OURS, make_name_server
-from tests.support.controlled import VERSION, ControlledGroup, StockController
+from tests.support.controlled import ControlledGroup
+from tests.support.controllers import STOCK_VERSION, ControllerGroup, running_controllers
 from tests.support.load import encode_batch, send_request
 from tests.support.processes import NameServerProcess
 from tests.support.remoting import Connection, ask
@@ -29,11 +30,9 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer
 
 
 @pytest.fixture(scope="module")
-def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockController]:
-    server = StockController(tmp_path_factory.mktemp("controller"))
-    server.start()
-    yield server
-    server.close()
+def controllers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerGroup]:
+    with running_controllers(tmp_path_factory.mktemp("controllers"), ["stock"]) as group:
+        yield group
 
 
 def epochs(group: ControlledGroup) -> list[str]:
@@ -54,22 +53,22 @@ def check_equal(group: ControlledGroup, master: int) -> int:
     return end
 
 
-@pytest.mark.parametrize("kinds", [[VERSION, OURS], [OURS, VERSION], [OURS, OURS]])
+@pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION], [OURS, OURS]])
 def test_hand_overs_between_stock_and_ours(
     kinds: list[str],
     name_server: NameServerProcess,
-    controller: StockController,
+    controllers: ControllerGroup,
     tmp_path: Path,
     names,
 ) -> None:
     settings = {"mappedFileSizeCommitLog": str(1 << 20)}
     with ControlledGroup(
-        names.new("b"), tmp_path, name_server, controller, kinds, settings
+        names.new("b"), tmp_path, name_server, controllers, kinds, settings
     ) as group:
         group.start()
         topic = names.topic
         for master in (1, 2, 1, 2):
-            if controller.master_of(group.name) != master:
+            if group.master.broker_id != master:
                 group.hand_over(master)
             wait_until(partial(accepts, group, master, topic), f"{master} to take messages")
             send_volume(group[master].address, topic, 3 << 19)
@@ -86,16 +85,16 @@ def accepts(group: ControlledGroup, master: int, topic: str) -> bool:
     return ask(group[master].address, request).code == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize("kinds", [[VERSION, OURS], [OURS, VERSION]])
+@pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION]])
 def test_a_killed_master_comes_back_with_a_tail_that_nobody_has(
     kinds: list[str],
     name_server: NameServerProcess,
-    controller: StockController,
+    controllers: ControllerGroup,
     tmp_path: Path,
     names,
 ) -> None:
     with ControlledGroup(
-        names.new("b"), tmp_path, name_server, controller, kinds, {"slaveTimeout": "500"}
+        names.new("b"), tmp_path, name_server, controllers, kinds, {"slaveTimeout": "500"}
     ) as group:
         group.start()
         topic = names.topic
@@ -112,10 +111,10 @@ def test_a_killed_master_comes_back_with_a_tail_that_nobody_has(
         end = log_end(group[1])
         group[1].kill()
         os.kill(group[2].pid, signal.SIGCONT)
-        wait_until(lambda: controller.master_of(group.name) == 2, "the second to be master")
+        group.wait_master(2)
         wait_until(lambda: accepts(group, 2, topic), "the second to take messages")
         assert log_end(group[2]) < end, "it never had all of the tail"
         send_volume(group[2].address, topic, 1 << 18)
         group[1].start()
-        group.wait_in_sync({1, 2})
+        group.wait_in_sync(1, 2)
         check_equal(group, 2)

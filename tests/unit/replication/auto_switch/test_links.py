@@ -28,6 +28,7 @@ from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
+from tests.support import auto_switch_goldens as goldens
 
 SETTINGS = HASettings(file_size=100, batch_size=64)
 
@@ -151,6 +152,24 @@ class TestSlave:
         assert slave.meets(95, (1, 0), (2, 80)) == [SlaveReport(80)]
         assert slave.compared == [95, 80]
 
+    def test_a_stock_masters_bytes(self):
+        slave = Slave(0)
+        for data in (
+            goldens.HANDSHAKE,
+            goldens.FIRST_TRANSFER,
+            goldens.SECOND_TRANSFER,
+            goldens.HEARTBEAT,
+        ):
+            slave.connection.dataReceived(data)
+        assert slave.log.data == goldens.FIRST_TRANSFER[36:] + goldens.SECOND_TRANSFER[36:]
+        assert pairs(slave.epochs) == [(1, 0), (5, 213)]
+        assert slave.log.confirmed == 426
+        assert SlaveReader().feed(slave.transport.taken()) == [
+            SlaveReport(0),
+            SlaveReport(213),
+            SlaveReport(426),
+        ]
+
     def test_stocks_name_for_an_epochs_last_bytes(self):
         slave = Slave(50, (1, 0))
         slave.meets(200, (1, 0), (2, 60), (3, 100))
@@ -204,6 +223,16 @@ class TestSlave:
         slave.meets(50, (1, 0))
         slave.gets(frame)
         assert why in slave.refused
+        assert len(slave.log.data) == 50
+
+    def test_a_master_that_does_not_answer_holds_no_change_of_role(self):
+        slave = Slave(50, (1, 0))
+        slave.client._compare = lambda point: Deferred()
+        slave.meets(40, (1, 0))
+        stopped = []
+        slave.client.stop().addCallback(stopped.append)
+        slave.connection.connectionLost()
+        assert stopped == [None]
         assert len(slave.log.data) == 50
 
     def test_nothing_is_appended_before_the_logs_agree(self):
