@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import rich_click as click
-from twisted.internet.task import deferLater
 
 from rocketmq_tw.admin.brokers import masters
 from rocketmq_tw.admin.options import check_broker_or_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, local_time, plain
+from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
@@ -38,25 +38,13 @@ _MASTER = (
 @click.command("haStatus")
 @click.option("-b", "--brokerAddr", "broker", metavar="HOST:PORT", help="This broker, any role.")
 @click.option("-c", "--clusterName", "cluster", metavar="NAME", help="All masters of a cluster.")
-@click.option(
-    "-i",
-    "--interval",
-    type=click.IntRange(min=1),
-    metavar="SECONDS",
-    help="Show it again and again, until Ctrl-C.",
-)
+@interval_option
 @click.pass_obj
 def ha_status(tool: Tool, broker: str | None, cluster: str | None, interval: int | None) -> None:
     """Shows how replication is doing."""
     check_broker_or_cluster(broker, cluster)
 
-    async def watch(servers: Servers) -> None:
-        tool.show(await _report(servers, broker, cluster))
-        while interval is not None:
-            await deferLater(servers.reactor, interval)
-            tool.show(await _report(servers, broker, cluster))
-
-    tool.run(watch)
+    show_repeatedly(tool, interval, lambda servers: _report(servers, broker, cluster))
 
 
 async def _report(servers: Servers, broker: str | None, cluster: str | None) -> Report:

@@ -8,11 +8,22 @@ from typing import NoReturn
 
 import rich_click as click
 
-from rocketmq_tw.admin import broker_config, cluster, consumer, group, ha, message, topic
+from rocketmq_tw.admin import (
+    broker_config,
+    cluster,
+    consumer,
+    controller,
+    epochs,
+    group,
+    ha,
+    message,
+    topic,
+)
 from rocketmq_tw.admin.output import plain
-from rocketmq_tw.admin.tool import Tool, read_tls_config
+from rocketmq_tw.admin.tool import Tool
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.config.tls_file import read_tls_config
 
 COMMANDS = (
     cluster.cluster_list,
@@ -29,6 +40,13 @@ COMMANDS = (
     broker_config.get_broker_config,
     broker_config.update_broker_config,
     ha.ha_status,
+    epochs.get_broker_epoch,
+    controller.get_sync_state_set,
+    controller.get_controller_metadata,
+    controller.elect_master,
+    controller.clean_broker_metadata,
+    controller.get_controller_config,
+    controller.update_controller_config,
 )
 
 

@@ -3,10 +3,10 @@ reactor, and one clear line for whatever goes wrong."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 import rich_click as click
@@ -15,13 +15,12 @@ from twisted.internet.task import react
 
 from rocketmq_tw.admin.output import Report, plain, show_json, show_tables
 from rocketmq_tw.client.admin import AdminClient
+from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import Session
-from rocketmq_tw.config.load import load
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.properties import ConfigError, read_properties
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -33,6 +32,8 @@ from rocketmq_tw.wire.errors import RequestError, WireError
 T = TypeVar("T")
 
 INTERRUPTED = 130
+#: Seconds within which a leader is to be found.
+CONTROLLER_TIMEOUT = 5.0
 
 #: What a command does once its options are right.
 Work = Callable[["Servers"], Coroutine[Deferred[Any], Any, T]]
@@ -47,7 +48,17 @@ class Servers:
         self.reactor = reactor
         self.name_servers = name_servers
         self.remoting = remoting
-        self.admin = AdminClient(reactor, name_servers, remoting=remoting)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """Asks name servers and brokers."""
+        return AdminClient(self.reactor, self.name_servers, remoting=self.remoting)
+
+    def controllers(self, addresses: str) -> ControllerClient:
+        """Asks the controllers at `addresses`, or the one of their group that leads."""
+        return ControllerClient(
+            self.reactor, self.remoting, addresses, leader_timeout=CONTROLLER_TIMEOUT
+        )
 
     def producer(self, group: str) -> Producer:
         """Not started: it sends, and no broker counts it among its producers."""
@@ -101,17 +112,10 @@ class Tool:
         self.tls: TlsConfig | None = None
         self._runner = runner
 
-    def run(self, work: Work[T]) -> T:
+    def run(self, work: Work[T], *, needs_names: bool = True) -> T:
         """What `work` returns. Raises `ClickException` that says in one line what went wrong."""
-        if not self.name_servers.strip():
-            raise click.UsageError(
-                "no name server is given: add -n host:port or set NAMESRV_ADDR,"
-                " several with ';' between them"
-            )
-        try:
-            name_server_addresses(self.name_servers)
-        except ValueError as error:
-            raise click.UsageError(f"-n: {error}") from error
+        if needs_names:
+            self._check_names()
         try:
             result: T = self._runner(self.name_servers, work, self.tls)
         except NoRouteError as error:
@@ -123,29 +127,26 @@ class Tool:
             fail(explain(error), error)
         return result
 
+    def _check_names(self) -> None:
+        if not self.name_servers.strip():
+            raise click.UsageError(
+                "no name server is given: add -n host:port or set NAMESRV_ADDR,"
+                " several with ';' between them"
+            )
+        try:
+            name_server_addresses(self.name_servers)
+        except ValueError as error:
+            raise click.UsageError(f"-n: {error}") from error
+
     def show(self, report: Report) -> None:
         if self.json:
             show_json(report)
         else:
             show_tables(report)
 
-    def report(self, work: Work[Report]) -> None:
+    def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
         """Runs `work` and shows what it found."""
-        self.show(self.run(work))
-
-
-def read_tls_config(path: str) -> TlsConfig:
-    """The keys of TLS in a .properties file, such as the one that stock's `tls.config.file` names.
-
-    Raises `ConfigError` where the file cannot be read, a value is wrong or a key is no such.
-    """
-    try:
-        with open(path, encoding="latin-1") as file:
-            text = file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
-    return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]
+        self.show(self.run(work, needs_names=needs_names))
 
 
 def explain(error: Exception) -> str:

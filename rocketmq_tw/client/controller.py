@@ -1,9 +1,10 @@
 """What brokers and administrators ask controllers: the one that leads is found and asked."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import javaproperties
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -109,16 +110,35 @@ class ControllerClient:
             lambda response: check_success(address, response).header(GetMetaDataResponseHeader)
         )
 
+    def config(self, address: str) -> "Deferred[dict[str, str]]":
+        """1010: keys and values of one controller, as .properties files have them."""
+        command = RemotingCommand.request(RequestCode.GET_CONTROLLER_CONFIG)
+        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        return answer.addCallback(
+            lambda response: javaproperties.loads(check_success(address, response).body.decode())
+        )
+
+    def update_config(self, address: str, changes: Mapping[str, str]) -> "Deferred[None]":
+        """1009: gives keys of one controller new values, all or none."""
+        body = javaproperties.dumps(changes, timestamp=None).encode()
+        command = RemotingCommand.request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body)
+        answer = self._remoting.request(address, command, ANSWER_TIMEOUT)
+        return answer.addCallback(lambda response: check_success(address, response)).addCallback(
+            lambda _: None
+        )
+
     def find_leader(self) -> "Deferred[str]":
         """The leader's address, which all requests go to from then on."""
         return Deferred.fromCoroutine(self._find_leader())
 
-    def heartbeat(self, header: BrokerHeartbeatRequestHeader) -> None:
-        """904, oneway to every controller, since any of them may lead next."""
+    def heartbeat(self, header: BrokerHeartbeatRequestHeader, timeout: float = 1.0) -> None:
+        """904, oneway to every controller, since any of them may lead next; given up where no
+        connection is there within `timeout` seconds."""
         known = self.addresses if self.leader is None else [*self.addresses, self.leader]
         for address in dict.fromkeys(known):
             command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)
             sending = self._remoting.send_oneway(address, command)
+            sending.addTimeout(timeout, self._clock)
             sending.addErrback(
                 lambda failure, address: self.log.debug(
                     "no heartbeat to {address}: {reason}",

@@ -11,16 +11,20 @@ from msgspec import field
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import (
     AddressList,
+    Format,
     Live,
+    NonNegative,
     NonNegativeLong,
     OptionalHost,
+    Percent,
     Positive,
     PositiveLong,
     Range,
 )
-from rocketmq_tw.config.values import INT
+from rocketmq_tw.config.values import INT, choice
 
 _Queues = Annotated[int, Range(1, 65536)]
+_RequestMode = Annotated[str, Format(choice("PULL", "POP"))]
 
 
 class BrokerConfig(Config, frozen=True):
@@ -30,6 +34,10 @@ class BrokerConfig(Config, frozen=True):
     broker_name: str = ""
     broker_cluster_name: str = "DefaultCluster"
     broker_id: NonNegativeLong = 0
+
+    # the group's controller gives the role, whatever brokerId and brokerRole say; milliseconds
+    enable_controller_mode: bool = False
+    check_sync_state_set_period: Positive = 5_000
 
     # addresses
     namesrv_addr: AddressList = ""
@@ -86,6 +94,34 @@ class BrokerConfig(Config, frozen=True):
     short_polling_time_mills: Live[PositiveLong] = 1_000
     lite_pull_message_enable: bool = True
     slave_read_enable: Live[bool] = False
+
+    # controllers; milliseconds
+    controller_addr: AddressList = ""
+    fetch_controller_addr_by_dns_lookup: bool = False
+    sync_controller_metadata_period: PositiveLong = 10_000
+    sync_broker_metadata_period: PositiveLong = 5_000
+    broker_heartbeat_interval: Live[Positive] = 1_000
+    send_heartbeat_timeout_millis: Live[Positive] = 1_000
+    controller_heart_beat_timeout_mills: Live[PositiveLong] = 10_000
+    broker_election_priority: Live[NonNegative] = INT[1]
+
+    # popping; milliseconds
+    enable_retry_topic_v2: bool = field(default=False, name="enableRetryTopicV2")
+    retrieve_message_from_pop_retry_topic_v1: bool = field(
+        default=True, name="retrieveMessageFromPopRetryTopicV1"
+    )
+    pop_from_retry_probability: Live[Percent] = 20
+    pop_response_return_actual_retry_topic: Live[bool] = False
+    init_pop_offset_by_check_msg_in_mem: Live[bool] = True
+    pop_polling_size: Live[Positive] = 1024
+    max_pop_polling_size: Live[PositiveLong] = 100_000
+    enable_pop_message_threshold: Live[bool] = False
+    pop_inflight_message_threshold: Live[PositiveLong] = 10_000
+    revive_interval: PositiveLong = 1_000
+    default_message_request_mode: Live[_RequestMode] = "PULL"
+    default_pop_share_queue_num: Live[Annotated[int, Range(-1, INT[1])]] = -1
+    server_load_balancer_enable: Live[bool] = True
+    load_balance_poll_name_server_interval: Live[PositiveLong] = 30_000
 
     # filtering by properties; milliseconds, percent
     enable_property_filter: Live[bool] = False

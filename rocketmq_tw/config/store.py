@@ -34,6 +34,10 @@ class MessageStoreConfig(Config, frozen=True):
     # places; an empty commit-log path is `commitlog` below the root
     store_path_root_dir: Annotated[LocalPath, Format(path)] = "${user.home}/store"
     store_path_commit_log: LocalPath = ""
+    #: Empty: `brokerIdentity` below the root.
+    store_path_broker_identity: LocalPath = ""
+    #: Empty: `epochFileCheckpoint` below the root.
+    store_path_epoch_file: LocalPath = ""
 
     # file sizes in bytes, index capacity in entries: an index file has 4 bytes a slot and 20 an
     # entry, and Java maps 2 GiB of a file at most
@@ -102,6 +106,12 @@ class MessageStoreConfig(Config, frozen=True):
     in_sync_replicas: Positive = 1
     min_in_sync_replicas: Positive = 1
     enable_auto_in_sync_replicas: bool = False
+
+    # replication in controller mode; milliseconds
+    all_ack_in_sync_state_set: bool = False
+    ha_max_time_slave_not_catchup: Positive = 15_000
+    sync_from_last_file: bool = False
+    async_learner: bool = False
 
     @property
     def max_gap(self) -> int:

@@ -34,7 +34,7 @@ class ControllerMachine:
                 reason=error,
             )
             return
-        self.log.info("entry {index}: {event}", index=entry.index, event=event)
+        self.log.debug("entry {index}: {event}", index=entry.index, event=event)
         self.state.apply(event)
 
     def take_snapshot(self) -> bytes:

@@ -52,11 +52,32 @@ SYSTEM_TOPICS = NOT_FOR_CLIENTS | {
 }
 
 _legal = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_storable = re.compile(r"[%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+").fullmatch
 
 
 def retry_topic(group: str) -> str:
     """Where messages that a group sent back wait for it."""
     return RETRY_PREFIX + group
+
+
+def pop_retry_topic(topic: str, group: str, version: int = 1) -> str:
+    """Where messages of `topic` wait that `group` popped and did not acknowledge; `version` 2 is
+    the one whose name can be split again."""
+    return f"{RETRY_PREFIX}{group}{'+' if version == 2 else '_'}{topic}"
+
+
+def popped_topic(topic: str, group: str) -> str:
+    """The topic whose messages a pop retry topic of `group` has; another topic is itself."""
+    for version in (2, 1):
+        prefix = pop_retry_topic("", group, version)
+        if topic.startswith(prefix):
+            return topic[len(prefix) :]
+    return topic
+
+
+def retry_group(topic: str) -> str:
+    """The group that a retry topic belongs to, of pop's second version too."""
+    return topic.removeprefix(RETRY_PREFIX).partition("+")[0]
 
 
 def dlq_topic(group: str) -> str:
@@ -82,6 +103,12 @@ def member_sync_topic(broker_name: str) -> str:
 def is_legal(name: str) -> bool:
     """Whether `name` has only the characters that stock allows; an empty one has not."""
     return _legal(name) is not None
+
+
+def is_storable(topic: str) -> bool:
+    """Whether a store may have a topic of this name: a legal one, or a retry topic that only the
+    broker makes."""
+    return _storable(topic) is not None
 
 
 def check_topic(topic: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:

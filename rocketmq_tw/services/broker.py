@@ -19,6 +19,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.replication.auto_switch.epoch_file import EpochFileError
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.garbage_collection import freeze_startup_objects
 from rocketmq_tw.services.options import NamesrvAddressOptions
@@ -104,7 +105,7 @@ class BrokerService(service.Service):
             yield self._client.close()
 
     def _cannot_start(self, failure: Failure) -> None:
-        if not failure.check(CannotListenError, ConfigError, StoreError, OSError):
+        if not failure.check(CannotListenError, ConfigError, EpochFileError, StoreError, OSError):
             self.log.failure("while starting", failure=failure)
         config = self.store_config
         paths = {

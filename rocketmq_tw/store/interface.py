@@ -58,10 +58,12 @@ PropertiesMatch = Callable[[bytes], bool]
 class MessageFilter(NamedTuple):
     """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
     a message, `by_properties` decides by the message's properties; None leaves nothing out. Pulls,
-    held reads and pops ask in the same way."""
+    held reads and pops ask in the same way. Where `by_properties` takes `weight` times as long as a
+    usual one, one read looks at so many times fewer messages."""
 
     by_unit: TagMatch | None = None
     by_properties: PropertiesMatch | None = None
+    weight: int = 1
 
 
 EVERY_MESSAGE = MessageFilter()
@@ -256,6 +258,9 @@ class IMessageStore(Interface):
     def records(position: int) -> Iterator[RecordHead]:
         """The heads of all whole records from `position` on, where one must start, in the order of
         the log; to be used up before the log is cut or its files are removed."""
+
+    def scan(position: int) -> RecordScan:
+        """As `records`, and says how far whole records and filled ends of files go."""
 
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""

@@ -49,7 +49,8 @@ class MessageStore(StoreReads):
 
     With `SYNC_FLUSH`, `dispatch` stops at what is flushed: a consumer must not commit an offset
     that a power loss would give to another message. `dispatch_limit` lowers it further (a
-    controller's confirmed offset).
+    controller's confirmed offset); `confirmed_only`: from the start on, to what the checkpoint says
+    was confirmed.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class MessageStore(StoreReads):
         *,
         memory_bytes: int = 8 << 30,
         log: ILog | None = None,
+        confirmed_only: bool = False,
     ) -> None:
         if config.mapped_file_size_consume_queue % UNIT_SIZE:
             raise StoreError(
@@ -73,6 +75,7 @@ class MessageStore(StoreReads):
         self.config = config
         self.paths = StorePaths(config)
         self.dispatch_limit: int | None = None
+        self._confirmed_only = confirmed_only
         self.report: RecoveryReport | None = None
         # Sockets may take all descriptors while the log needs its next file. Queues and index do
         # without the reserve, since they can wait.
@@ -153,6 +156,8 @@ class MessageStore(StoreReads):
 
     def _open_files(self, clean: bool) -> Checkpoint:
         checkpoint = self._checkpointing.load()
+        if self._confirmed_only:
+            self.dispatch_limit = checkpoint.confirm_phy_offset
         self._removal.load()
         self._log.load(clean=clean)
         return checkpoint

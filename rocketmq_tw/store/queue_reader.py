@@ -10,7 +10,14 @@ from itertools import accumulate, compress
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
-from rocketmq_tw.store.interface import GetStatus, ILog, PropertiesMatch, QueueRead, TagMatch
+from rocketmq_tw.store.interface import (
+    EVERY_MESSAGE,
+    GetStatus,
+    ILog,
+    MessageFilter,
+    PropertiesMatch,
+    QueueRead,
+)
 from rocketmq_tw.store.record_window import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
@@ -89,8 +96,7 @@ class QueueReader:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None,
-        properties_match: PropertiesMatch | None,
+        wanted: MessageFilter,
     ) -> QueueRead:
         """Whole records from `offset` on; see `IMessageStore.read_queue`."""
         if queue is None:
@@ -104,11 +110,11 @@ class QueueReader:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, offset, low, high)
         if offset > high:
             return self._nothing(GetStatus.OFFSET_OVERFLOW_BADLY, offset, high, low, high)
-        if tag_match is None and properties_match is None:
+        if wanted.by_unit is None and wanted.by_properties is None:
             read = self.read_at_once(queue, offset, max_count, max_bytes)
             if read is not None:
                 return read
-        return self.read_each(queue, offset, max_count, max_bytes, tag_match, properties_match)
+        return self.read_each(queue, offset, max_count, max_bytes, wanted)
 
     def read_each(
         self,
@@ -116,11 +122,10 @@ class QueueReader:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None = None,
-        properties_match: PropertiesMatch | None = None,
+        wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
         """What `read` gives for an offset that the queue has, by looking at each unit."""
-        return _Pass(self, queue, offset, max_count, max_bytes, tag_match, properties_match).run()
+        return _Pass(self, queue, offset, max_count, max_bytes, wanted).run()
 
     def read_at_once(
         self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int
@@ -206,19 +211,19 @@ class _Pass:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tag_match: TagMatch | None,
-        properties_match: PropertiesMatch | None,
+        wanted: MessageFilter,
     ) -> None:
         self._reader = reader
         self._log = reader._log
         self._config = reader._config
         self._queue = queue
         self._offset = offset
-        self._tag_match = tag_match
-        self._properties_match = properties_match
+        self._tag_match = wanted.by_unit
+        self._properties_match = wanted.by_properties
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
-        self._scan_units = max(self._config.max_filter_message_size // UNIT_SIZE, max_count)
+        units = self._config.max_filter_message_size // UNIT_SIZE // wanted.weight
+        self._scan_units = max(units, max_count)
         self._found: list[tuple[int, int]] = []
         self._bytes = 0
         self._status = GetStatus.NO_MATCHED_MESSAGE

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.message.names import is_storable
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
@@ -45,7 +45,7 @@ class QueueTable:
         self._files.make_dirs(self._directory)
         repaired = False
         for topic in self._files.list(self._directory):
-            if not is_legal(topic):
+            if not is_storable(topic):
                 continue
             for name in self._files.list(f"{self._directory}/{topic}"):
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
@@ -60,7 +60,7 @@ class QueueTable:
         """The queue; raises `IllegalMessageError` for what cannot name one."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            if not is_legal(topic) or len(topic) > 255:
+            if not is_storable(topic) or len(topic) > 255:
                 raise IllegalMessageError(
                     f"the topic {topic!r} cannot be stored: use at most 127 of %, |, a-z, A-Z, "
                     "0-9, _ and -"
@@ -70,9 +70,9 @@ class QueueTable:
             queue = self._new(topic, queue_id)
         return queue
 
-    def of_topic(self, topic: str) -> list[ConsumeQueue]:
-        """The topic's queues."""
-        return list(self._of_topic.get(topic, ()))
+    def of_topic(self, topic: str) -> Sequence[ConsumeQueue]:
+        """The topic's queues; not to be changed."""
+        return self._of_topic.get(topic, ())
 
     def topics(self) -> list[str]:
         """All topics that have queues."""
@@ -128,7 +128,7 @@ class QueueTable:
     def count_of(self, topic: str, end: int) -> tuple[int, int]:
         """How many queues with files a topic has, and the sum of their max offsets, as a checkpoint
         has them that knows the log up to `end` only."""
-        queues = self._of_topic.get(topic, ()) if end >= 0 else ()
+        queues = self.of_topic(topic) if end >= 0 else ()
         counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in queues]
         return sum(map(bool, counts)), sum(counts)
 
@@ -160,7 +160,7 @@ class QueueTable:
     def sync_names(self, topic: str) -> None:
         """Makes durable which files a topic's queues have; raises `OSError`."""
         directory = f"{self._directory}/{topic}"
-        own = [queue.segments.directory for queue in self._of_topic.get(topic, ())]
+        own = [queue.segments.directory for queue in self.of_topic(topic)]
         for each in (self._directory, directory, *own):
             if self._files.exists(each):
                 self._files.sync_dir(each)
@@ -173,7 +173,7 @@ class QueueTable:
 
     def clear(self) -> None:
         """Removes all queues: there is no log that they could point into."""
-        for topic in list(self._of_topic):
+        for topic in self.topics():
             self.remove_topic(topic)
 
     @property

@@ -10,7 +10,7 @@ from rocketmq_tw.message.record import RecordHead, decode_record
 from rocketmq_tw.store import time_search
 from rocketmq_tw.store.consume_queue import Unit
 from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import EVERY_MESSAGE, ILog, MessageFilter, QueueRead
+from rocketmq_tw.store.interface import EVERY_MESSAGE, ILog, MessageFilter, QueueRead, RecordScan
 from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queues import QueueTable
 
@@ -49,7 +49,7 @@ class StoreReads:
     ) -> QueueRead:
         """See `IMessageStore`."""
         queue = self._queues.find(topic, queue_id)
-        return self._reader.read(queue, offset, max_count, max_bytes, *wanted)
+        return self._reader.read(queue, offset, max_count, max_bytes, wanted)
 
     def read_log(self, offset: int, size: int) -> bytes:
         """See `IMessageStore`."""
@@ -66,7 +66,11 @@ class StoreReads:
 
     def records(self, position: int) -> Iterator[RecordHead]:
         """See `IMessageStore`."""
-        return iter(self._log.scan(position, self._log.written_offset, check_body=False))
+        return iter(self.scan(position))
+
+    def scan(self, position: int) -> RecordScan:
+        """See `IMessageStore`."""
+        return self._log.scan(position, self._log.written_offset, check_body=False)
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         """See `IMessageStore`: of what is dispatched, which is what a reader may ask for."""

@@ -3,13 +3,21 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.controller import SyncStateSet
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import (
+    AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
     ElectMasterRequestHeader,
 )
+from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
+from tests.support.cluster import Cluster
 from tests.support.controllers import (
     ControllerGroup,
     ControllerProcess,
@@ -18,7 +26,12 @@ from tests.support.controllers import (
     running_controllers,
     stock_replica,
 )
+from tests.support.java_client import JavaClients
 from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.remoting import Connection
+from tests.support.rmqadmin import answer as rmqadmin_answer
+from tests.support.rmqadmin import rmqadmin
+from tests.support.running import Closing
 from tests.support.servers import OurNameServer
 from tests.support.wait import wait_until
 
@@ -92,6 +105,12 @@ def brokers_of(home: Path, kinds: tuple[str, ...]) -> Iterator[Setting]:
 def test_stock_brokers_follow_our_controllers(tmp_path: Path) -> None:
     with brokers_of(tmp_path, ("ours", "ours", "ours")) as setting:
         setting.fail_over()
+        # Stock's brokers say of their logs what the controllers decided.
+        (one, two) = rmqadmin_answer(setting.names.address, f"getBrokerEpoch -b {BROKER_SET}")[
+            "brokers"
+        ]
+        assert [epoch["epoch"] for epoch in one["epochs"]] == [1, 2]
+        assert one["epochs"] == two["epochs"]
         setting.controllers.wait_leader().kill()
         setting.fail_over(comes_back=False)
 
@@ -146,3 +165,82 @@ def test_a_controllers_store_is_opened_by_either_kind(tmp_path: Path) -> None:
     finally:
         for member in members:
             member.close()
+
+
+class LivingBrokers(Closing):
+    """Connections over which the heartbeats of three brokers came."""
+
+    def __init__(self, group: ControllerGroup, name: str) -> None:
+        self.connections = []
+        for number in (1, 2, 3):
+            connection = Connection(group.wait_leader().address)
+            header = BrokerHeartbeatRequestHeader(
+                cluster_name="C",
+                broker_name=name,
+                broker_addr=f"127.0.0.1:{number}",
+                broker_id=number,
+                heartbeat_timeout_mills=3_600_000,
+            )
+            command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header)
+            assert connection.request(command).code == ResponseCode.SUCCESS
+            self.connections.append(connection)
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+
+
+@pytest.mark.parametrize("kind", ["ours", "stock"])
+def test_both_tools_on_both_kinds(
+    kind: str, tmp_path: Path, jvms: dict[str, JavaClients], cluster: Cluster
+) -> None:
+    mqadmin, names = jvms["5.3.3"].mqadmin, cluster.namesrv
+    with running_controllers(tmp_path, (kind,)) as group:
+        name = "set-tools"
+        decide_something(group, name)
+        members = SyncStateSet(sync_state_set=[1, 2, 3], sync_state_set_epoch=1)
+        header = AlterSyncStateSetRequestHeader(
+            broker_name=name, master_broker_id=2, master_epoch=1
+        )
+        at = f"-a {group.addresses}"
+        stock = ["-a", group.addresses, "-n", names]
+        with LivingBrokers(group, name):
+            altered = group.request(
+                RemotingCommand.request(
+                    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, header, encode_body(members)
+                )
+            )
+            assert altered.code == ResponseCode.SUCCESS
+            said = rmqadmin_answer("", f"getControllerMetaData {at}")
+            assert said["leaderAddress"] == group.addresses
+            # Stock's tool has 3 s for all, of which its first call needs most on a busy machine.
+            line = f"#ControllerLeaderAddress\t{group.addresses}"
+            wait_until(lambda: line in mqadmin("getControllerMetaData", *stock), "mqadmin")
+            (shown,) = rmqadmin_answer("", f"getSyncStateSet {at} -b {name}")["brokerSets"]
+            assert [one["brokerId"] for one in shown["replicas"] if one["inSync"]] == [1, 2, 3]
+            printed = mqadmin("getSyncStateSet", *stock, "-b", name)
+            assert "#MasterBrokerId\t2\n" in printed and "#SyncStateSetNums\t3\n" in printed
+            elected = mqadmin("electMaster", *stock, "-b", "3", "-bn", name, "-c", "C")
+            assert "#BrokerMasterAddr\t127.0.0.1:3" in elected and "#MasterEpoch\t2" in elected
+            refused = rmqadmin("", f"electMaster {at} -b 1 -bn {name} -c C")
+            assert refused.returncode == 1 and "2012" in refused.stderr
+        _change_and_clean(mqadmin, stock, at, name)
+
+
+def _change_and_clean(mqadmin: Any, stock: list[str], at: str, name: str) -> None:
+    key = "enableElectUncleanMaster"
+    for tool_value, read in (("true", "mqadmin"), ("false", "rmqadmin")):
+        if read == "mqadmin":
+            rmqadmin_answer("", f"updateControllerConfig {at} -k {key} -v {tool_value}")
+            printed = mqadmin("getControllerConfig", *stock)
+            (line,) = [line for line in printed.splitlines() if line.startswith(key)]
+            assert line.endswith("=  true")
+        else:
+            mqadmin("updateControllerConfig", *stock, "-k", key, "-v", tool_value)
+            (shown,) = rmqadmin_answer("", f"getControllerConfig {at}")["controllers"]
+            assert shown["config"][key] == "false"
+    clean = ("cleanBrokerMetadata", *stock, "-bn", name, "-c", "C")
+    assert "success" in mqadmin(*clean, "-b", "1")
+    assert rmqadmin_answer("", f"cleanBrokerMetadata {at} -bn {name} -c C -b 2 --yes")
+    (shown,) = rmqadmin_answer("", f"getSyncStateSet {at} -b {name}")["brokerSets"]
+    assert [one["brokerId"] for one in shown["replicas"]] == [3]

@@ -18,6 +18,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 BUILD = PROJECT / "build"
 POM = PROJECT / "tests" / "interop" / "pom.xml"
 DRIVER_SOURCES = PROJECT / "tests" / "interop" / "java"
+#: What only clients of 5.x can do.
+POP_SOURCES = PROJECT / "tests" / "interop" / "java-pop"
 
 _COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _ATTEMPTS = 4
@@ -75,16 +77,19 @@ def stock_jars(version: str, profile: str | None = None) -> Path:
 def driver_classpath(version: str) -> str:
     """The class path of the tests' Java driver, compiled against the clients of `version`."""
     jars = stock_jars(version)
-    return f"{compiled(version, DRIVER_SOURCES, jars)}:{jars}/*"
+    if version.startswith("4."):
+        return f"{compiled(version, DRIVER_SOURCES, jars)}:{jars}/*"
+    return f"{compiled(version, DRIVER_SOURCES, jars, POP_SOURCES)}:{jars}/*"
 
 
-def compiled(name: str, sources: Path, jars: Path) -> Path:
-    """The directory with the classes of the .java files in `sources`; made where one is newer."""
+def compiled(name: str, sources: Path, jars: Path, *more: Path) -> Path:
+    """The directory with the classes of the .java files in `sources` and in `more`; made where one
+    is newer."""
     home = BUILD / "driver" / name
     classes = home / "classes"
     with _only_one(home):
         done = home / "complete"
-        files = sorted(sources.glob("*.java"))
+        files = [file for folder in (sources, *more) for file in sorted(folder.glob("*.java"))]
         if not done.exists() or done.stat().st_mtime < max(each.stat().st_mtime for each in files):
             command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes)]
             made = subprocess.run([*command, *map(str, files)], capture_output=True, text=True)

@@ -108,6 +108,9 @@ class JavaClients:
     def puller(self, namesrv: str, group: str = "test-pullers") -> PullConsumer:
         return PullConsumer(self, namesrv, group)
 
+    def popper(self, namesrv: str, group: str, broker: str, address: str) -> PopConsumer:
+        return PopConsumer(self, namesrv, group, broker, address)
+
     def create_topic(self, namesrv: str, broker: str, topic: str, queues: int) -> None:
         """Creates a topic on the broker at an address with stock's admin client."""
         admin = f"admin-{namesrv}"
@@ -194,7 +197,7 @@ class Producer(_Client):
 
 class TransactionProducer(_Client):
     """TransactionMQProducer. A message's user properties say what it decides about it at once
-    (`decide`) and what it answers when it is asked (`answer`): commit, rollback or other words."""
+    (`decide`) and what it answers when it is asked (`answer`): commit, rollback, anything else."""
 
     kind = "transactions"
 
@@ -217,7 +220,7 @@ class PushConsumer(_Client):
     """DefaultMQPushConsumer that notes what it receives.
 
     Options: orderly, broadcast, failTimes (a message fails that often), maxReconsumeTimes, from
-    (FIRST_OFFSET, LAST_OFFSET), instance.
+    (FIRST_OFFSET, LAST_OFFSET), instance, sql (subscriptions are SQL92 expressions).
     """
 
     kind = "consumer"
@@ -282,10 +285,18 @@ class PullConsumer(_Client):
         queues: list[Json] = self._call("queues", topic=topic)
         return sorted(queues, key=lambda queue: (queue["broker"], queue["queue"]))
 
-    def pull(self, queue: Json, offset: int, count: int = 32, expression: str = "*") -> Json:
-        """status, next, min, max and the messages."""
+    def pull(
+        self,
+        queue: Json,
+        offset: int,
+        count: int = 32,
+        expression: str = "*",
+        *,
+        sql: bool = False,
+    ) -> Json:
+        """status, next, min, max and the messages; with `sql` the expression is an SQL92 one."""
         result: Json = self._call(
-            "pull", **_queue(queue), offset=offset, max=count, expression=expression
+            "pull", **_queue(queue), offset=offset, max=count, expression=expression, sql=sql
         )
         return result
 
@@ -329,6 +340,41 @@ class PullConsumer(_Client):
     def query(self, topic: str, key: str, begin: int = 0, end: int = 2**62) -> list[Json]:
         messages: list[Json] = self._call("query", topic=topic, key=key, begin=begin, end=end)
         return messages
+
+
+class PopConsumer(_Client):
+    """A member of a group that pops from the broker at `address` and acknowledges one by one, with
+    5.x clients."""
+
+    kind = "popper"
+
+    def __init__(
+        self, java: JavaClients, namesrv: str, group: str, broker: str, address: str
+    ) -> None:
+        super().__init__(java, namesrv, group, {})
+        self._target = {"group": group, "broker": broker, "address": address}
+
+    def __enter__(self) -> PopConsumer:
+        return self
+
+    def pop(self, topic: str, **options: Any) -> Json:
+        """status, rest and messages. Options: queue, max, invisible and poll in ms, expression,
+        orderly."""
+        defaults = {"queue": -1, "max": 32, "invisible": 60_000, "poll": 0, "expression": "*"}
+        popped: Json = self._call("pop", topic=topic, **self._target, **defaults | options)
+        return popped
+
+    def ack(self, message: Json) -> Json:
+        answer: Json = self._call("ack", message=message, **self._target)
+        return answer
+
+    def hide(self, message: Json, invisible_ms: int) -> Json:
+        """The message as it is to be acknowledged from now on."""
+        answer = self._call("hide", message=message, invisible=invisible_ms, **self._target)
+        assert answer["status"] == "OK", answer
+        properties = message["properties"] | {"POP_CK": answer["extraInfo"]}
+        changed: Json = message | {"properties": properties}
+        return changed
 
 
 def _queue(queue: Json) -> Json:

@@ -14,6 +14,7 @@ from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.controller.controller import Controller
+from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import IPeer
@@ -54,7 +55,7 @@ class ListeningClock(Clock):
         super().__init__()
         self.factories: dict[str, Any] = {}
 
-    def listenTCP(self, port: int, factory: Any, *, backlog: int, interface: str) -> _Port:
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:
         address = f"127.0.0.1:{port}"
         self.network.listen(address, factory)
         self.factories[address] = factory
@@ -78,7 +79,7 @@ class Controllers:
         self.network = self.clock.network = MemoryNetwork(self.clock)
         self._config = config
         self.configs: dict[str, ControllerConfig] = {}
-        self.disks = {member: MemoryFiles() for member in PEERS}
+        self.disks = {member: FaultyFiles(MemoryFiles()) for member in PEERS}
         self.running: dict[str, Controller] = {}
         for member in PEERS:
             self.start(member)

@@ -21,6 +21,7 @@ _BROKER_HEAP_MB = 512
 
 
 def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[str]:
+    """The command line that runs a class of stock's with `home` as its home."""
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     if version.startswith("4."):

@@ -26,7 +26,7 @@ from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
 from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
-from rocketmq_tw.replication.auto_switch.sync_states import SyncStateSet
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -158,7 +158,7 @@ class Controller:
     end_of: Callable[[int], tuple[int, int]]
     master: int | None = None
     epoch: int = 0
-    applied: SyncStateSet = attrs.field(factory=lambda: SyncStateSet(frozenset(), 0))
+    applied: SyncMembers = attrs.field(factory=lambda: SyncMembers(frozenset(), 0))
 
     def elect(self, *, but: int | None = None) -> None:
         """A member that is alive, the one with the most; `but` is passed over if it can be."""
@@ -169,14 +169,14 @@ class Controller:
             return
         self.master = max(able, key=self.end_of)
         self.epoch += 1
-        self.applied = SyncStateSet(frozenset({self.master}), self.applied.epoch + 1)
+        self.applied = SyncMembers(frozenset({self.master}), self.applied.epoch + 1)
 
-    def alter(self, by: int, epoch: int, base: int, members: frozenset[int]) -> SyncStateSet:
+    def alter(self, by: int, epoch: int, base: int, members: frozenset[int]) -> SyncMembers:
         if (by, epoch, base) != (self.master, self.epoch, self.applied.epoch):
             raise RequestError(ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, "not any more")
         if not all(map(self.alive, members)):
             raise RequestError(ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, "one is gone")
-        self.applied = SyncStateSet(members, base + 1)
+        self.applied = SyncMembers(members, base + 1)
         return self.applied
 
 
@@ -252,7 +252,7 @@ class Node:
 
     @inlineCallbacks
     def _change(
-        self, master: int, epoch: int, applied: SyncStateSet
+        self, master: int, epoch: int, applied: SyncMembers
     ) -> Generator[Deferred[Any], Any, None]:
         life = self.life
         service, client, self.service, self.client = self.service, self.client, None, None
@@ -470,9 +470,9 @@ class World:
         """An administrator wants another master; the present one hears of it late."""
         self.controller.elect(but=self.controller.master)
 
-    def ask(self, node: Node, members: frozenset[int]) -> Deferred[SyncStateSet]:
+    def ask(self, node: Node, members: frozenset[int]) -> Deferred[SyncMembers]:
         """A proposal on its way."""
-        answer: Deferred[SyncStateSet] = Deferred()
+        answer: Deferred[SyncMembers] = Deferred()
         assert node.service is not None
         life, epoch, base = node.life, node.epoch, node.service.states.applied.epoch
         fate = self.random.choice(["good"] * 6 + ["request lost", "answer lost", "late"])

@@ -106,9 +106,36 @@ def _tag_filter(bench: Bench) -> dict[str, float]:
     )
 
 
+def _sql_filter(bench: Bench) -> dict[str, float]:
+    """As `_tag_filter`, by the same property in an SQL92 expression."""
+    count = bench.fill("bench-sql", bench.scaled(400_000), size=128, tag_every=100)
+    return bench.load(
+        "pull",
+        topic="bench-sql",
+        group="bench-sql",
+        sql="TAGS='rare'",
+        looked_at=count,
+    )
+
+
 def _far_behind(bench: Bench) -> dict[str, float]:
     bench.fill("bench-behind", bench.scaled(200_000), size=1024)
     return bench.load("pull", topic="bench-behind", group="bench-behind", max=32)
+
+
+def _pop(bench: Bench) -> dict[str, float]:
+    """Eight members pop all and acknowledge each message; what they had to wait for is in it."""
+    broker = bench.subject.broker
+    count = bench.fill("bench-pop", bench.scaled(200_000), size=128)
+    return bench.load(
+        "pop",
+        topic="bench-pop",
+        group="bench-pop",
+        broker="bench",
+        address=broker.address,
+        threads=8,
+        expect=count,
+    )
 
 
 def _latency(bench: Bench) -> dict[str, float]:
@@ -239,9 +266,20 @@ CASES: tuple[Case, ...] = (
     Case("oneway", "oneway, 16 threads", _send("oneway", threads=16)),
     Case("async", "async, 256 under way", _send("async"), _ALL),
     Case("pipelined", "native generator: 4 x 16 under way", _pipelined, _ALL, quick=True),
+    Case(
+        "transactions",
+        "transactional sends, 16 threads",
+        _send("sync", threads=16, transactional=1),
+    ),
     Case("latency", "send to listener at 1,000/s", _latency),
     Case("catch-up", "push consumer catches up", _catch_up, quick=True),
     Case("tag-filter", "pull where 1 % match", _tag_filter),
+    Case(
+        "sql-filter",
+        "pull where 1 % match an SQL92 expression",
+        _sql_filter,
+        settings={"enablePropertyFilter": "true"},
+    ),
     Case("far-behind", "pull from the beginning", _far_behind),
     Case("idle-connections", "16 threads beside 2,000 idle connections", _idle_connections),
     Case("many-queues", "16 threads over 5,000 queues", _many_queues),
@@ -252,6 +290,8 @@ CASES: tuple[Case, ...] = (
         _send("sync", threads=16),
         settings={"flushDiskType": "SYNC_FLUSH"},
     ),
+    # Stock pops only with its timer.
+    Case("pop", "pop and acknowledge each", _pop, settings={"timerWheelEnable": "true"}),
     # Last: it ends the broker.
     Case("recovery", "2 GiB log after kill -9", _recovery, settings={"brokerName": "recovery"}),
 )

@@ -15,15 +15,19 @@ from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.life import Life
 from rocketmq_tw.broker.assembly.part import Metric, Part
+from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, resolve
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.election.part import Election
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState, configured_role
 from rocketmq_tw.broker.sending.part import Sending
@@ -44,11 +48,14 @@ P = TypeVar("P", bound=Part)
 
 #: The capabilities of a broker, in no order: that follows from what each one uses.
 PARTS: tuple[type[Part], ...] = (
+    Assignment,
     Clients,
     Cluster,
     Control,
     Delay,
+    Election,
     Filters,
+    Pop,
     Reading,
     Replicas,
     Sending,
@@ -77,8 +84,9 @@ def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
 
 class Broker:
     """One broker. `start` fires once it serves in the role that its configuration gives, while the
-    name servers are being told; `change_role` leads it into another one; `stop` fires once all
-    that it accepted is on disk and its files are closed.
+    name servers are being told (with enableControllerMode: once it is ready for one);
+    `change_role` leads it into another one; `stop` fires once all that it accepted is on disk and
+    its files are closed.
 
     It makes a listener on `server` and closes that; reactor, server, client and files stay open:
     several brokers may share them. `net_config.listen_port` 0 lets the kernel choose; `addresses`
@@ -122,8 +130,10 @@ class Broker:
             now_ms=now_ms,
             before_request=before_request,
         )
-        self.parts = Assembly(kinds, [self._host, self.addresses, self.role])
+        changes = RoleChanges()
+        self.parts = Assembly(kinds, [self._host, self.addresses, self.role, changes])
         self._life = Life(self._host, self.parts, self.role)
+        changes.change = self._life.change
 
     def __getitem__(self, kind: type[P]) -> P:
         """The part of a class."""
@@ -132,15 +142,21 @@ class Broker:
     @inlineCallbacks
     def start(self) -> Generator[Any, Any, None]:
         """Fails with what the configuration, the store or a port refuses; then `stop` cleans up."""
-        state = configured_role(self.config, self._host.store_config)
+        state = None
+        if not self.config.enable_controller_mode:
+            state = configured_role(self.config, self._host.store_config)
         ip1 = self.config.broker_ip1
         self.addresses.ip = yield self._host.in_thread(lambda: resolve(ip1))
         yield self._life.start()
         self.addresses.port = self.listener.listen(self.net_config.listen_port)
         self._listen_vip()
-        yield self._life.change(state)
+        self._life.opened()
+        if state is not None:
+            yield self._life.change(state)
         log.info(
-            "broker {name} serves at {address}",
+            "broker {name} serves at {address}"
+            if state is not None
+            else "broker {name} waits at {address} until a controller gives it a role",
             name=self.config.broker_name,
             address=self.addresses.broker,
         )

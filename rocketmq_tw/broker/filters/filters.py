@@ -8,11 +8,14 @@ from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.message.properties import RETRY_TOPIC, parse_properties
-from rocketmq_tw.message.sql92 import ExpressionError, PropertiesMatch, compile_expression
+from rocketmq_tw.message.sql92 import MAX_TESTS, Compiled, ExpressionError, compile_expression
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+
+#: Of retries it is not known beforehand whose expressions they are asked.
+_HEAVIEST = 1 + MAX_TESTS // 16
 
 
 class MessageFilters:
@@ -30,9 +33,9 @@ class MessageFilters:
             except ValueError as error:
                 raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
             return MessageFilter(tag_match(tags.text, tags.codes))
-        matches = parsed(text, kind)
+        expression = parsed(text, kind)
         self.check_enabled(kind)
-        return MessageFilter(by_properties=matches)
+        return _by(expression)
 
     def of_subscription(
         self, consumers: ConsumerGroup, wanted: SubscriptionData, version: int = 0
@@ -56,8 +59,8 @@ class MessageFilters:
         if wanted.class_filter_mode:
             return EVERY_MESSAGE
         if self._config.filter_support_retry and wanted.topic.startswith(RETRY_PREFIX):
-            return MessageFilter(by_properties=self._of_retries(consumers.name))
-        return MessageFilter(by_properties=known.matches)
+            return self._of_retries(consumers.name)
+        return _by(known.expression)
 
     def check_enabled(self, kind: str | None) -> None:
         """Raises `RequestError` where the configuration wants no filters but by tags."""
@@ -68,15 +71,15 @@ class MessageFilters:
                 " enablePropertyFilter=true",
             )
 
-    def _of_retries(self, group: str) -> PropertiesMatch:
+    def _of_retries(self, group: str) -> MessageFilter:
         """What was given back is asked what its own topic's messages are asked."""
 
         def matches(properties: bytes) -> bool:
             topic = parse_properties(properties).get(RETRY_TOPIC, "")
             known = self._table.get(topic, group)
-            return known is None or known.matches(properties)
+            return known is None or known.expression.matches(properties)
 
-        return matches
+        return MessageFilter(by_properties=matches, weight=_HEAVIEST)
 
     def _not_kept(self, group: str, wanted: SubscriptionData) -> RequestError:
         """No expression was kept: it is wrong, or there was no room."""
@@ -91,14 +94,18 @@ class MessageFilters:
         )
 
 
-def parsed(text: str | None, kind: str | None) -> PropertiesMatch:
-    """What messages are asked for an expression; raises `RequestError` where it is wrong."""
+def _by(expression: Compiled) -> MessageFilter:
+    return MessageFilter(by_properties=expression.matches, weight=expression.weight)
+
+
+def parsed(text: str | None, kind: str | None) -> Compiled:
+    """The expression in a text; raises `RequestError` where it is wrong."""
     try:
         if kind != SQL92_TYPE:
             raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
         if not text:
             raise ExpressionError(1, "it is empty")
-        return compile_expression(text).matches
+        return compile_expression(text)
     except ExpressionError as error:
         raise RequestError(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression, {error}"

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.filters.bloom import BloomFilter
 from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.message.sql92 import ExpressionError, PropertiesMatch, compile_expression
+from rocketmq_tw.message.sql92 import Compiled, ExpressionError, compile_expression
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.filters import (
@@ -36,11 +36,11 @@ log = Logger()
 class GroupFilter:
     """One group's expression for one topic; `data` is what the file has of it."""
 
-    __slots__ = ("data", "matches")
+    __slots__ = ("data", "expression")
 
-    def __init__(self, data: ConsumerFilterData, matches: PropertiesMatch) -> None:
+    def __init__(self, data: ConsumerFilterData, expression: Compiled) -> None:
         self.data = data
-        self.matches = matches
+        self.expression = expression
 
     @property
     def size(self) -> int:
@@ -171,7 +171,7 @@ class FilterTable:
                 rest=compiled.rest,
                 expression=compiled.text[:200],
             )
-        return GroupFilter(data, compiled.matches)
+        return GroupFilter(data, compiled)
 
     # The entries
 

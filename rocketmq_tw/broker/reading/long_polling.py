@@ -14,12 +14,29 @@ from rocketmq_tw.net.interfaces import IPeer
 CHECK_INTERVAL = 5.0
 #: Reads held at once; a read too many is answered at once, with nothing.
 DEFAULT_LIMIT = 100_000
+#: So many messages that arrive together are asked one by one whether a held read wants them.
+FEW_MESSAGES = 256
 #: Stands for every queue of a topic.
 ANY_QUEUE = -1
 #: Queues that one step of the check looks at.
 _STEP = 500
 
 log = Logger()
+
+
+def may_want(wanted: MessageFilter, run: Arrived, start: int = 0) -> bool:
+    """Whether `wanted` may leave in one of the messages of `run` from number `start` on."""
+    by_unit, by_properties, weight = wanted
+    if by_properties is None:
+        return by_unit is None or any(map(by_unit, run.tags_codes[start:]))
+    if weight > 1 or run.count - start > FEW_MESSAGES:
+        # To ask all takes too long here: the read looks at some and comes back.
+        return True
+    return any(
+        (by_unit is None or by_unit(run.tags_codes[number]))
+        and by_properties(run.properties_of(number))
+        for number in range(start, run.count)
+    )
 
 
 class _Held:
@@ -46,16 +63,7 @@ class _Held:
     def wants(self, run: Arrived) -> bool:
         """Whether one of them may match."""
         in_front = max(self.offset - run.queue_offset, 0)
-        if in_front >= run.count:
-            return False
-        by_unit, by_properties = self.wanted
-        if by_properties is None:
-            return by_unit is None or any(map(by_unit, run.tags_codes[in_front:]))
-        return any(
-            (by_unit is None or by_unit(run.tags_codes[number]))
-            and by_properties(run.properties_of(number))
-            for number in range(in_front, run.count)
-        )
+        return in_front < run.count and may_want(self.wanted, run, in_front)
 
     def wake(self) -> None:
         if self.peer.connected:

@@ -9,7 +9,7 @@ master has at its place.
 from __future__ import annotations
 
 from collections.abc import Generator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -31,20 +31,20 @@ ADVICE = (
 
 @inlineCallbacks
 def newest_record(
-    store: IMessageStore, file_size: int, clock: IReactorTime
+    store: IMessageStore, file_size: int, clock: IReactorTime, end: int
 ) -> Generator[Deferred[Any], Any, int]:
-    """Fires with where the newest whole record of the log starts; -1 where there is none.
+    """Fires with where the newest whole record in front of `end` starts; -1 where there is none.
 
     The queues know most of the way, and at most a file's worth of records is read, `SLICE` of them
     in one turn: of a topic that was deleted the queues know nothing.
     """
-    end = store.written_offset
-    if end == store.min_physical_offset:
+    if end <= store.min_physical_offset:
         return -1
     last_file = (end - 1) // file_size * file_size
-    start = max(store.last_record_offset, last_file, store.min_physical_offset)
-    newest = store.last_record_offset
-    records = store.records(start)
+    queued = store.last_record_offset if store.last_record_offset < end else -1
+    start = max(queued, last_file, store.min_physical_offset)
+    newest = queued
+    records = takewhile(lambda head: head.physical_offset < end, store.records(start))
     while heads := list(islice(records, SLICE)):
         newest = heads[-1].physical_offset
         yield deferLater(clock, 0, lambda: None)
@@ -57,12 +57,7 @@ def check_kinship(
 ) -> Generator[Deferred[Any], Any, None]:
     """Asks the master at `address`; raises `LinkError` that says what to do where the logs are not
     one. An empty store may follow any master whose files have its size."""
-    theirs = yield calls.file_size(address)
-    if theirs is not None and theirs != file_size:
-        raise LinkError(
-            f"mappedFileSizeCommitLog is {file_size} here and {theirs} at the master: make it the"
-            " same (docs/replication.md)"
-        )
+    yield _check_file_size(calls, address, file_size)
     end = store.written_offset
     if end == 0:
         return
@@ -74,10 +69,48 @@ def check_kinship(
             f"this log ends at {end}, the master's starts only at {log.start}: what lies between"
             f" is gone; {ADVICE}"
         )
-    offset = yield newest_record(store, file_size, clock)
+    offset = yield newest_record(store, file_size, clock, end)
     if offset < log.start:
         return
     own = store.record_at(offset)
     theirs = yield calls.record(address, offset)
     if own is not None and own != theirs:
         raise LinkError(f"the master has another message at {offset} than this log; {ADVICE}")
+
+
+@inlineCallbacks
+def is_same_before(
+    calls: MasterCalls,
+    address: str,
+    store: IMessageStore,
+    file_size: int,
+    clock: IReactorTime,
+    point: int,
+) -> Generator[Deferred[Any], Any, bool]:
+    """Whether the newest record in front of `point` is the same at the master at `address`; raises
+    `LinkError` that says what to do where the master's log starts behind `point`, so that nothing
+    of it can follow."""
+    yield _check_file_size(calls, address, file_size)
+    log = yield calls.log_range(address)
+    if 0 < point < log.start:
+        raise LinkError(
+            f"this log is the master's up to {point}, the master's starts only at {log.start}: what"
+            f" lies between is gone; {ADVICE}"
+        )
+    offset = yield newest_record(store, file_size, clock, point)
+    if offset < log.start:
+        return True
+    theirs = yield calls.record(address, offset)
+    return bool(store.record_at(offset) == theirs)
+
+
+@inlineCallbacks
+def _check_file_size(
+    calls: MasterCalls, address: str, file_size: int
+) -> Generator[Deferred[Any], Any, None]:
+    theirs = yield calls.file_size(address)
+    if theirs is not None and theirs != file_size:
+        raise LinkError(
+            f"mappedFileSizeCommitLog is {file_size} here and {theirs} at the master: make it the"
+            " same (docs/replication.md)"
+        )

@@ -8,13 +8,11 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
 
-from rocketmq_tw.broker.replicas.replicated_log import StoreLog
-from rocketmq_tw.broker.replicas.settings import ha_settings
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.links.service import HAService
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 
 
@@ -26,7 +24,7 @@ class MasterLinks:
         reactor: Any,
         store_config: MessageStoreConfig,
         net_config: NettyServerConfig,
-        replicated: StoreLog,
+        service: HAService[Any],
         commit: Commit,
         flusher: Flusher,
         *,
@@ -37,7 +35,7 @@ class MasterLinks:
         self._config = store_config
         self._net_config = net_config
         self._listening: Any = None
-        self.service = ClassicHAService(replicated, ha_settings(store_config), reactor)
+        self.service = service
         self._commit = commit
         self._unsubscribe = [
             commit.on_written(self.service.log_grew),

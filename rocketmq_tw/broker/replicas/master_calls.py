@@ -10,12 +10,14 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import InThread, IRemotingClient
+from rocketmq_tw.wire.bodies.assignments import MessageRequestModeTable
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import Header
+from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
 from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 
@@ -72,6 +74,17 @@ class MasterCalls:
         command = RemotingCommand.request(RequestCode.GET_TIMER_CHECK_POINT)
         return self._client.request(address, command, TIMEOUT).addCallback(read)
 
+    def request_modes(self, address: str) -> Deferred[MessageRequestModeTable | None]:
+        """How groups read topics (402); None where the master knows no such thing, as with 4.x."""
+
+        def read(response: RemotingCommand) -> MessageRequestModeTable | None:
+            if response.code != ResponseCode.SUCCESS:
+                return None
+            return decode_body(MessageRequestModeTable, response.body)
+
+        command = RemotingCommand.request(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        return self._client.request(address, command, TIMEOUT).addCallback(read)
+
     def max_queue_offset(self, address: str, topic: str, queue_id: int) -> Deferred[int]:
         """Where a queue of the master ends; 0 where it has none."""
 
@@ -92,6 +105,15 @@ class MasterCalls:
 
         command = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
         return self._client.request(address, command, TIMEOUT).addCallback(read)
+
+    def ha_address(self, address: str) -> Deferred[str]:
+        """Where slaves connect to a broker (906); empty where it is no master."""
+
+        def read(response: RemotingCommand) -> str:
+            return response.header(ExchangeHAInfoResponseHeader).master_ha_address or ""
+
+        header = ExchangeHAInfoRequestHeader()
+        return self._ask(address, RequestCode.EXCHANGE_BROKER_HA_INFO, header).addCallback(read)
 
     def record(self, address: str, offset: int) -> Deferred[bytes]:
         """The record that the master has at an offset of its log; empty where there is none."""

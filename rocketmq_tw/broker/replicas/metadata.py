@@ -1,4 +1,5 @@
-"""A slave's copy of its master's topics, groups, consumer offsets, delay and timer progress.
+"""A slave's copy of its master's topics, groups, consumer offsets, delay and timer progress,
+and how groups read topics.
 
 Offsets never go back: the master's value is taken where it is larger, a smaller one only where the
 master's own went down since the last copy, which is a reset; but not where it was started in
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assignment.modes import RequestModes
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
@@ -60,6 +63,7 @@ class SlaveMetadata:
         offsets: OffsetTable,
         delay_offsets: DelayOffsets,
         timer: TimerProgress,
+        modes: RequestModes,
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
     ) -> None:
         """`in_slices` goes through steps without holding others up (`Host.in_slices`)."""
@@ -72,6 +76,7 @@ class SlaveMetadata:
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._timer = timer
+        self._modes = modes
         #: Topics that the master may have lost or be about to remove: looked at again each time.
         self._lost: dict[str, TopicConfig] = {}
         #: Topics of the master that cannot be served here, with the attribute that says so.
@@ -98,7 +103,12 @@ class SlaveMetadata:
         was, and `copy` fails with the first once the others are copied: one may be too large for a
         frame."""
         failures, master = [], self._masters
-        for table in (self._copy_topics, self._copy_groups, self._copy_offsets):
+        for table in (
+            self._copy_topics,
+            self._copy_groups,
+            self._copy_offsets,
+            self._copy_modes,
+        ):
             try:
                 yield table(address, master)
             except Exception as error:
@@ -116,6 +126,12 @@ class SlaveMetadata:
             lost = yield self._lost_by_master(address, topics)
             if master == self._masters:
                 self._take_topics(topics, lost)
+
+    @inlineCallbacks
+    def _copy_modes(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
+        modes = yield self._calls.request_modes(address)
+        if modes is not None and master == self._masters:
+            self._modes.replace_all(modes)
 
     @inlineCallbacks
     def _copy_groups(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
@@ -151,14 +167,18 @@ class SlaveMetadata:
             return
         self._following = True
 
+        def failed(failure: Failure) -> None:
+            self.log.failure("following the master's offsets", failure)
+            if self._waiting is waiting:
+                # The next copy brings them again.
+                self._waiting = None
+
         def followed(_: None) -> None:
             self._following = False
             # Another master's may wait by now.
             self.log_grew()
 
-        self._in_slices(self._follow(waiting)).addErrback(
-            lambda failure: self.log.failure("following the master's offsets", failure)
-        ).addCallback(followed)
+        self._in_slices(self._follow(waiting)).addErrback(failed).addCallback(followed)
 
     def _follow(self, waiting: _Progress) -> Iterator[None]:
         """Ends early where there is another master meanwhile; what was taken over by then holds."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.delay.part import Delay
@@ -16,7 +18,9 @@ from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replica_requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
+from rocketmq_tw.broker.replicas.settings import ha_settings
 from rocketmq_tw.broker.replicas.slave import MasterFollower
+from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
@@ -24,6 +28,10 @@ from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.replication.classic.client import ClassicHAClient
+from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.links.client import HAClient
+from rocketmq_tw.replication.links.service import HAService
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -31,6 +39,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: name servers while it has no master.
 COPY_SECONDS = 5.0
 SEARCH_SECONDS = 3.0
+#: Seconds between a slave's questions to the master that a controller named, while it has no link.
+ASK_SECONDS = 1.0
 
 
 class Replicas(Part):
@@ -45,6 +55,7 @@ class Replicas(Part):
         tables: Tables,
         delay: Delay,
         timer: Timer,
+        assignment: Assignment,
         cluster: Cluster,
     ) -> None:
         self._host = host
@@ -62,43 +73,76 @@ class Replicas(Part):
             tables.offsets,
             delay.offsets,
             timer.progress,
+            assignment.modes,
             host.in_slices,
         )
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
         self.slave: MasterFollower | None = None
+        #: The epochs, and what a group with a controller needs.
+        self.switching = Switching(host, role, writing)
+        self._settings = ha_settings(host.store_config, host.config)
         self._membership.on_master(self._learned)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        return ReplicaRequests(self._runtime_info).handlers()
+        return ReplicaRequests(
+            self._runtime_info, self._addresses, self._role, self._writing.store
+        ).handlers()
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("copying from the master", COPY_SECONDS, self._copy, COPYING_ROLES)
         yield Periodic(
             "looking for the master", SEARCH_SECONDS, self._search, COPYING_ROLES, may_hang=True
         )
+        yield Periodic(
+            "asking for the log", ASK_SECONDS, self._ask_master, COPYING_ROLES, may_hang=True
+        )
+        seconds = self._host.store_config.clean_resource_interval / 1000
+        yield Periodic("forgetting epochs", seconds, self._forget)
 
-    def enter(self, state: RoleState) -> None:
+    def start(self) -> Deferred[None] | None:
+        return self.switching.load() if self._host.config.enable_controller_mode else None
+
+    def enter(self, state: RoleState) -> Deferred[None] | None:
+        if state.role is not Role.MASTER:
+            self._follow(state)
+            return None
+        if state.controlled is None:
+            log = StoreLog(self._writing.store, self._host.store_config, self._writing.commit)
+            self._lead(state, ClassicHAService(log, self._settings, self._host.reactor))
+            return None
+        made = self.switching.make_service(state, state.controlled)
+        return made.addCallback(lambda service: self._lead(state, service))
+
+    def _lead(self, state: RoleState, service: HAService[Any]) -> None:
         host, writing = self._host, self._writing
-        replicated = StoreLog(writing.store, host.store_config, writing.commit)
-        if state.role is Role.MASTER:
-            self.master = MasterLinks(
-                host.reactor,
-                host.store_config,
-                host.net_config,
-                replicated,
-                writing.commit,
-                writing.flusher,
-                synchronous=state.synchronous,
-            )
-            self._addresses.ha_port = self.master.listen(self._addresses.port)
-            return
+        self.master = MasterLinks(
+            host.reactor,
+            host.store_config,
+            host.net_config,
+            service,
+            writing.commit,
+            writing.flusher,
+            synchronous=state.synchronous,
+        )
+        self._addresses.ha_port = self.master.listen(self._addresses.port)
+        service.log_grew()
+
+    def _follow(self, state: RoleState) -> None:
+        host, writing, controlled = self._host, self._writing, state.controlled
+        log = StoreLog(writing.store, host.store_config, writing.commit)
+
+        def make_client(follower: MasterFollower) -> HAClient[Any]:
+            if controlled is not None:
+                return self.switching.make_client(follower, controlled)
+            return ClassicHAClient(log, self._settings, host.reactor, follower.agree)
+
         self._addresses.ha_port = host.store_config.ha_listen_port or self._addresses.port + 1
         self.slave = MasterFollower(
             host.reactor,
             host.store_config,
-            replicated,
+            make_client,
             writing.commit,
             writing.truncation,
             writing.store,
@@ -107,6 +151,7 @@ class Replicas(Part):
             self._metadata,
             host.now_ms,
             self.endpoint_for,
+            "" if controlled is None else controlled.master_address,
         )
         # Whoever asks a slave sees all that it has acknowledged.
         host.before_request.append(self._catch_up)
@@ -117,7 +162,11 @@ class Replicas(Part):
             self._host.before_request.remove(self._catch_up)
         links: MasterLinks | MasterFollower | None = self.master or self.slave
         self.master = self.slave = None
+        self.switching.left()
         return succeed(None) if links is None else links.stop()
+
+    def truncated(self, end: int) -> None:
+        self._role.cut(end)
 
     def master_is_near(self) -> bool:
         """Whether a client that this broker cannot serve will find the master."""
@@ -129,6 +178,12 @@ class Replicas(Part):
 
     def _copy(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.copy()
+
+    def _ask_master(self) -> Deferred[None] | None:
+        return None if self.slave is None else self.slave.search()
+
+    def _forget(self) -> Deferred[None] | None:
+        return self.switching.forget() if self._host.config.enable_controller_mode else None
 
     def _search(self) -> Deferred[None] | None:
         """Name servers tell who is master only when they are told of a broker."""

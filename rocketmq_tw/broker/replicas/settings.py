@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.replication.links.settings import HASettings
 
 
-def ha_settings(config: MessageStoreConfig) -> HASettings:
+def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
     """The settings of both ends of a link."""
     limit = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
     return HASettings(
@@ -20,4 +21,7 @@ def ha_settings(config: MessageStoreConfig) -> HASettings:
         in_sync_replicas=config.in_sync_replicas,
         min_in_sync_replicas=config.min_in_sync_replicas,
         automatic=config.enable_auto_in_sync_replicas,
+        all_ack=config.all_ack_in_sync_state_set,
+        not_caught_up_ms=config.ha_max_time_slave_not_catchup,
+        check_ms=broker.check_sync_state_set_period,
     )

@@ -11,18 +11,16 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
-from rocketmq_tw.broker.replicas.kinship import check_kinship
+from rocketmq_tw.broker.replicas.kinship import check_kinship, is_same_before
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
-from rocketmq_tw.broker.replicas.replicated_log import StoreLog
-from rocketmq_tw.broker.replicas.settings import ha_settings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
-from rocketmq_tw.replication.classic.client import ClassicHAClient
+from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
 CONNECT_TIMEOUT = 5.0
@@ -32,14 +30,19 @@ NEW_TOPIC_SECONDS = 0.2
 log = Logger()
 
 
+#: Makes the slave's end of links, which asks the follower about the master's log.
+MakeClient = Callable[["MasterFollower"], HAClient[Any]]
+
+
 class MasterFollower:
-    """Follows the master that haMasterAddress names, or the name servers."""
+    """Follows the master that haMasterAddress names, or the name servers; with `address`, the
+    controller's, nobody but the broker there."""
 
     def __init__(
         self,
         reactor: Any,
         store_config: MessageStoreConfig,
-        replicated: StoreLog,
+        make_client: MakeClient,
         commit: Commit,
         truncation: Truncation,
         store: IMessageStore,
@@ -48,6 +51,7 @@ class MasterFollower:
         metadata: SlaveMetadata,
         now_ms: Callable[[], int],
         endpoint_for: EndpointFor | None = None,
+        address: str = "",
     ) -> None:
         self._endpoint_for = endpoint_for or host_endpoints(reactor, CONNECT_TIMEOUT)
         self._reactor = reactor
@@ -61,21 +65,36 @@ class MasterFollower:
         self._copying = DeferredLock()
         self._soon: IDelayedCall | None = None
         self._stopped = False
-        self._master = Master("", store_config.ha_master_address)
-        self.client = ClassicHAClient(replicated, ha_settings(store_config), reactor, self._agree)
+        self._is_told = bool(address)
+        self._master = Master(address, "" if address else store_config.ha_master_address)
+        self.client = make_client(self)
         self._unsubscribe = [
             commit.on_dispatched(metadata.log_grew),
             store.on_arrival(self.arrived),
         ]
 
     def start(self) -> None:
-        """Follows the master that haMasterAddress names, where it names one."""
-        if self._config.ha_master_address:
+        """Follows the master that is known, where one is."""
+        if self._is_told:
+            self.search()
+        elif self._config.ha_master_address:
             self._follow(self._config.ha_master_address)
+
+    def search(self) -> Deferred[None]:
+        """Asks the master that the controller named where its log can be had."""
+        if not self._is_told or self._stopped or self.client.linked:
+            return succeed(None)
+
+        def answered(ha_address: str) -> None:
+            if ha_address and not self._stopped:
+                self._follow(ha_address)
+
+        asked = self._calls.ha_address(self._master.address).addCallback(answered)
+        return asked.addErrback(lambda failure: self.client.note(failure.getErrorMessage()))
 
     def learned(self, master: Master) -> None:
         """A name server says who the master is."""
-        if self._stopped:
+        if self._stopped or self._is_told:
             return
         if master.address and master.address != self._master.address:
             log.info("the master is {address}", address=master.address)
@@ -144,7 +163,7 @@ class MasterFollower:
         self.client.follow(address, self._endpoint_for(address))
 
     @inlineCallbacks
-    def _agree(self) -> Generator[Deferred[Any], Any, None]:
+    def agree(self) -> Generator[Deferred[Any], Any, None]:
         """Before each link: a record of which only a part came is cut off, since another master
         may have other bytes for the rest; then the logs are compared."""
         yield self._truncation.end_at_whole_record()
@@ -160,4 +179,16 @@ class MasterFollower:
             self._store,
             self._config.mapped_file_size_commit_log,
             self._reactor,
+        )
+
+    def is_same_before(self, point: int) -> Deferred[bool]:
+        """Whether the newest record in front of `point` is the master's too; fails with a
+        `LinkError` that says what to do where the master cannot go on from there."""
+        return is_same_before(
+            self._calls,
+            self._master.address,
+            self._store,
+            self._config.mapped_file_size_commit_log,
+            self._reactor,
+            point,
         )

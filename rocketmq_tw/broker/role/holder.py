@@ -40,15 +40,30 @@ class RoleHolder:
         self._set(state)
 
     def confirm(self, offset: int) -> None:
-        """Moves the confirmed offset on; raises `ValueError` where it would go back, or where the
-        role has none."""
+        """Moves the confirmed offset on; raises `ValueError` where it would go back, or where there
+        is no controller that counts epochs."""
         known = self.state.confirmed_offset
+        if known is None and self.state.epoch is not None:
+            known = -1
         if known is None:
             raise ValueError(f"a broker that is {self.role.value} has no confirmed offset")
         if offset < known:
             raise ValueError(f"the confirmed offset {known} cannot go back to {offset}")
         if offset > known:
             self._set(attrs.evolve(self.state, confirmed_offset=offset))
+
+    def cut(self, end: int) -> None:
+        """The log was cut at `end`: no more of it is confirmed."""
+        known = self.state.confirmed_offset
+        if known is not None and known > end:
+            self._set(attrs.evolve(self.state, confirmed_offset=end))
+
+    def renew(self, epoch: int) -> None:
+        """The controller has elected this broker once more; raises `ValueError` where the epoch
+        does not grow."""
+        if self.state.epoch is None or epoch <= self.state.epoch:
+            raise ValueError(f"epoch {epoch} cannot follow {self.state.epoch}")
+        self._set(attrs.evolve(self.state, epoch=epoch))
 
     def subscribe(self, listener: RoleListener) -> Callable[[], None]:
         """Calls `listener` at each change from now on; what is returned ends that."""

@@ -9,6 +9,7 @@ import attrs
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 
 
 class Role(Enum):
@@ -40,12 +41,26 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
 
 
 @attrs.frozen
+class Controlled:
+    """What the controller of a group says beside the role.
+
+    `own_id` is the broker's id in its group, whatever its role. A master is elected with `members`
+    in sync; a slave's master is at `master_address`.
+    """
+
+    own_id: int
+    members: SyncMembers | None = None
+    master_address: str = ""
+
+
+@attrs.frozen
 class RoleState:
     """A role and what belongs to it.
 
     `broker_id` is 0 for masters. `synchronous`: a master that answers once enough slaves have a
     message. `epoch` counts the masters of the group, and `confirmed_offset` is where the log ends
-    that no change of master takes back; both are None where no controller gives them.
+    that no change of master takes back; these and `controlled` are None where there is no
+    controller.
     """
 
     role: Role
@@ -53,6 +68,7 @@ class RoleState:
     synchronous: bool = False
     epoch: int | None = None
     confirmed_offset: int | None = None
+    controlled: Controlled | None = None
 
 
 def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState:

@@ -49,7 +49,7 @@ class Retries:
     ) -> None:
         """A redirect (`Redirects`) for messages that consumers send to their retry topic by
         themselves: one that was tried too often goes to the dead-letter queue."""
-        name = message.topic.removeprefix(names.RETRY_PREFIX)
+        name = names.retry_group(message.topic)
         group = self.group(name)
         most = group.retry_max_times if retry_limit is None else retry_limit
         if message.reconsume_times > most or self._consumes_orderly(name):

@@ -33,9 +33,11 @@ class Stats(Part):
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("counting", SAMPLE_SECONDS, self._sample)
 
-    def pulled(self, topic: str, group: str, messages: int, size: int, seconds: float) -> None:
+    def pulled(
+        self, topic: str, group: str, messages: int, size: int, seconds: float = 0.0
+    ) -> None:
         """So many messages of `topic`, of `size` bytes, left in one answer to a member of `group`,
-        after a read of so many seconds; none where it found nothing."""
+        after a read of so many seconds, where that was measured; no messages: it found nothing."""
         self.statistics.count_pulled(messages, seconds)
         if messages:
             self.traffic.pulled(topic, group, messages, size)

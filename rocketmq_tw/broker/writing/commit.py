@@ -110,6 +110,7 @@ class Commit:
         self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[_Entry] = []
         self._turn_is_open = False
+        self._is_ending_turn = False
         #: When the first append of the turn came. One look at the clock serves all of them.
         self._turn_began = 0.0
         self.times = AppendTimes()
@@ -163,6 +164,10 @@ class Commit:
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"a broker that is {self._role.role.value} stores nothing: send to the master",
             )
+        if wait and self.replicator is not None:
+            refusal = self.replicator.refusal()
+            if refusal:
+                raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
         self._appends.append((done, self._stored(message, batch), wait))
         if not self._turn_is_open:
             self._open_turn()
@@ -184,9 +189,16 @@ class Commit:
             self._store.write_pending()
         except StoreError as error:
             return fail(error)
-        if self._later is None:
-            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
+        self._dispatch_later()
         return self.settled()
+
+    def confirmed(self) -> None:
+        """The store's dispatch limit has moved on: a master's readers see what it held back at
+        once, before senders are told that it is safe."""
+        if not self._role.is_master:
+            self._dispatch_later()
+        elif not self._is_ending_turn:
+            self._gather(self._dispatch)
 
     def dispatch_now(self) -> None:
         """Fills a slave's queues with what waits for `SLAVE_DISPATCH`."""
@@ -277,14 +289,20 @@ class Commit:
             log.failure("writing the log failed; {n} appends are refused", n=len(appends))
             self._answer_all(appends, ResponseCode.SYSTEM_ERROR, began)
             return
+        self._is_ending_turn = True
         for callback in tuple(self._after_write):
             callback()
+        self._is_ending_turn = False
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             self._answer_all(appends, ResponseCode.SUCCESS, began)
         else:
             self._answer_or_wait(appends, began)
         # Senders go on meanwhile.
         self._gather(self._dispatch)
+
+    def _dispatch_later(self) -> None:
+        if self._later is None:
+            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
 
     def _dispatch(self) -> None:
         if self._later is not None and self._later.active():

@@ -37,7 +37,13 @@ class Writing(Part):
         self._loaded = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         config, reactor = host.store_config, host.reactor
-        self.store = MessageStore(config, host.files, host.now_ms, memory_bytes=memory)
+        self.store = MessageStore(
+            config,
+            host.files,
+            host.now_ms,
+            memory_bytes=memory,
+            confirmed_only=host.config.enable_controller_mode,
+        )
         self.flusher = Flusher(self.store, config, reactor, host.in_thread)
         self.commit = Commit(
             self.store,
@@ -49,7 +55,7 @@ class Writing(Part):
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.redirects = Redirects(refusals(host.config))
-        self.truncation = Truncation(self.store, self.commit, self.flusher, parts)
+        self.truncation = Truncation(self.store, self.commit, self.flusher, parts, host.in_slices)
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:

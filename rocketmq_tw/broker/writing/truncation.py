@@ -7,7 +7,8 @@ log is cut with its queues and its index, and all go on.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -18,19 +19,29 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.store.message_store import MessageStore
 
+#: Records that are looked at in one step.
+SLICE = 2_000
+
 log = Logger()
 
 
 class Truncation:
-    """Cuts the log of `store`; `parts` are asked what they have of its end."""
+    """Cuts the log of `store`; `parts` are asked what they have of its end, `in_slices` does long
+    work bit by bit."""
 
     def __init__(
-        self, store: MessageStore, commit: Commit, flusher: Flusher, parts: Assembly
+        self,
+        store: MessageStore,
+        commit: Commit,
+        flusher: Flusher,
+        parts: Assembly,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
     ) -> None:
         self._store = store
         self._commit = commit
         self._flusher = flusher
         self._parts = parts
+        self._in_slices = in_slices
 
     @inlineCallbacks
     def cut(self, end: int) -> Generator[Any, Any, None]:
@@ -51,11 +62,27 @@ class Truncation:
 
     @inlineCallbacks
     def end_at_whole_record(self) -> Generator[Deferred[Any], Any, None]:
-        """Makes the log of a former slave one that messages can be appended to: all of it is in its
-        queues, and a last record that is not whole is cut off. Fails where that cannot be."""
+        """Makes the log of a former slave one that messages can be appended to: all of it that is
+        confirmed is in its queues, and a last record that is not whole is cut off. Fails where that
+        cannot be."""
         store = self._store
         yield self._commit.make_durable()
         yield self._commit.dispatch_all()
-        # What a dispatch limit holds back is whole.
-        if store.dispatch_limit is None and store.dispatched_offset < store.written_offset:
-            yield self.cut(store.dispatched_offset)
+        end = store.dispatched_offset
+        if store.dispatch_limit is not None and end < store.written_offset:
+            end = yield self._whole_end(end)
+        if end < store.written_offset:
+            yield self.cut(end)
+
+    @inlineCallbacks
+    def _whole_end(self, start: int) -> Generator[Deferred[Any], Any, int]:
+        """Fires with the offset behind the last whole record; one starts at `start`."""
+        scan = self._store.scan(start)
+        heads = iter(scan)
+
+        def steps() -> Iterator[None]:
+            while any(islice(heads, SLICE)):
+                yield
+
+        yield self._in_slices(steps())
+        return scan.position

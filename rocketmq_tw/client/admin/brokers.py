@@ -4,6 +4,7 @@ import javaproperties
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
+from rocketmq_tw.wire.bodies.controller import EpochEntryCache
 from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
@@ -28,3 +29,7 @@ class BrokerAdmin(ServerRequests):
     def ha_status(self, broker: str) -> Deferred[HARuntimeInfo]:
         """How far replication is: of a master each slave, of a slave itself."""
         return self._body(broker, RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
+
+    def epochs(self, broker: str) -> Deferred[EpochEntryCache]:
+        """The reigns of masters in the log of a broker in controller mode."""
+        return self._body(broker, RequestCode.GET_BROKER_EPOCH_CACHE, EpochEntryCache)

@@ -3,10 +3,11 @@ it gives is asked with the bytes of properties. Format and rules: docs/filters.m
 """
 
 from rocketmq_tw.message.sql92.compiled import Compiled, PropertiesMatch, compile_expression
-from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, ExpressionError
+from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, MAX_TESTS, ExpressionError
 
 __all__ = [
     "MAX_EXPRESSION",
+    "MAX_TESTS",
     "Compiled",
     "ExpressionError",
     "PropertiesMatch",

@@ -18,18 +18,26 @@ PropertiesMatch = Callable[[bytes], bool]
 _REMEMBERED = 1 << 20
 #: With more names it is cheaper to take the properties apart.
 _FEW_NAMES = 4
+#: Tests that an expression has without being slow.
+_USUAL_TESTS = 16
 #: Values whose result an expression remembers, and how long they may be.
 _KNOWN_VALUES = 64
 _SHORT_VALUE = 64
 
 
 class Compiled(NamedTuple):
-    """What was made of `text`. `rest` is the column of what stands behind the expression and was
-    passed over, 0 where nothing does."""
+    """What was made of `text`. `tests` counts its comparisons and the like; `rest` is the column of
+    what stands behind the expression and was passed over, 0 where nothing does."""
 
     text: str
     matches: PropertiesMatch
+    tests: int
     rest: int
+
+    @property
+    def weight(self) -> int:
+        """How many times as long as a usual one it takes at most."""
+        return 1 + self.tests // _USUAL_TESTS
 
 
 class _Memory:
@@ -80,7 +88,7 @@ def _compile(text: str) -> Compiled:
     parser = Parser(text)
     compiler = Compiler()
     evaluate = compiler.compile(parser.parse())
-    return Compiled(text, _match(compiler.names, evaluate), parser.rest)
+    return Compiled(text, _match(compiler.names, evaluate), parser.tests, parser.rest)
 
 
 def _match(names: list[str], evaluate: Evaluate) -> PropertiesMatch:

@@ -35,12 +35,12 @@ _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 class Parser:
-    """One use: `parse` gives the tree; then `rest` is the column of what was passed over behind the
-    expression, 0 where nothing was."""
+    """One use: `parse` gives the tree; then `tests` says how many comparisons and the like it has,
+    and `rest` the column of what was passed over behind it, 0 where nothing was."""
 
     def __init__(self, text: str) -> None:
         self._lexer = Lexer(text)
-        self._tests = 0
+        self.tests = 0
         self._depth = 0
         self.rest = 0
 
@@ -241,8 +241,8 @@ class Parser:
     # Limits
 
     def _count(self, column: int) -> None:
-        self._tests += 1
-        if self._tests > MAX_TESTS:
+        self.tests += 1
+        if self.tests > MAX_TESTS:
             raise ExpressionError(
                 column, f"more than {MAX_TESTS} tests: use IN (…) where one property has many"
             )

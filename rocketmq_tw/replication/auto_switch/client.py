@@ -55,11 +55,17 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         self._end = 0
         #: What a link began is over before the next one begins.
         self._working = DeferredLock()
+        #: A question to the master that is under way.
+        self._asked: Deferred[bool] | None = None
 
     @inlineCallbacks
     def stop(self) -> Generator[Any, Any, None]:
         """See `HAClient`; what was begun is over when it fires."""
-        yield super().stop()
+        closed = super().stop()
+        if self._asked is not None:
+            # A master that is gone may be the reason for a change of role, which must not wait.
+            self._asked.cancel()
+        yield closed
         yield self._working.run(lambda: None)
 
     def open_link(self) -> Deferred[AutoSwitchSlaveLink]:
@@ -195,14 +201,24 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                     f" {_shown(theirs)}); {ADVICE}"
                 )
             point, start = agreement.offset, agreement.entry.start
-        same = yield self._compare(point)
+        same = yield self._ask(point)
         if not same and start < point and own.entries:
             # A master that came back without the end of its epoch went on under its number.
             point = start
-            same = yield self._compare(point)
+            same = yield self._ask(point)
         if not same:
             raise LinkError(f"the master has another message in front of {point}; {ADVICE}")
         return point
+
+    def _ask(self, point: int) -> Deferred[bool]:
+        """See `Compare`."""
+
+        def answered(result: Any) -> Any:
+            self._asked = None
+            return result
+
+        self._asked = asked = self._compare(point)
+        return asked.addBoth(answered)
 
     def _check_is_open(self, link: AutoSwitchSlaveLink) -> None:
         """The log is not touched for a master that is not followed any more."""

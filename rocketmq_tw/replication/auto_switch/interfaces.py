@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.replication.auto_switch.sync_states import SyncStateSet
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.interfaces import IReplicatedLog
 
 #: Asks the controller for these members; fires with the set that it has then. Fails with a
 #: `RequestError` where the controller refuses, with anything else where its answer is not known.
-Propose = Callable[[frozenset[int]], Deferred[SyncStateSet]]
+Propose = Callable[[frozenset[int]], Deferred[SyncMembers]]
 
 #: Whether the newest record in front of an offset is the master's as well; fails with a `LinkError`
 #: that says what to do where the master has nothing of that offset any more.

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, Propose
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.master_link import AutoSwitchMasterLink
-from rocketmq_tw.replication.auto_switch.sync_states import SyncStates, SyncStateSet
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers, SyncStates
 from rocketmq_tw.replication.links.errors import LinkError
 from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
 from rocketmq_tw.replication.links.service import HAService, SlaveConnection
@@ -48,7 +48,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         *,
         epochs: KeptEpochs,
         own_id: int,
-        applied: SyncStateSet,
+        applied: SyncMembers,
         confirmed: int,
         propose: Propose,
     ) -> None:
@@ -88,7 +88,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._is_over = True
         return super().stop()
 
-    def apply(self, applied: SyncStateSet) -> None:
+    def apply(self, applied: SyncMembers) -> None:
         """The controller has this SyncStateSet; old news change nothing."""
         if self.states.apply(applied):
             log.info(
@@ -194,7 +194,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._asked = asked = self._propose(members)
         asked.addCallbacks(self._answered, self._unanswered)
 
-    def _answered(self, applied: SyncStateSet) -> None:
+    def _answered(self, applied: SyncMembers) -> None:
         self._asked = None
         if not self._is_over:
             self.apply(applied)

@@ -19,8 +19,8 @@ JOINING_GAP = 1 << 20
 JOINING_MS = 1000
 
 
-class SyncStateSet(NamedTuple):
-    """Broker ids, the master's among them; `epoch` counts the changes."""
+class SyncMembers(NamedTuple):
+    """The broker ids of a SyncStateSet, the master's among them; `epoch` counts its changes."""
 
     members: frozenset[int]
     epoch: int
@@ -48,7 +48,7 @@ class SyncStates:
     taken nothing is lost by waiting for it.
     """
 
-    def __init__(self, own_id: int, applied: SyncStateSet, *, not_caught_up_ms: int) -> None:
+    def __init__(self, own_id: int, applied: SyncMembers, *, not_caught_up_ms: int) -> None:
         self.applied = applied
         self.proposed: frozenset[int] | None = None
         self._own_id = own_id
@@ -165,7 +165,7 @@ class SyncStates:
         self.proposed = None
         self._look()
 
-    def apply(self, applied: SyncStateSet) -> bool:
+    def apply(self, applied: SyncMembers) -> bool:
         """The controller has this set; False where that is old news. With a newer epoch whatever
         was proposed under the former one cannot be taken any more."""
         if applied.epoch <= self.applied.epoch:

@@ -45,6 +45,8 @@ class MasterConnection(Protocol, Generic[L]):
         self._queue: list[Any] = []
         self._busy = False
         self._paused = False
+        #: Whether this end has closed it, and said why.
+        self.is_closing = False
 
     def connectionMade(self) -> None:
         self._client.connection = self
@@ -77,6 +79,7 @@ class MasterConnection(Protocol, Generic[L]):
 
     def close(self, reason: str) -> None:
         """Closes the link; it is made anew by and by."""
+        self.is_closing = True
         self._client.note(reason)
         self.transport.abortConnection()
 
@@ -233,16 +236,17 @@ class HAClient(Factory, Generic[L]):
             waiter.callback(None)
         if self._endpoint is None:
             return
-        if connection.link is not None and not connection.link.proven:
+        link = connection.link
+        if connection.is_closing or link is None or link.proven:
+            self.note(self._noted or "the connection was lost")
+        elif link.reported < 0:
+            self.note("it closes the link without an answer; its log says why")
+        else:
             self.note(
                 "it closes the link at once; its log says why. Where it refuses this broker's log"
-                f" end {connection.link.reported}, the two logs are not one: see"
-                " docs/replication.md"
+                f" end {link.reported}, the two logs are not one: see docs/replication.md"
             )
-            self._connect_later()
-        else:
-            self.note(self._noted or "the connection was lost")
-            self._connect_later()
+        self._connect_later()
 
     def _connect(self) -> None:
         self._retry = None

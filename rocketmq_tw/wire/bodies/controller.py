@@ -1,4 +1,4 @@
-"""Groups of brokers as a controller tells of them."""
+"""Groups of brokers as a controller tells of them, and the epochs of a broker's log."""
 
 from msgspec import field
 
@@ -45,3 +45,22 @@ class BrokerReplicasInfo(Body):
     """Answer to 1006, by broker name."""
 
     replicas_info_table: dict[str, ReplicasInfo] = field(default_factory=dict)
+
+
+class EpochEntry(Body):
+    """A master's reign in a log: where it began, and where the next one did; the last one's end is
+    not known, a large number."""
+
+    epoch: int = 0
+    start_offset: int = 0
+    end_offset: int = 2**63 - 1
+
+
+class EpochEntryCache(Body):
+    """Answer to 1007: all reigns in the log of one broker, which ends at `max_offset`."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    broker_id: int = 0
+    epoch_list: list[EpochEntry] = field(default_factory=list)
+    max_offset: int = 0

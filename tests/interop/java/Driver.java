@@ -36,6 +36,18 @@ public final class Driver {
         new PullConsumers().register(operations);
         new Admin().register(operations);
         new Transactions().register(operations);
+        registerPops();
+    }
+
+    /** Pops are compiled for clients of 5.x only. */
+    private void registerPops() {
+        try {
+            Class<?> pops = Class.forName("Pops");
+            pops.getDeclaredMethod("register", Map.class)
+                .invoke(pops.getDeclaredConstructor().newInstance(), operations);
+        } catch (ReflectiveOperationException none) {
+            System.err.println("no pops: " + none);
+        }
     }
 
     public static void main(String[] arguments) throws Exception {

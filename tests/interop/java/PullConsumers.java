@@ -3,6 +3,7 @@ import com.alibaba.fastjson.JSONObject;
 import java.util.Map;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -50,9 +51,13 @@ final class PullConsumers {
 
     private Object pull(JSONObject arguments) throws Exception {
         MessageQueue queue = Messages.queue(arguments);
-        PullResult result = consumers.get(arguments).pull(
-            queue, arguments.getString("expression"),
-            arguments.getLongValue("offset"), arguments.getIntValue("max"));
+        DefaultMQPullConsumer consumer = consumers.get(arguments);
+        String expression = arguments.getString("expression");
+        long offset = arguments.getLongValue("offset");
+        int most = arguments.getIntValue("max");
+        PullResult result = arguments.getBooleanValue("sql")
+            ? consumer.pull(queue, MessageSelector.bySql(expression), offset, most)
+            : consumer.pull(queue, expression, offset, most);
         JSONObject json = new JSONObject();
         json.put("status", result.getPullStatus().name());
         json.put("next", result.getNextBeginOffset());

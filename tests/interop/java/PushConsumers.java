@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -59,9 +60,23 @@ final class PushConsumers {
             if (arguments.getBooleanValue("broadcast")) {
                 setBroadcasting(push);
             }
+            if (arguments.containsKey("clientRebalance")) {
+                // 5.x has it.
+                DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class)
+                    .invoke(push, arguments.getBooleanValue("clientRebalance"));
+            }
+            if (arguments.containsKey("popInvisibleTime")) {
+                DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
+                    .invoke(push, arguments.getLongValue("popInvisibleTime"));
+            }
             JSONObject subscriptions = arguments.getJSONObject("subscriptions");
             for (String topic : subscriptions.keySet()) {
-                push.subscribe(topic, subscriptions.getString(topic));
+                String expression = subscriptions.getString(topic);
+                if (arguments.getBooleanValue("sql")) {
+                    push.subscribe(topic, MessageSelector.bySql(expression));
+                } else {
+                    push.subscribe(topic, expression);
+                }
             }
             if (arguments.getBooleanValue("orderly")) {
                 push.registerMessageListener((MessageListenerOrderly) (messages, context) ->

@@ -39,6 +39,18 @@ STOCK = {
     "updateBrokerConfig": "b brokerAddr - value, c clusterName - value, a updateAllBroker - value,"
     " k key required value, v value required value",
     "haStatus": "c clusterName - value, b brokerAddr - value, i interval - value",
+    "getBrokerEpoch": "c clusterName - value, b brokerName - value, i interval - value",
+    "getSyncStateSet": "a controllerAddress required value, c clusterName - value,"
+    " b brokerName - value, i interval - value",
+    "getControllerMetaData": "a controllerAddress required value",
+    "electMaster": "a controllerAddress required value, b brokerId required value,"
+    " bn brokerName required value, c clusterName required value",
+    "cleanBrokerMetadata": "a controllerAddress required value,"
+    " b brokerControllerIdsToClean - value, bn brokerName required value, c clusterName - value,"
+    " l cleanLivingBroker - flag",
+    "getControllerConfig": "a controllerAddress required value",
+    "updateControllerConfig": "a controllerAddress required value, k key required value,"
+    " v value required value",
     "consumerProgress": "g groupName - value, t topicName - value, s showClientIP - value,"
     " c cluster - value",
 }

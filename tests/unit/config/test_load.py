@@ -156,7 +156,8 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
     [
         "aclEnable",
         "authenticationEnabled",
-        "enableControllerMode",
+        "enableCalcFilterBitMap",
+        "enableConsumeQueueExt",
         "enableDLegerCommitLog",
         "enableSlaveActingMaster",
     ],
@@ -206,7 +207,7 @@ def test_no_number_may_be_negative_and_every_default_is_accepted(config_type: ty
     for name, key in keys_of(config_type).items():
         default = getattr(defaults, key.attribute)
         assert key.parse(format_value(default)) == default, name
-        if key.type is int:
+        if key.type is int and default >= 0:
             with pytest.raises(ValueError, match="give an integer from"):
                 key.parse("-1")
 

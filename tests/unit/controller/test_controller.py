@@ -1,15 +1,22 @@
 """Three controllers in memory: decisions through Raft; brokers and leaders that come and go."""
 
 from collections.abc import Callable
+from errno import ENOSPC
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.client.controller import NoControllerError
 from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller import decider
+from rocketmq_tw.controller.controller import node_config
+from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
+from rocketmq_tw.raft.node import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -367,3 +374,58 @@ def test_an_entry_that_is_no_event_is_passed_over(
     assert repr(leader.machine.state) == before and controllers.same_state()
     three[0].die()
     assert master_of(controllers) == (2, 2)
+
+
+def test_a_controller_whose_disk_fails_decides_nothing_more_and_can_be_stopped(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    failed = controllers.leader_id()
+    reasons: list[object] = []
+    controllers.running[failed].node.when_failed.addErrback(reasons.append)
+    controllers.disks[failed].faults.append(Fault("fsync", error=ENOSPC))
+    answer = controllers.ask(
+        failed,
+        RequestCode.CONTROLLER_APPLY_BROKER_ID,
+        clusterName="C",
+        brokerName="new",
+        appliedBrokerId=1,
+        registerCheckCode="a;b",
+    )
+    assert answer.code != ResponseCode.SUCCESS and reasons
+    later = controllers.ask(failed, RequestCode.CONTROLLER_GET_REPLICA_INFO, brokerName=GROUP)
+    assert later.code == ResponseCode.CONTROLLER_NOT_LEADER
+    controllers.stop(failed)
+    # The others go on.
+    assert controllers.result(three[0].client.replica_info(GROUP)).master_broker_id == 1
+
+
+def test_a_long_log_is_applied_in_pieces(
+    controllers: Controllers, three: list[AskingBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = three[0].client
+    for number in range(60):
+        members = [1, 2] if number % 2 == 0 else [1, 2, 3]
+        controllers.result(client.alter_sync_state_set(GROUP, 1, 1, members, number + 2))
+    controllers.run_until(controllers.same_state)
+    member = controllers.leader_id()
+    controllers.stop(member)
+
+    def in_small_pieces(config: ControllerConfig) -> NodeConfig:
+        whole = node_config(config)
+        raft = msgspec.structs.replace(whole.raft, max_apply_bytes=1000)
+        return msgspec.structs.replace(whole, raft=raft)
+
+    monkeypatch.setattr("rocketmq_tw.controller.controller.node_config", in_small_pieces)
+    controllers.start(member)
+    core = controllers.running[member].node.core
+    applied = [-1]
+
+    def somebody_else() -> None:
+        """Wants each turn of the reactor while entries are applied, and some in between."""
+        moved = core.applied_index > applied[-1]
+        applied.append(core.applied_index)
+        controllers.clock.callLater(0 if moved else 0.001, somebody_else)
+
+    somebody_else()
+    controllers.run_until(lambda: core.applied_index >= 60)
+    assert max(after - before for before, after in pairwise(applied)) <= 20

@@ -73,6 +73,13 @@ def test_one_read_looks_at_so_many_messages_at_most(store: MessageStore) -> None
     assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 800)
 
 
+def test_one_read_looks_at_fewer_where_that_takes_long(store: MessageStore) -> None:
+    put(store, *[make_message(b"%d" % n) for n in range(900)])
+    for weight, looked_at in [(4, 200), (1000, 32)]:
+        found = read(store, 0, by_properties=lambda properties: False, weight=weight)
+        assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, looked_at)
+
+
 def test_properties_of_anything() -> None:
     store = open_store(MemoryFiles())
     (place,) = put(store, make_message(b"body", properties=b"a\x01b\x02"))

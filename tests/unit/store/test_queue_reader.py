@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.store.consume_queue import UNIT, ConsumeQueue
-from rocketmq_tw.store.interface import GetStatus
+from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_reader import QueueReader
 from tests.support.stores import ROOT, ManualClock, make_message, open_store, put
+
+#: Every message, but each is asked.
+ASKED = MessageFilter(lambda code: True, lambda properties: True)
 
 _QUEUES = 3
 _LOG_FILE = 4096
@@ -99,12 +102,12 @@ def test_all_at_once_is_one_after_the_other(
                 assert not usual or max_count <= 0 or in_memory == on_disk == 0
             else:
                 assert once == each
-            assert reader.read(queue, offset, max_count, max_bytes, None, None) == each
+            assert reader.read(queue, offset, max_count, max_bytes, EVERY_MESSAGE) == each
 
 
-@given(sent=turns, where=st.floats(0, 1))
+@given(sent=turns, where=st.floats(0, 1), wanted=st.sampled_from((EVERY_MESSAGE, ASKED)))
 def test_a_damaged_record_is_left_out_and_no_other(
-    sent: list[list[tuple[int, int]]], where: float
+    sent: list[list[tuple[int, int]]], where: float, wanted: MessageFilter
 ) -> None:
     files = MemoryFiles()
     store = fill(files, sent)
@@ -120,7 +123,7 @@ def test_a_damaged_record_is_left_out_and_no_other(
     for queue in queues_of(store):
         offset = 0
         while offset < queue.max_offset:
-            read = reader.read(queue, offset, 32, _ALL, None, None)
+            read = reader.read(queue, offset, 32, _ALL, wanted)
             assert read.next_offset > offset
             found += [message.physical_offset for message in decode_records(read.data)]
             offset = read.next_offset

@@ -48,6 +48,7 @@ public final class Load {
         "oneway", Sends::oneway,
         "consume", Reads::consume,
         "pull", Reads::pull,
+        "pop", Pops::pop,
         "latency", Reads::latency,
         "routes", Routes::lookUp);
 

@@ -6,10 +6,12 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -65,18 +67,25 @@ final class Reads {
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(Sends.instance());
         consumer.setVipChannelEnabled(false);
+        consumer.setHeartbeatBrokerInterval(1_000);
         consumer.start();
         Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(arguments.text("topic"));
         int most = arguments.number("max", 32);
         String expression = arguments.text("expression", "*");
+        String sql = arguments.text("sql", "");
+        MessageSelector selector =
+            sql.isEmpty() ? MessageSelector.byTag(expression) : MessageSelector.bySql(sql);
         Histogram latency = new Histogram();
+        if (!sql.isEmpty()) {
+            awaitVersion(consumer, queues.iterator().next(), selector);
+        }
         long count = 0;
         long started = System.nanoTime();
         for (MessageQueue queue : queues) {
             long offset = consumer.minOffset(queue);
             while (true) {
                 long before = System.nanoTime();
-                PullResult result = consumer.pull(queue, expression, offset, most, 20_000);
+                PullResult result = consumer.pull(queue, selector, offset, most, 20_000);
                 latency.record(System.nanoTime() - before);
                 if (result.getPullStatus() == PullStatus.FOUND) {
                     count += result.getMsgFoundList().size();
@@ -92,6 +101,24 @@ final class Reads {
             "{\"count\": %d, \"failed\": 0, \"seconds\": %.4f, %s}",
             arguments.number("looked_at", (int) count), seconds,
             latency.json());
+    }
+
+    /** The client filters by SQL92 once a heartbeat has told it the broker's version. */
+    private static void awaitVersion(
+        DefaultMQPullConsumer consumer, MessageQueue queue, MessageSelector selector)
+        throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(LIMIT_SECONDS);
+        while (true) {
+            try {
+                consumer.pull(queue, selector, consumer.minOffset(queue), 1, 20_000);
+                return;
+            } catch (MQClientException error) {
+                if (System.nanoTime() > end) {
+                    throw error;
+                }
+                Thread.sleep(100);
+            }
+        }
     }
 
     /** From before `send` to the listener, at `rate` messages a second. */

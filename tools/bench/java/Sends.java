@@ -7,10 +7,14 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Producers at full speed: for a time, or until a number of messages is sent. */
@@ -26,6 +30,11 @@ final class Sends {
 
     static DefaultMQProducer producer(Load.Arguments arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("bench-producers");
+        if (arguments.number("transactional", 0) > 0) {
+            TransactionMQProducer transactional = new TransactionMQProducer("bench-deciders");
+            transactional.setTransactionListener(new Committer());
+            producer = transactional;
+        }
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setInstanceName(instance());
         producer.setVipChannelEnabled(false);
@@ -36,6 +45,19 @@ final class Sends {
         producer.setMaxMessageSize(64 << 20);
         producer.start();
         return producer;
+    }
+
+    /** Commits at once, and whenever it is asked. */
+    private static final class Committer implements TransactionListener {
+        @Override
+        public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+            return LocalTransactionState.COMMIT_MESSAGE;
+        }
+
+        @Override
+        public LocalTransactionState checkLocalTransaction(MessageExt message) {
+            return LocalTransactionState.COMMIT_MESSAGE;
+        }
     }
 
     /** What the threads of one run share. */
@@ -77,6 +99,14 @@ final class Sends {
             return new Message(topic, number % tagEvery == 0 ? "rare" : "common", body);
         }
 
+        SendResult send() throws Exception {
+            if (producer instanceof TransactionMQProducer) {
+                return ((TransactionMQProducer) producer)
+                    .sendMessageInTransaction(message(done.get()), null);
+            }
+            return batch > 1 ? producer.send(messages(done.get())) : producer.send(message(done.get()));
+        }
+
         List<Message> messages(long number) {
             List<Message> messages = new ArrayList<>(batch);
             for (int i = 0; i < batch; i++) {
@@ -113,9 +143,7 @@ final class Sends {
             while (run.takes()) {
                 long before = System.nanoTime();
                 try {
-                    SendResult result = run.batch > 1
-                        ? run.producer.send(run.messages(run.done.get()))
-                        : run.producer.send(run.message(run.done.get()));
+                    SendResult result = run.send();
                     if (result.getSendStatus() == SendStatus.SEND_OK) {
                         run.succeeded(before);
                     } else {

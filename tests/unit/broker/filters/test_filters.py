@@ -240,6 +240,15 @@ class TestHeldReads:
             assert bool(peer.replies) is woken
         assert bodies(peer.replies[0]) == [b"2"]
 
+    def test_a_slow_one_is_woken_without_a_look(self) -> None:
+        broker = filled(0)
+        slow = " OR ".join(f"a = {n}" for n in range(2, 50))
+        peer = self.hold(broker, subscription=slow, expression_type="SQL92")
+        ok(broker.send(properties={"a": "1"}))
+        (response,) = peer.replies
+        assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert response.ext_fields["nextBeginOffset"] == "1"
+
     def test_time_ends_it_behind_what_did_not_match(self) -> None:
         broker = filled(0)
         wanted = {"subscription": "a > 3", "expression_type": "SQL92"}

@@ -84,7 +84,8 @@ def test_a_newer_version_counts() -> None:
     known = table.get("T", "G")
     assert known is not None
     assert (known.data.client_version, known.data.born_time) == (9, 1_001_000)
-    assert known.matches(b"a\x013\x02") and not known.matches(b"a\x012\x02")
+    assert known.expression.matches(b"a\x013\x02")
+    assert not known.expression.matches(b"a\x012\x02")
 
 
 def test_a_wrong_one_takes_the_former_away() -> None:
@@ -142,7 +143,7 @@ def test_stocks_file_is_read() -> None:
     assert (zero.data.client_version, zero.data.expression) == (7, "a > 5")
     assert zero.data.dead_time == 1795329909080 + 30_000, "nobody is there before a heartbeat"
     assert one.data.dead_time == 1795329909082
-    assert one.matches(b"a\x01it's")
+    assert one.expression.matches(b"a\x01it's")
     assert table.pending_write() is None
 
 

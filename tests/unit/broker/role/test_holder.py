@@ -70,3 +70,25 @@ def test_a_confirmed_offset_only_grows() -> None:
 def test_no_confirmed_offset_where_nobody_gives_one() -> None:
     with pytest.raises(ValueError, match="has no confirmed offset"):
         RoleHolder(state(Role.MASTER)).confirm(1)
+
+
+def test_what_was_cut_off_is_not_confirmed_any_more() -> None:
+    holder = RoleHolder(state(Role.SLAVE, epoch=3))
+    holder.cut(5)
+    assert holder.state.confirmed_offset is None
+    holder.confirm(12)
+    holder.cut(20)
+    assert holder.state.confirmed_offset == 12
+    holder.cut(8)
+    holder.confirm(9)
+    assert holder.state.confirmed_offset == 9
+
+
+def test_a_master_that_is_elected_again_has_a_later_epoch() -> None:
+    holder = RoleHolder(state(Role.MASTER, epoch=3))
+    holder.renew(4)
+    assert holder.state.epoch == 4
+    with pytest.raises(ValueError, match="epoch 4 cannot follow 4"):
+        holder.renew(4)
+    with pytest.raises(ValueError, match="cannot follow None"):
+        RoleHolder(state(Role.MASTER)).renew(1)

@@ -40,6 +40,10 @@ class Answers(list[tuple[str, ResponseCode]]):
 class Replicas:
     def __init__(self) -> None:
         self.waits: list[tuple[int, Deferred[int]]] = []
+        self.why = ""
+
+    def refusal(self) -> str:
+        return self.why
 
     def wait(self, end_offset: int) -> Deferred[int]:
         answer: Deferred[int] = Deferred()

@@ -10,6 +10,7 @@ from rocketmq_tw.replication.auto_switch.epoch_file import (
     encode_epochs,
 )
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
+from tests.support import auto_switch_goldens as goldens
 
 PATH = "/store/epochFileCheckpoint"
 #: The example that stock's own documentation of the format gives.
@@ -29,6 +30,11 @@ def kept(**contents: bytes) -> tuple[MemoryFiles, EpochFile]:
 def test_stocks_bytes():
     assert encode_epochs(EpochTable(ENTRIES)) == STOCKS
     assert decode_epochs(STOCKS).entries == ENTRIES
+
+
+@pytest.mark.parametrize("data", [goldens.EPOCH_FILE, goldens.EPOCH_FILE_BAK])
+def test_files_that_a_stock_broker_wrote(data):
+    assert encode_epochs(decode_epochs(data)) == data
 
 
 def test_no_file_is_no_epochs():

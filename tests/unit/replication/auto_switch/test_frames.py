@@ -14,6 +14,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveReport,
 )
 from rocketmq_tw.replication.links.errors import LinkError
+from tests.support import auto_switch_goldens as goldens
 
 EPOCHS = EpochTable([EpochEntry(1, 0), EpochEntry(3, 0x1000)])
 #: Each field by the design's layout.
@@ -55,6 +56,22 @@ def test_a_slaves_frames(frame, text):
 @pytest.mark.parametrize("frame, text", MASTER_BYTES)
 def test_a_masters_frames(frame, text):
     assert frame.encode() == bytes.fromhex(text)
+
+
+def test_what_a_stock_master_said():
+    handshake, *transfers = MasterReader().feed(
+        goldens.HANDSHAKE + goldens.FIRST_TRANSFER + goldens.SECOND_TRANSFER + goldens.HEARTBEAT
+    )
+    assert handshake.end == 426
+    assert handshake.epochs.entries == (EpochEntry(1, 0), EpochEntry(5, 213))
+    assert handshake.encode() == goldens.HANDSHAKE
+    assert [(each.offset, len(each.data), each.confirmed) for each in transfers] == [
+        (0, 213, 426),
+        (213, 213, 426),
+        (426, 0, 426),
+    ]
+    assert {each.epoch for each in transfers} == {EpochEntry(5, 213)}
+    assert transfers[1].encode() == goldens.SECOND_TRANSFER
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 12, 20, 500])

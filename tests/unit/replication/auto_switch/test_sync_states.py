@@ -7,15 +7,15 @@ import pytest
 from rocketmq_tw.replication.auto_switch.sync_states import (
     JOINING_GAP,
     JOINING_MS,
+    SyncMembers,
     SyncStates,
-    SyncStateSet,
 )
 
 OWN = 1
 
 
 def states(*members: int) -> SyncStates:
-    return SyncStates(OWN, SyncStateSet(frozenset(members), 5), not_caught_up_ms=15_000)
+    return SyncStates(OWN, SyncMembers(frozenset(members), 5), not_caught_up_ms=15_000)
 
 
 def connect(of: SyncStates, broker_id: int, *, now_ms: int = 0, is_learner: bool = False) -> None:
@@ -122,7 +122,7 @@ class TestProposals:
         assert group.waited_for == {2, 3}
         assert group.everyone() == 700
         assert group.count == 2
-        assert group.apply(SyncStateSet(frozenset({1, 3}), 6))
+        assert group.apply(SyncMembers(frozenset({1, 3}), 6))
         assert group.waited_for == {3}
 
     def test_what_is_not_answered_is_asked_again_and_nothing_else(self):
@@ -144,7 +144,7 @@ class TestProposals:
     def test_old_news_change_nothing(self, epoch):
         group = states(1, 2)
         group.propose({1})
-        assert not group.apply(SyncStateSet(frozenset({1, 3}), epoch))
+        assert not group.apply(SyncMembers(frozenset({1, 3}), epoch))
         assert group.applied.members == {1, 2}
         assert group.proposed == {1}
 

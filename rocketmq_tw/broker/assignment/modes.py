@@ -1,0 +1,81 @@
+"""How each group reads each topic: `config/messageRequestMode.json` in stock's form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
+from rocketmq_tw.wire.bodies.assignments import (
+    MessageRequestModeTable,
+    SetMessageRequestModeRequestBody,
+)
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Pairs of a topic and a group whose mode is kept.
+MAX_MODES = 100_000
+
+Modes = dict[str, dict[str, SetMessageRequestModeRequestBody]]
+
+
+class RequestModes:
+    """Topic → group → pull or pop."""
+
+    def __init__(self, file: TableFile, in_thread: InThread) -> None:
+        self._file = file
+        self._modes: Modes = {}
+        self._count = 0
+        self._keeper: Keeper[Modes] = Keeper(file, in_thread, self._copied, _encode, self._take)
+
+    def load(self) -> None:
+        """Takes what the file has; raises what the file's reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_body(MessageRequestModeTable, data))
+        if table is not None:
+            self._take(table.message_request_mode_map)
+            self._keeper.loaded()
+
+    def when_kept(self) -> Deferred[None]:
+        """Fires once nothing is being written any more."""
+        return self._keeper.when_idle()
+
+    def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
+        return self._modes.get(topic, {}).get(group)
+
+    def set(self, mode: SetMessageRequestModeRequestBody) -> Deferred[None]:
+        """Fires once it is kept, and fails where it cannot be; then nothing is changed. Raises
+        `RequestError` where it would be one too many."""
+        if self.get(mode.topic, mode.consumer_group) is None:
+            if self._count >= MAX_MODES:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"{self._count} pairs of a topic and a group have a mode already",
+                )
+            self._count += 1
+        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        return self._keeper.keep()
+
+    def encoded(self) -> Callable[[], bytes]:
+        """What gives all modes as the file and request 402 carry them, in any thread."""
+        return partial(_encode, self._copied())
+
+    def replace_all(self, table: MessageRequestModeTable) -> None:
+        """Takes over what a master has."""
+        if table.message_request_mode_map != self._modes:
+            self._take(table.message_request_mode_map)
+            self._keeper.keep().addErrback(reported)
+
+    def _copied(self) -> Modes:
+        return {topic: dict(groups) for topic, groups in self._modes.items()}
+
+    def _take(self, modes: Modes) -> None:
+        self._modes = {topic: dict(groups) for topic, groups in modes.items()}
+        self._count = sum(map(len, self._modes.values()))
+
+
+def _encode(modes: Modes) -> bytes:
+    return encode_body(MessageRequestModeTable(message_request_mode_map=modes))

@@ -1,0 +1,158 @@
+"""Requests 400, 401 and 402: which queues a consumer reads, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assignment.dividing import STRATEGIES, allocate_for_pop
+from rocketmq_tw.broker.assignment.modes import RequestModes
+from rocketmq_tw.broker.clients.registry import BROADCASTING, ClientRegistry
+from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.assignments import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    SetMessageRequestModeRequestBody,
+)
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+
+PULL, POP = "PULL", "POP"
+
+log = Logger()
+
+
+class AssignmentRequests:
+    """`queues_of(topic)` fires with all queues of a topic in the cluster; None where name servers
+    know no such topic."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        role: RoleHolder,
+        modes: RequestModes,
+        tables: Tables,
+        clients: ClientRegistry,
+        queues_of: Callable[[str], Deferred[Sequence[MessageQueue] | None]],
+        in_thread: InThread,
+    ) -> None:
+        self._config = config
+        self._role = role
+        self._modes = modes
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._clients = clients
+        self._queues_of = queues_of
+        self._in_thread = in_thread
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.QUERY_ASSIGNMENT: self.assignment,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.all_modes,
+        }
+
+    def assignment(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """The queues of one consumer."""
+        body = decode_request(QueryAssignmentRequestBody, request.body)
+        mode = self._mode(body.topic, body.consumer_group)
+
+        def answer(queues: Sequence[MessageQueue] | None) -> RemotingCommand:
+            mine = None if queues is None else self._divide(body, mode, queues)
+            assignments = None
+            if mine is not None:
+                assignments = [
+                    MessageQueueAssignment(message_queue=queue, mode=mode.mode) for queue in mine
+                ]
+            return request.response(
+                body=encode_body(QueryAssignmentResponseBody(message_queue_assignments=assignments))
+            )
+
+        return self._queues_of(body.topic).addCallback(answer)
+
+    def set_mode(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        body = decode_request(SetMessageRequestModeRequestBody, request.body)
+        if not self._role.is_master:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "only a master takes modes: ask the master"
+            )
+        if body.topic.startswith(RETRY_PREFIX):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the retry topic {body.topic} has no mode of its own: name the topic itself",
+            )
+        if body.mode not in (PULL, POP):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, f"the mode {body.mode!r} is neither PULL nor POP"
+            )
+        if self._topics.get(body.topic) is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"{body.topic} is no topic of this broker"
+            )
+        self._groups.known(body.consumer_group)
+        log.info(
+            "{peer} lets {group} read {topic} by {mode}",
+            peer=peer.address,
+            group=body.consumer_group,
+            topic=body.topic,
+            mode=body.mode,
+        )
+        return self._modes.set(body).addCallback(lambda _: request.response())
+
+    def all_modes(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        encoded = self._in_thread(self._modes.encoded())
+        return encoded.addCallback(lambda body: request.response(body=body))
+
+    def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
+        """The mode that was set, or the one that holds for all others; retry topics are pulled."""
+        known = self._modes.get(topic, group)
+        if known is not None:
+            return known
+        is_retry = topic.startswith(RETRY_PREFIX)
+        return SetMessageRequestModeRequestBody(
+            topic=topic,
+            consumer_group=group,
+            mode=PULL if is_retry else self._config.default_message_request_mode,
+            pop_share_queue_num=self._config.default_pop_share_queue_num,
+        )
+
+    def _divide(
+        self,
+        body: QueryAssignmentRequestBody,
+        mode: SetMessageRequestModeRequestBody,
+        queues: Sequence[MessageQueue],
+    ) -> Sequence[MessageQueue] | None:
+        """None where it is not known now: the client keeps what it has."""
+        if body.message_model == BROADCASTING or not self._config.server_load_balancer_enable:
+            return queues
+        group = self._clients.consumer_group(body.consumer_group)
+        strategy = STRATEGIES.get(body.strategy_name)
+        if group is None or strategy is None:
+            log.warn(
+                "no queues of {topic} for {client}: {why}",
+                topic=body.topic,
+                client=body.client_id,
+                why=(
+                    f"no consumer of {body.consumer_group} is known"
+                    if group is None
+                    else f"there is no strategy {body.strategy_name!r}"
+                ),
+            )
+            return None
+        members = sorted(group.client_ids())
+        if mode.mode == POP:
+            return allocate_for_pop(
+                strategy, queues, members, body.client_id, mode.pop_share_queue_num
+            )
+        return strategy(queues, members, body.client_id)

@@ -1,0 +1,93 @@
+"""What every request of a group that pops must fulfil."""
+
+from __future__ import annotations
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.tables.permissions import is_readable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.names import MAX_GROUP_LENGTH, RETRY_PREFIX
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Bytes of a topic's name that a directory of the store can have.
+_LONGEST_TOPIC = len(RETRY_PREFIX) + MAX_GROUP_LENGTH
+
+
+def not_popped(role: Role) -> str:
+    """Why nothing can be popped from a broker in this role."""
+    return f"a broker that is {role.value} stores no check points: pop from the master"
+
+
+class Checks:
+    """Refuses by `RequestError`, with stock's codes."""
+
+    def __init__(
+        self, config: BrokerConfig, role: RoleHolder, tables: Tables, store: IMessageStore
+    ) -> None:
+        self._config = config
+        self._role = role
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._store = store
+
+    def may_pop(self, topic: str, group: str, queue_id: int) -> TopicConfig:
+        """The topic, of which this queue (or any, where it is negative) may be popped from by the
+        group."""
+        # What was held is looked at again when the role is over.
+        if not self._role.is_master:
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(self._role.role))
+        ip = self._config.broker_ip1
+        if not is_readable(self._config.broker_permission):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker {ip} may not be popped from"
+            )
+        found = self._topic(topic)
+        if not is_readable(found.perm):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic {topic} may not be read from"
+            )
+        if queue_id >= found.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{topic} has no queue {queue_id}: it has {found.read_queue_nums} to read from",
+            )
+        if len(RETRY_PREFIX) + len(group) + 1 + len(topic) > _LONGEST_TOPIC:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the names of the topic {topic} and the group {group} are too long for a retry"
+                f" topic: use {_LONGEST_TOPIC - len(RETRY_PREFIX) - 1} characters for both",
+            )
+        if not self._groups.known(group).consume_enable:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"group {group} may not consume")
+        return found
+
+    def is_popped(self, topic: str, queue_id: int, offset: int, *, last: int = 0) -> None:
+        """There is such a message, as far as its queue tells; `last` is how far behind the queue's
+        end an offset may be."""
+        found = self._topic(topic)
+        if not 0 <= queue_id < found.read_queue_nums:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"{topic} has no queue {queue_id}: it has {found.read_queue_nums} to read from",
+            )
+        first = self._store.min_queue_offset(topic, queue_id)
+        end = self._store.max_queue_offset(topic, queue_id)
+        if not first <= offset < end + last:
+            raise RequestError(
+                ResponseCode.NO_MESSAGE,
+                f"queue {queue_id} of {topic} has no message {offset}: it has those from {first}"
+                f" to {end}",
+            )
+
+    def _topic(self, topic: str) -> TopicConfig:
+        found = self._topics.get(topic)
+        if found is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"{topic} is no topic of this broker: create it (rmqadmin updateTopic)",
+            )
+        return found

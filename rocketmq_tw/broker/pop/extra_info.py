@@ -1,0 +1,112 @@
+"""What a client hands back with an acknowledgement, and what an answer to a pop says for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+SEPARATOR = " "
+#: The revive queue that orderly pops name: they have no check point.
+ORDER_REVIVE_QUEUE = 999
+NORMAL, RETRY, RETRY_V2 = "0", "1", "2"
+
+
+class ExtraInfo(NamedTuple):
+    """Which check point a popped message belongs to; times in ms."""
+
+    start_offset: int
+    pop_time: int
+    invisible_time: int
+    revive_queue_id: int
+    kind: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+    @property
+    def is_orderly(self) -> bool:
+        return self.revive_queue_id == ORDER_REVIVE_QUEUE
+
+    def __str__(self) -> str:
+        return SEPARATOR.join(map(str, self))
+
+
+def parse_extra_info(text: str) -> ExtraInfo:
+    """Reads what the client was given; raises `RequestError` that says what is wrong with it."""
+    parts = text.split(SEPARATOR)
+    try:
+        if len(parts) < 6:
+            raise ValueError(f"{len(parts)} of 8 parts")
+        start, popped, invisible, revive = map(_long, parts[:4])
+        queue_id, offset = [*map(_long, parts[6:8]), 0, 0][:2]
+    except ValueError as error:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"the extraInfo {text!r} is not what a pop gave: {error}; hand it back unchanged",
+        ) from None
+    return ExtraInfo(start, popped, invisible, revive, parts[4], parts[5], queue_id, offset)
+
+
+def kind_of(topic: str) -> str:
+    """How a topic is called in extra infos."""
+    if not topic.startswith(RETRY_PREFIX):
+        return NORMAL
+    return RETRY_V2 if "+" in topic else RETRY
+
+
+def topic_of_kind(topic: str, group: str, kind: str) -> str:
+    """The topic that a kind stands for in acknowledgements of `topic`; raises `RequestError`."""
+    if kind == NORMAL:
+        return topic
+    if kind not in (RETRY, RETRY_V2):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"the kind {kind!r} of a topic is none of 0, 1 and 2"
+        )
+    return pop_retry_topic(topic, group, int(kind))
+
+
+class OffsetInfos:
+    """Collects the three texts of one answer."""
+
+    def __init__(self) -> None:
+        self._starts: list[str] = []
+        self._offsets: list[str] = []
+        self._counts: list[str] = []
+
+    def add(self, topic: str, queue_id: int, start: int, offsets: Iterable[int]) -> None:
+        """Messages of one queue, whose check point begins at `start`."""
+        queue = f"{kind_of(topic)} {queue_id} "
+        self._starts.append(f"{queue}{start}")
+        self._offsets.append(queue + ",".join(map(str, offsets)))
+
+    def add_counts(self, topic: str, queue_id: int, counts: Sequence[tuple[int, int]]) -> None:
+        """How often messages, named by their offsets, were consumed before: those that were."""
+        kind = kind_of(topic)
+        self._counts += [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in counts]
+
+    def add_least_count(self, topic: str, queue_id: int, count: int) -> None:
+        """How often all of a queue's messages were consumed before, for older clients."""
+        self._counts.append(f"{kind_of(topic)} {queue_id} {count}")
+
+    @property
+    def starts(self) -> str:
+        return ";".join(self._starts)
+
+    @property
+    def offsets(self) -> str:
+        return ";".join(self._offsets)
+
+    @property
+    def counts(self) -> str:
+        return ";".join(self._counts)
+
+
+def _long(text: str) -> int:
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{text} is out of range")
+    return number

@@ -1,0 +1,140 @@
+"""What a message that was popped and not acknowledged becomes: one of its group's retry topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.pop.check_points import new_check_point
+from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.permissions import READ, WRITE
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic, popped_topic
+from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.wire.bodies.pop import PopCheckPoint
+
+RETRY_QUEUES = 1
+#: Seconds until a check point whose messages cannot be reached is due again, by how often it was
+#: tried; the last one holds for all further times.
+LATER_SECONDS = (
+    10,
+    20,
+    30,
+    60,
+    120,
+    180,
+    240,
+    300,
+    360,
+    420,
+    480,
+    540,
+    600,
+    1200,
+    1800,
+    3600,
+    7200,
+)
+
+log = Logger()
+
+
+class Unreachable(Exception):
+    """The messages are on a broker that cannot be asked."""
+
+
+class RetryMessages:
+    """`store_host` tells the broker's own address."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: IMessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        store_host: Callable[[], tuple[str, int]],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._store_host = store_host
+
+    def is_wanted(self, point: PopCheckPoint) -> bool:
+        """Whether there still are the topic and the group."""
+        topic, group = point.topic or "", point.group or ""
+        return self._groups.contains(group) and (
+            self._topics.get(popped_topic(topic, group)) is not None
+        )
+
+    def make(self, point: PopCheckPoint, offset: int) -> StoredMessage | None:
+        """The message at a queue offset of `point`, for the retry topic, which is made where it is
+        missing; None where the message is not in the log any more. Raises `Unreachable`, and
+        `RequestError` where it would be one topic too many."""
+        topic, group = point.topic or "", point.group or ""
+        if point.broker_name and point.broker_name != self._config.broker_name:
+            raise Unreachable(f"its messages are on the broker {point.broker_name}")
+        read = self._store.read_queue(topic, point.queue_id, offset, 1, 0)
+        message = decode_record(read.data) if read.data else None
+        if message is None or message.queue_offset != offset:
+            log.warn(
+                "message {offset} of {topic} {queue}, which {group} popped, is gone: not revived",
+                offset=offset,
+                topic=topic,
+                queue=point.queue_id,
+                group=group,
+            )
+            return None
+        if not topic.startswith(RETRY_PREFIX):
+            topic = pop_retry_topic(topic, group, 2 if self._config.enable_retry_topic_v2 else 1)
+        self._prepare(topic, group)
+        properties = parse_properties(message.properties)
+        if message.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
+            properties[props.FIRST_POP_TIME] = str(point.pop_time)
+        return msgspec.structs.replace(
+            message,
+            topic=topic,
+            queue_id=0,
+            properties=join_properties(properties),
+            born_host=self._store_host(),
+            store_host=self._store_host(),
+            reconsume_times=message.reconsume_times + 1,
+            prepared_transaction_offset=0,
+        )
+
+    def later(self, point: PopCheckPoint, offset: int) -> PopCheckPoint:
+        """A check point of one message, which is due at a later time."""
+        try:
+            times = int(point.re_put_times or 0)
+        except ValueError:
+            times = len(LATER_SECONDS)
+        seconds = LATER_SECONDS[min(times, len(LATER_SECONDS) - 1)]
+        again = new_check_point(
+            point.topic or "",
+            point.group or "",
+            point.queue_id,
+            [offset],
+            offset,
+            point.pop_time,
+            point.invisible_time + seconds * 1000,
+            point.broker_name or self._config.broker_name,
+        )
+        again.re_put_times = str(times + 1)
+        return again
+
+    def _prepare(self, topic: str, group: str) -> None:
+        """The group begins with the topic's first message, whenever it looks for it first."""
+        if self._topics.get(topic) is None:
+            self._topics.create_on_send_back(topic, RETRY_QUEUES, READ | WRITE)
+            if self._offsets.query(group, topic, 0) < 0:
+                self._offsets.commit(group, topic, 0, 0, "revive")

@@ -1,0 +1,133 @@
+"""What a broker has for auto-switch HA: its epochs, and both ends of links in a controller's group.
+
+Whoever speaks to the controller gives `propose` and tells `apply` and `renew`; roles come by way of
+`Broker.change_role`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred, fail, inlineCallbacks
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.replicas.settings import ha_settings
+from rocketmq_tw.broker.replicas.slave import MasterFollower
+from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Controlled, RoleState
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
+from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
+from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
+from rocketmq_tw.replication.auto_switch.interfaces import Propose
+from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
+from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+
+
+class Progress(NamedTuple):
+    """How far a broker is, as a controller weighs it: its newest epoch (-1: none), its log's end,
+    and up to where that is confirmed."""
+
+    epoch: int
+    end: int
+    confirmed: int
+
+
+def _no_controller(members: frozenset[int]) -> Deferred[SyncMembers]:
+    return fail(ConnectionError("nobody speaks to the controller"))
+
+
+class Switching:
+    """The epochs of the store's log, and what auto-switch links are made with."""
+
+    def __init__(self, host: Host, role: RoleHolder, writing: Writing) -> None:
+        #: Asks the controller for another SyncStateSet.
+        self.propose: Propose = _no_controller
+        self.epochs = KeptEpochs(EpochFile(host.files, writing.store.paths.epochs), host.in_thread)
+        self._host = host
+        self._role = role
+        self._store = writing.store
+        self._settings = ha_settings(host.store_config, host.config)
+        self._log = SwitchedLog(
+            writing.store, host.store_config, writing.commit, writing.truncation, role
+        )
+        self._service: AutoSwitchHAService | None = None
+
+    def load(self) -> Deferred[None]:
+        """Reads the epochs; the store is loaded. Fails with `EpochFileError`."""
+        return self.epochs.load(self._store.written_offset)
+
+    @inlineCallbacks
+    def make_service(
+        self, state: RoleState, controlled: Controlled
+    ) -> Generator[Deferred[Any], Any, AutoSwitchHAService]:
+        """Fires with a new master's end of links once its epoch has begun; fails with `EpochError`
+        where the epoch is over."""
+        store = self._store
+        members = controlled.members or SyncMembers(frozenset({controlled.own_id}), 0)
+        yield self.epochs.begin(state.epoch or 0, store.end_offset, store.min_physical_offset)
+        self._service = service = AutoSwitchHAService(
+            self._log,
+            self._settings,
+            self._host.reactor,
+            epochs=self.epochs,
+            own_id=controlled.own_id,
+            applied=members,
+            confirmed=store.dispatch_limit or 0,
+            propose=lambda wanted: self.propose(wanted),
+        )
+        return service
+
+    def make_client(self, follower: MasterFollower, controlled: Controlled) -> AutoSwitchHAClient:
+        """A slave's end of links."""
+        config = self._host.store_config
+        return AutoSwitchHAClient(
+            self._log,
+            self._settings,
+            self._host.reactor,
+            epochs=self.epochs,
+            handshake=SlaveHandshake(
+                controlled.own_id, config.sync_from_last_file, config.async_learner
+            ),
+            compare=follower.is_same_before,
+        )
+
+    def apply(self, members: SyncMembers) -> None:
+        """The controller has this SyncStateSet; of no account to who is no master."""
+        if self._service is not None:
+            self._service.apply(members)
+
+    @inlineCallbacks
+    def renew(self, epoch: int, members: SyncMembers) -> Generator[Deferred[Any], Any, None]:
+        """The controller has elected this master once more: a new epoch begins where its log ends,
+        and links and senders go on. Fails with `ValueError` where it is not the master."""
+        if self._service is None:
+            raise ValueError("a broker that is no master cannot stay it")
+        store = self._store
+        yield self.epochs.begin(epoch, store.end_offset, store.min_physical_offset)
+        self._role.renew(epoch)
+        self.apply(members)
+
+    def left(self) -> None:
+        """The role is over."""
+        self._service = None
+
+    def forget(self) -> Deferred[None]:
+        """Epochs of files that are gone are forgotten."""
+        return self.epochs.forget(self._store.min_physical_offset)
+
+    @property
+    def members(self) -> SyncMembers | None:
+        """The SyncStateSet that this master goes by; None for others."""
+        return None if self._service is None else self._service.states.applied
+
+    @property
+    def progress(self) -> Progress:
+        """How far this broker is."""
+        last, store = self.epochs.table.last, self._store
+        return Progress(
+            -1 if last is None else last.epoch, store.end_offset, store.dispatch_limit or 0
+        )

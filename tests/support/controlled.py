@@ -1,0 +1,106 @@
+"""Groups of brokers that a controller leads, stock's and ours, as processes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
+from tests.support.cluster import OURS
+from tests.support.controllers import (
+    CONTROLLER_MODE,
+    STOCK_VERSION,
+    ControllerGroup,
+    Master,
+)
+from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.running import Closing
+from tests.support.servers import OurBroker
+from tests.support.stock import StockBroker
+from tests.support.wait import wait_until
+
+
+class LedBroker(OurBroker):
+    """Our broker, led by `tests/support/led_broker.py`."""
+
+    controller = ""
+
+    def command(self) -> list[str]:
+        path = str(self.write_properties())
+        return [sys.executable, "-m", "tests.support.led_broker", path, self.controller]
+
+
+class ControlledGroup(Closing):
+    """Brokers of one name; ids follow from the order in which they are started."""
+
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        name_server: NameServerProcess,
+        controllers: ControllerGroup,
+        kinds: list[str],
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.controllers = controllers
+        self.brokers: list[BrokerProcess] = []
+        for number, kind in enumerate(kinds, 1):
+            where = home / f"broker{number}"
+            own = {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
+            if kind == OURS:
+                led = LedBroker(name, where, [name_server], settings=own)
+                led.controller = controllers.wait_leader().address
+                self.brokers.append(led)
+            else:
+                own |= CONTROLLER_MODE | {
+                    "controllerAddr": controllers.addresses,
+                    "storePathEpochFile": str(where / "store" / "epochFileCheckpoint"),
+                    "storePathBrokerIdentity": str(where / "store" / "brokerIdentity"),
+                }
+                self.brokers.append(
+                    StockBroker(STOCK_VERSION, name, where, [name_server], settings=own)
+                )
+
+    def __getitem__(self, broker_id: int) -> BrokerProcess:
+        return self.brokers[broker_id - 1]
+
+    @property
+    def master(self) -> Master:
+        """What the controller says of it now."""
+        return self.controllers.master(self.name)
+
+    def start(self) -> None:
+        """Starts one after the other, so that the first is master and ids are known."""
+        for broker_id, broker in enumerate(self.brokers, 1):
+            broker.start()
+            self.wait_in_sync(*range(1, broker_id + 1))
+
+    def wait_in_sync(self, *ids: int) -> None:
+        """Waits until the controller has exactly these in sync."""
+        wait_until(lambda: self.master.sync_state_set == set(ids), f"{ids} to be in sync")
+
+    def wait_master(self, broker_id: int) -> None:
+        """Waits until the controller has elected a broker."""
+        wait_until(lambda: self.master.broker_id == broker_id, f"{broker_id} to be master")
+
+    def hand_over(self, broker_id: int) -> None:
+        """Makes another broker the master and waits until all are in sync again."""
+        header = ElectMasterRequestHeader(
+            cluster_name=self[broker_id].cluster,
+            broker_name=self.name,
+            broker_id=broker_id,
+            designate_elect=True,
+        )
+        answer = self.controllers.request(
+            RemotingCommand.request(RequestCode.CONTROLLER_ELECT_MASTER, header)
+        )
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        self.wait_master(broker_id)
+        self.wait_in_sync(*range(1, len(self.brokers) + 1))
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            broker.close()

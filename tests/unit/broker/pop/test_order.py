@@ -1,0 +1,142 @@
+"""Orderly pops: one attempt at a time for each queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.broker import BrokerInMemory, ok
+from tests.support.pops import Popper, pass_time
+
+
+def with_messages(count: int = 4, queues: int = 1, **fields: Any) -> tuple[BrokerInMemory, Popper]:
+    broker = BrokerInMemory()
+    broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
+    for queue_id in range(queues):
+        for n in range(count):
+            ok(broker.send(b"%d.%d" % (queue_id, n), queue_id=queue_id))
+    return broker, Popper(broker, order=True, **fields)
+
+
+def test_a_queue_is_blocked_until_all_is_acknowledged() -> None:
+    broker, popper = with_messages()
+    answer = popper.ask(max_msg_nums=2)
+    assert answer is not None
+    fields = ok(answer)
+    assert fields["reviveQid"] == "999" and fields["orderCountInfo"] == "0 0 0"
+    first = popper.messages(answer)
+    assert broker.offsets.query("G", "Topic", 0) == 0
+    assert popper.bodies() == []
+    popper.ack(first[0])
+    assert broker.offsets.query("G", "Topic", 0) == 1
+    assert popper.bodies() == []
+    popper.ack(first[1])
+    assert broker.offsets.query("G", "Topic", 0) == 2
+    assert popper.bodies() == [b"0.2", b"0.3"]
+
+
+def test_what_is_not_acknowledged_comes_again_from_there() -> None:
+    broker, popper = with_messages(invisible_time=5_000)
+    first = popper.pop()
+    popper.ack(first[0], first[2])
+    pass_time(broker, 6)
+    answer = popper.ask()
+    assert answer is not None
+    assert [m.body for m in popper.messages(answer)] == [b"0.1", b"0.2", b"0.3"]
+    assert answer.ext_fields["orderCountInfo"] == "0 qo0%1 1;0 qo0%2 1;0 qo0%3 1;0 0 1"
+
+
+def test_the_same_attempt_may_ask_again() -> None:
+    _, popper = with_messages(max_msg_nums=2)
+    assert popper.bodies(attempt_id="a") == [b"0.0", b"0.1"]
+    assert popper.bodies(attempt_id="b") == []
+    assert popper.bodies(attempt_id="a") == [b"0.0", b"0.1"]
+
+
+def test_another_queue_is_free() -> None:
+    _, popper = with_messages(2, queues=2, max_msg_nums=2)
+    bodies = popper.bodies() + popper.bodies()
+    assert sorted(bodies) == [b"0.0", b"0.1", b"1.0", b"1.1"]
+
+
+def test_hidden_for_another_time() -> None:
+    broker, popper = with_messages(1)
+    popper.hide(popper.pop()[0], 3_000)
+    pass_time(broker, 2)
+    assert popper.bodies() == []
+    pass_time(broker, 2)
+    assert popper.bodies() == [b"0.0"]
+
+
+def test_an_acknowledgement_of_something_else() -> None:
+    broker, popper = with_messages()
+    first = popper.pop(max_msg_nums=2)
+    answer = broker.request(popper.ack_request(first[1]._replace(queue_offset=3)))
+    assert answer is not None and answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "did not pop message 3" in (answer.remark or "")
+
+
+def test_a_late_acknowledgement_changes_nothing() -> None:
+    broker, popper = with_messages(2, invisible_time=5_000)
+    first = popper.pop()
+    pass_time(broker, 6)
+    again = popper.pop()
+    popper.ack(*first)
+    assert broker.offsets.query("G", "Topic", 0) == 0
+    popper.ack(*again)
+    assert broker.offsets.query("G", "Topic", 0) == 2
+
+
+def test_who_waits_is_woken_by_the_acknowledgement() -> None:
+    broker, popper = with_messages(2, max_msg_nums=1)
+    (first,) = popper.pop()
+    other = Popper(broker, order=True, poll_time=15_000)
+    assert other.ask() is None
+    popper.ack(first)
+    broker.clock.pump([0] * 3)
+    (reply,) = other.peer.replies
+    assert [m.body for m in other.messages(reply)] == [b"0.1"]
+
+
+def test_who_waits_is_woken_at_the_end_of_the_time() -> None:
+    broker, popper = with_messages(1, invisible_time=4_000)
+    popper.pop()
+    other = Popper(broker, order=True, poll_time=15_000)
+    assert other.ask() is None
+    pass_time(broker, 3.5)
+    assert not other.peer.replies
+    pass_time(broker, 1)
+    (reply,) = other.peer.replies
+    assert [m.body for m in other.messages(reply)] == [b"0.0"]
+
+
+def test_a_restart_keeps_the_order() -> None:
+    broker, popper = with_messages()
+    first = popper.pop(max_msg_nums=2)
+    popper.ack(first[0])
+    broker.stop()
+    again = BrokerInMemory(broker.files, clock=broker.clock)
+    popper.broker = again
+    assert popper.bodies() == []
+    popper.ack(first[1])
+    assert popper.bodies() == [b"0.2", b"0.3"]
+
+
+def test_the_file() -> None:
+    broker, popper = with_messages(3)
+    now = broker.now_ms()
+    first = popper.pop(attempt_id="a")
+    popper.ack(first[0])
+    pass_time(broker, 6)
+    path = f"{broker.store.paths.config}/consumerOrderInfo.json"
+    assert broker.files.read(path) == (
+        b'{"table":{"Topic@G":{0:{"a":"a","cm":1,"i":60000,"l":%d,"o":[0,1,2],"popTime":%d}}}}'
+        % (now, now)
+    )
+
+
+def test_a_reset_frees_the_queue() -> None:
+    broker, popper = with_messages()
+    popper.pop()
+    broker.offsets.reset("G", "Topic", 0, 2)
+    assert popper.bodies() == [b"0.2", b"0.3"]

@@ -1,0 +1,450 @@
+"""200050, 200051, 200151 and 200053, and what comes back of what nobody acknowledged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.pop import (
+    AckMsg,
+    BatchAck,
+    BatchAckMessageRequestBody,
+    BatchAckMsg,
+    PopCheckPoint,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
+from tests.support.broker import BrokerInMemory, ok
+from tests.support.pops import REVIVE, Popper, pass_time
+
+
+def with_messages(count: int = 3, queues: int = 1, **settings: Any) -> BrokerInMemory:
+    """A broker with `count` messages in each queue of `Topic`."""
+    broker = BrokerInMemory(broker=settings)
+    broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
+    for queue_id in range(queues):
+        for n in range(count):
+            ok(broker.send(b"%d.%d" % (queue_id, n), queue_id=queue_id))
+    return broker
+
+
+def stored(broker: BrokerInMemory) -> list[tuple[str, Any]]:
+    """What the revive topic has: tag and body."""
+    kinds = {"ck": PopCheckPoint, "ack": AckMsg, "bAck": BatchAckMsg}
+    found = []
+    for queue_id in range(8):
+        for message in broker.consume(REVIVE, queue_id):
+            tag = message.properties["TAGS"]
+            found.append((tag, decode_body(kinds[tag], message.body)))
+    return found
+
+
+def refused(answer: RemotingCommand | None) -> tuple[int, str]:
+    assert answer is not None
+    return answer.code, answer.remark or ""
+
+
+class TestPop:
+    def test_members_share_a_queue(self) -> None:
+        broker = with_messages(5)
+        one, other = Popper(broker), Popper(broker)
+        assert one.bodies(max_msg_nums=2) == [b"0.0", b"0.1"]
+        assert other.bodies(max_msg_nums=2) == [b"0.2", b"0.3"]
+        assert one.bodies() == [b"0.4"]
+        assert other.bodies() == []
+
+    def test_another_group_has_all_of_them(self) -> None:
+        broker = with_messages(2)
+        assert Popper(broker).bodies() == Popper(broker, group="H").bodies() == [b"0.0", b"0.1"]
+
+    def test_a_check_point_is_stored_before_the_answer(self) -> None:
+        broker = with_messages(3)
+        answer = Popper(broker).ask(max_msg_nums=2)
+        assert answer is not None
+        fields = ok(answer)
+        now = broker.now_ms()
+        assert fields["startOffsetInfo"] == "0 0 0"
+        assert fields["msgOffsetInfo"] == "0 0 0,1"
+        assert fields["popTime"] == str(now) and fields["invisibleTime"] == "60000"
+        assert fields["restNum"] == "1" and answer.remark == "FOUND"
+        queue_id = int(fields["reviveQid"])
+        (message,) = broker.consume(REVIVE, queue_id)
+        assert message.body == (
+            b'{"bm":0,"bn":"broker-a","c":"G","d":[0,1],"it":60000,"n":2,"pt":%d,"q":0,'
+            b'"reviveTime":%d,"ro":0,"so":0,"t":"Topic"}' % (now, now + 60_000)
+        )
+        assert message.properties["TAGS"] == "ck"
+        assert message.properties["UNIQ_KEY"] == f"Topic@0@0@G@{now}@broker-a@ck"
+        assert broker.offsets.query("G", "Topic", 0) == 2
+
+    def test_all_queues_of_a_topic(self) -> None:
+        broker = with_messages(2, queues=4)
+        popper = Popper(broker)
+        found = popper.pop()
+        assert sorted(message.body for message in found) == sorted(
+            b"%d.%d" % (queue, n) for queue in range(4) for n in range(2)
+        )
+        popper.ack(*found)
+        pass_time(broker, 70)
+        assert popper.bodies() == []
+
+    def test_one_queue(self) -> None:
+        broker = with_messages(1, queues=4)
+        popper = Popper(broker)
+        assert popper.bodies(queue_id=2) == [b"2.0"]
+        assert popper.bodies(queue_id=2) == []
+
+    def test_a_group_may_begin_at_the_end(self) -> None:
+        broker = with_messages(3, init_pop_offset_by_check_msg_in_mem=False)
+        assert Popper(broker).bodies(init_mode=1) == [b"0.2"]
+        assert Popper(broker, group="H").bodies(init_mode=0) == [b"0.0", b"0.1", b"0.2"]
+
+    def test_a_young_queue_is_popped_from_its_beginning(self) -> None:
+        broker = with_messages(3)
+        assert Popper(broker).bodies(init_mode=1) == [b"0.0", b"0.1", b"0.2"]
+
+    def test_tags(self) -> None:
+        broker = with_messages(0)
+        for tag in ("a", "b", "a", "c"):
+            ok(broker.send(tag.encode(), properties={"TAGS": tag}))
+        popper = Popper(broker, exp="a || c", exp_type="TAG")
+        found = popper.pop()
+        assert [message.body for message in found] == [b"a", b"a", b"c"]
+        ((_, point),) = stored(broker)
+        assert point.offset_diffs == [0, 2, 3] and point.count == 3
+        popper.ack(*found)
+        pass_time(broker, 70)
+        assert popper.pop() == []
+
+    def test_properties(self) -> None:
+        broker = with_messages(0, enable_property_filter=True)
+        for n in range(4):
+            ok(broker.send(b"%d" % n, properties={"n": str(n)}))
+        popper = Popper(broker, exp="n > 1", exp_type="SQL92", invisible_time=5_000)
+        assert popper.bodies() == [b"2", b"3"]
+        pass_time(broker, 9)
+        assert popper.bodies() == [b"2", b"3"]
+
+    def test_what_no_tag_matches_is_passed_over(self) -> None:
+        broker = with_messages(3)
+        popper = Popper(broker, exp="none")
+        assert popper.pop() == []
+        assert broker.offsets.query("G", "Topic", 0) == 3
+
+    @pytest.mark.parametrize(
+        ("fields", "code", "says"),
+        [
+            ({"topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST, "Nowhere"),
+            ({"queue_id": 1}, ResponseCode.INVALID_PARAMETER, "no queue 1"),
+            ({"max_msg_nums": 33}, ResponseCode.INVALID_PARAMETER, "ask for 32"),
+            ({"exp": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "names no tag"),
+            ({"exp": "a >", "exp_type": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, ""),
+            ({"exp": "a > 1", "exp_type": "SQL92"}, ResponseCode.SYSTEM_ERROR, "use tags"),
+            ({"born_time": 1}, ResponseCode.POLLING_TIMEOUT, "late"),
+            ({"consumer_group": "g" * 244}, ResponseCode.INVALID_PARAMETER, "too long"),
+        ],
+    )
+    def test_refusals(self, fields: dict[str, Any], code: int, says: str) -> None:
+        broker = with_messages(1)
+        got, remark = refused(Popper(broker).ask(**fields))
+        assert got == code and says in remark
+
+    def test_a_group_that_may_not_consume(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        broker.groups.update(SubscriptionGroupConfig(group_name="G", consume_enable=False))
+        assert refused(popper.ask())[0] == ResponseCode.NO_PERMISSION
+
+    def test_a_slave_refuses(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        broker.become(RoleState(Role.ISOLATED, 0))
+        code, remark = refused(popper.ask())
+        assert code == ResponseCode.SERVICE_NOT_AVAILABLE and "pop from the master" in remark
+
+    def test_no_more_than_the_threshold_is_in_flight(self) -> None:
+        broker = with_messages(
+            15, enable_pop_message_threshold=True, pop_inflight_message_threshold=9
+        )
+        popper = Popper(broker)
+        first = popper.pop(max_msg_nums=10)
+        pass_time(broker, 2)
+        assert popper.pop() == []
+        popper.ack(*first)
+        pass_time(broker, 2)
+        assert len(popper.pop()) == 5
+
+    def test_a_check_point_that_cannot_be_stored_hides_nothing(self) -> None:
+        broker = with_messages(3)
+        popper = Popper(broker)
+        popper.pop(max_msg_nums=1)
+        write, broker.store.write_pending = broker.store.write_pending, _fail
+        assert refused(popper.ask())[0] == ResponseCode.SYSTEM_ERROR
+        broker.store.write_pending = write
+        assert broker.offsets.query("G", "Topic", 0) == 1
+        assert b"0.1" in popper.bodies()
+
+
+def _fail() -> int:
+    raise OSError("the disk is gone")
+
+
+class TestAck:
+    def test_what_is_acknowledged_does_not_come_again(self) -> None:
+        broker = with_messages(3)
+        popper = Popper(broker)
+        popper.ack(*popper.pop())
+        pass_time(broker, 70)
+        assert popper.pop() == []
+        assert [tag for tag, _ in stored(broker)] == ["ck", "ack", "ack", "ack"]
+
+    def test_what_is_not_comes_again(self) -> None:
+        broker = with_messages(3)
+        popper = Popper(broker)
+        first = popper.pop()
+        popper.ack(first[1])
+        pass_time(broker, 55)
+        assert popper.pop() == []
+        pass_time(broker, 10)
+        again = popper.pop()
+        assert [message.body for message in again] == [b"0.0", b"0.2"]
+        assert {message.topic for message in again} == {"Topic"}
+        assert {message.reconsume_times for message in again} == {1}
+        first_time = first[0].extra_info.split(" ")[1]
+        assert {message.properties["1ST_POP_TIME"] for message in again} == {first_time}
+        for message in again:
+            assert message.extra_info.split(" ")[4:7] == ["1", "broker-a", "0"]
+        popper.ack(*again)
+        pass_time(broker, 70)
+        assert popper.pop() == []
+
+    def test_again_and_again(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        first_time = popper.pop()[0].extra_info.split(" ")[1]
+        for times in range(1, 5):
+            pass_time(broker, 9)
+            (message,) = popper.pop()
+            assert message.reconsume_times == times
+            assert message.properties["1ST_POP_TIME"] == first_time
+        topic = broker.topics.get("%RETRY%G_Topic")
+        assert topic is not None and topic.read_queue_nums == 1
+
+    def test_the_second_kind_of_retry_topic(self) -> None:
+        broker = with_messages(1, enable_retry_topic_v2=True)
+        popper = Popper(broker, invisible_time=5_000)
+        popper.pop()
+        pass_time(broker, 9)
+        assert broker.topics.get("%RETRY%G+Topic") is not None
+        (message,) = popper.pop()
+        assert message.extra_info.split(" ")[4] == "2"
+        popper.ack(message)
+        pass_time(broker, 10)
+        assert popper.pop() == []
+
+    def test_what_waits_in_the_first_kind_is_popped_with_the_second(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        popper.pop()
+        pass_time(broker, 9)
+        broker.stop()
+        again = BrokerInMemory(
+            broker.files, clock=broker.clock, broker={"enable_retry_topic_v2": True}
+        )
+        assert [m.extra_info.split(" ")[4] for m in Popper(again).pop()] == ["1"]
+
+    def test_a_topic_that_is_gone_is_not_revived(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        popper.pop()
+        broker.topics.delete("Topic")
+        pass_time(broker, 9)
+        assert broker.topics.get("%RETRY%G_Topic") is None
+        assert broker.offsets.of("CID_RMQ_SYS_REVIVE_GROUP", REVIVE)
+
+    def test_a_batch(self) -> None:
+        broker = with_messages(4, queues=2)
+        popper = Popper(broker, invisible_time=5_000)
+        found = popper.pop()
+        acks = []
+        for queue_id in (0, 1):
+            parts = next(m for m in found if m.queue_id == queue_id).extra_info.split(" ")
+            acks.append(
+                BatchAck(
+                    group="G",
+                    topic="Topic",
+                    retry="0",
+                    queue_id=queue_id,
+                    start_offset=int(parts[0]),
+                    pop_time=int(parts[1]),
+                    invisible_time=int(parts[2]),
+                    revive_queue_id=int(parts[3]),
+                    bits=bytes([0b1101]),
+                )
+            )
+        body = BatchAckMessageRequestBody(broker_name="broker-a", acks=acks)
+        data = encode_body(body)
+        ok(broker.request(RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, data)))
+        pass_time(broker, 9)
+        assert sorted(popper.bodies()) == [b"0.1", b"1.1"]
+
+    def test_bad_batches(self) -> None:
+        broker = with_messages(1)
+
+        def ask(data: bytes) -> tuple[int, str]:
+            return refused(
+                broker.request(RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, data))
+            )
+
+        assert ask(b"{}")[0] == ResponseCode.NO_MESSAGE
+        many = BatchAckMessageRequestBody(acks=[BatchAck(bits=b"\1" * 100)] * 1000)
+        assert ask(encode_body(many))[0] == ResponseCode.INVALID_PARAMETER
+        kind = BatchAckMessageRequestBody(acks=[BatchAck(bits=b"\1", retry="x")])
+        code, remark = ask(encode_body(kind))
+        assert code == ResponseCode.SYSTEM_ERROR and "'x'" in remark
+
+    @pytest.mark.parametrize(
+        ("change", "code", "says"),
+        [
+            ({"queue_id": 7}, ResponseCode.MESSAGE_ILLEGAL, "no queue 7"),
+            ({"queue_offset": 9}, ResponseCode.NO_MESSAGE, "no message 9"),
+            ({"extra_info": "1 2 3 4 0"}, ResponseCode.SYSTEM_ERROR, "5 of 8 parts"),
+            ({"extra_info": "x 1 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "hand it back"),
+            ({"extra_info": "0 1 1 77 0 b 0 0"}, ResponseCode.MESSAGE_ILLEGAL, "revive queue 77"),
+        ],
+    )
+    def test_refusals(self, change: dict[str, Any], code: int, says: str) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        (message,) = popper.pop()
+        request = popper.ack_request(message._replace(**change))
+        got, remark = refused(broker.request(request))
+        assert got == code and says in remark
+
+
+class TestInvisibleTime:
+    def test_longer(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        (message,) = popper.pop()
+        later = popper.hide(message, 30_000)
+        pass_time(broker, 25)
+        assert popper.pop() == []
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.0"]
+        assert later.extra_info != message.extra_info
+
+    def test_shorter(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        popper.hide(popper.pop()[0], 1_000)
+        pass_time(broker, 6)
+        assert popper.bodies() == [b"0.0"]
+
+    def test_then_acknowledged(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        popper.ack(popper.hide(popper.pop()[0], 10_000))
+        pass_time(broker, 20)
+        assert popper.pop() == []
+
+    def test_of_a_retried_message(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=5_000)
+        popper.pop()
+        pass_time(broker, 9)
+        (message,) = popper.pop()
+        popper.ack(popper.hide(message, 20_000))
+        pass_time(broker, 40)
+        assert popper.pop() == []
+
+    def test_where_there_is_no_such_message(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        (message,) = popper.pop()
+        request = popper.ack_request(message._replace(queue_offset=1))
+        request.code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        request.ext_fields["invisibleTime"] = "5"
+        assert refused(broker.request(request))[0] == ResponseCode.NO_MESSAGE
+
+
+class TestRestart:
+    def test_a_clean_stop(self) -> None:
+        broker = with_messages(4)
+        popper = Popper(broker)
+        first = popper.pop(max_msg_nums=2)
+        popper.ack(first[0])
+        broker.stop()
+        again = BrokerInMemory(broker.files, clock=broker.clock)
+        popper = Popper(again)
+        assert popper.bodies() == [b"0.2", b"0.3"]
+        pass_time(again, 70)
+        assert sorted(popper.bodies()) == [b"0.1", b"0.2", b"0.3"]
+
+    def test_a_kill_loses_nothing(self) -> None:
+        broker = with_messages(4)
+        popper = Popper(broker)
+        first = popper.pop(max_msg_nums=2)
+        popper.ack(first[0])
+        pass_time(broker, 6)
+        assert isinstance(broker.files, MemoryFiles)
+        again = BrokerInMemory(broker.files.crash(), clock=broker.clock)
+        popper = Popper(again)
+        assert popper.bodies() == [b"0.2", b"0.3"]
+        pass_time(again, 70)
+        assert sorted(popper.bodies()) == [b"0.1", b"0.2", b"0.3"]
+
+    def test_what_is_dealt_with_is_not_read_again(self) -> None:
+        broker = with_messages(3)
+        popper = Popper(broker)
+        popper.ack(*popper.pop())
+        pass_time(broker, 2)
+        offsets = broker.offsets.of("CID_RMQ_SYS_REVIVE_GROUP", REVIVE)
+        assert list(offsets.values()) == [3]
+
+    def test_a_role_that_ends_and_begins_again(self) -> None:
+        broker = with_messages(2)
+        popper = Popper(broker, invisible_time=5_000)
+        popper.ack(popper.pop()[0])
+        broker.become(RoleState(Role.ISOLATED, 0))
+        pass_time(broker, 10)
+        broker.become(RoleState(Role.MASTER, 0))
+        pass_time(broker, 3)
+        assert popper.bodies() == [b"0.1"]
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.1"]
+
+
+class TestResets:
+    def test_a_group_goes_back(self) -> None:
+        broker = with_messages(3)
+        popper = Popper(broker)
+        popper.ack(*popper.pop())
+        broker.offsets.reset("G", "Topic", 0, 1)
+        assert popper.bodies() == [b"0.1", b"0.2"]
+        assert popper.pop() == []
+        assert broker.offsets.query("G", "Topic", 0) == 3
+
+
+def test_a_message_given_back_by_hand() -> None:
+    """What a consumer does that gives up: 36 with a negative level, then an acknowledgement."""
+    broker = with_messages(1)
+    popper = Popper(broker, invisible_time=5_000)
+    popper.pop()
+    pass_time(broker, 9)
+    (message,) = popper.pop()
+    at = broker.consume("%RETRY%G_Topic")[0].physical_offset
+    header = ConsumerSendMsgBackRequestHeader(offset=at, group="G", delay_level=-1)
+    ok(broker.request(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)))
+    popper.ack(message)
+    pass_time(broker, 10)
+    assert popper.pop() == []
+    (dead,) = broker.consume("%DLQ%G")
+    assert dead.body == b"0.0" and parse_properties(dead.raw_properties)["1ST_POP_TIME"]

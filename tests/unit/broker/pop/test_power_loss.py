@@ -1,0 +1,117 @@
+"""The power goes away at every change of a file in a short life of a group that pops."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.broker import BrokerInMemory, fired, ok
+from tests.support.pops import PoppedMessage, Popper, pass_time
+
+SENT = 6
+INVISIBLE_MS = 5_000
+
+
+class Life:
+    """What was promised by the moment when the power went away."""
+
+    def __init__(self) -> None:
+        self.sent: set[bytes] = set()
+        self.acked: set[bytes] = set()
+        #: Acknowledged long enough ago for the group's offset to be in its file.
+        self.settled: set[bytes] = set()
+
+
+def live(files: FaultyFiles, clock: MemoryReactorClock, life: Life) -> None:
+    """Pops, acknowledges, hides longer, lets something be revived, and goes on with that."""
+    broker = started(files, clock)
+    broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+    popper = Popper(broker, invisible_time=INVISIBLE_MS)
+    for number in range(SENT):
+        ok(broker.send(b"%d" % number))
+        life.sent.add(b"%d" % number)
+
+    def ack(message: PoppedMessage) -> None:
+        answer = broker.request(popper.ack_request(message))
+        if answer is not None and answer.code == ResponseCode.SUCCESS:
+            life.acked.add(message.body)
+
+    def settle() -> None:
+        if files.lose_power_at is None or files.changes < files.lose_power_at:
+            life.settled |= life.acked
+
+    first = popper.pop(max_msg_nums=3)
+    ack(first[0])
+    later = popper.hide(first[1], 8_000)
+    second = popper.pop()
+    ack(second[0])
+    pass_time(broker, 7)
+    settle()
+    ack(later)
+    for message in popper.pop():
+        ack(message)
+    pass_time(broker, 6)
+    settle()
+    pass_time(broker, 4)
+
+
+def started(files: MemoryFiles | FaultyFiles, clock: MemoryReactorClock) -> BrokerInMemory:
+    return BrokerInMemory(files, clock=clock, flush_disk_type="SYNC_FLUSH")
+
+
+def count_changes() -> int:
+    files = FaultyFiles(MemoryFiles())
+    live(files, MemoryReactorClock(), Life())
+    return files.changes
+
+
+def check(files: MemoryFiles, clock: MemoryReactorClock, life: Life, moment: int) -> None:
+    broker = started(files, clock)
+    popper = Popper(broker, invisible_time=INVISIBLE_MS)
+    if broker.topics.get("Topic") is None:
+        return
+    came: list[bytes] = []
+    for _ in range(4):
+        found = popper.pop()
+        came += [message.body for message in found]
+        popper.ack(*found)
+        pass_time(broker, 5)
+    lost = life.sent - life.acked - set(came)
+    assert not lost, (moment, lost)
+    assert not life.settled & set(came), (moment, came)
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_every_moment(part: int) -> None:
+    for moment in range(1 + part, count_changes() + 1, 6):
+        memory = MemoryFiles()
+        files = FaultyFiles(memory)
+        files.lose_power_at = moment
+        clock, life = MemoryReactorClock(), Life()
+        # The broker refuses, or its clients have no answer: the machine is gone.
+        with suppress(PowerLoss, AssertionError, ValueError):
+            live(files, clock, life)
+        for seed in (None, 1):
+            again = MemoryReactorClock()
+            again.advance(clock.seconds())
+            check(memory.crash(seed), again, life, moment)
+
+
+def test_a_cut_takes_back_what_stands_for_the_end() -> None:
+    broker = started(MemoryFiles(), MemoryReactorClock())
+    broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+    popper = Popper(broker, invisible_time=INVISIBLE_MS, order=True)
+    for number in range(SENT):
+        ok(broker.send(b"%d" % number))
+    (unit,) = broker.store.queue_units("Topic", 0, 3, 1)
+    popper.ack(popper.pop()[0])
+    assert broker.offsets.query("G", "Topic", 0) == 1
+    fired(broker.broker[Writing].truncation.cut(unit.position))
+    ok(broker.send(b"new"))
+    assert popper.bodies() == [b"1", b"2", b"new"]

@@ -1,0 +1,400 @@
+"""Real brokers in a group with a controller, which a test plays: masters change, logs agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.replicas.switching import Switching
+from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader
+from tests.support.broker import BrokerInMemory
+from tests.support.network import MemoryNetwork
+from tests.support.stores import ROOT
+
+NAMES = "10.0.0.1:9876"
+
+
+class Group:
+    """Brokers 1 to n of one name, whose controller is this object."""
+
+    def __init__(self, count: int = 3, **store: Any) -> None:
+        self.clock = MemoryReactorClock()
+        self.network = MemoryNetwork(self.clock)
+        config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
+        names = NameServer(self.clock, MemoryFiles(), config)
+        self.network.serve(NAMES, names.handlers)
+        self.client = self.network.client("10.0.0.9")
+        self.store = {"all_ack_in_sync_state_set": True, **store}
+        self.files = [MemoryFiles() for _ in range(count)]
+        self.brokers = [self.make(number) for number in range(1, count + 1)]
+        self.epoch = self.master = 0
+        self.members = SyncMembers(frozenset(), 0)
+        #: What the controller says to proposals: yes, a refusal, or nothing at all.
+        self.refusal: Exception | None = None
+        self.acknowledged: set[bytes] = set()
+        self.codes: list[int] = []
+        self.sent = 0
+
+    def make(self, number: int) -> BrokerInMemory:
+        broker = BrokerInMemory(
+            self.files[number - 1],
+            clock=self.clock,
+            network=self.network,
+            address=f"10.0.0.{number + 1}:10911",
+            broker={
+                "namesrv_addr": NAMES,
+                "slave_read_enable": True,
+                "enable_controller_mode": True,
+            },
+            **self.store,
+        )
+        switching = broker.broker[Replicas].switching
+        switching.propose = lambda members: self.alter(number, members)
+        return broker
+
+    def __getitem__(self, number: int) -> BrokerInMemory:
+        return self.brokers[number - 1]
+
+    def switching(self, number: int) -> Switching:
+        return self[number].broker[Replicas].switching
+
+    def alter(self, master: int, members: frozenset[int]) -> Deferred[SyncMembers]:
+        if self.refusal is not None:
+            return fail(self.refusal)
+        if master != self.master:
+            return fail(RequestError(ResponseCode.CONTROLLER_INVALID_MASTER, "not any more"))
+        self.members = SyncMembers(members, self.members.epoch + 1)
+        return succeed(self.members)
+
+    def elect(self, master: int, *, tell: tuple[int, ...] | None = None) -> None:
+        """Makes a broker the master, and tells the brokers of `tell`, by default all."""
+        self.epoch, self.master = self.epoch + 1, master
+        self.members = SyncMembers(frozenset({master}), self.members.epoch + 1)
+        for number in tell or range(1, len(self.brokers) + 1):
+            self.tell(number, master)
+        self.settle(4)
+
+    def tell(self, number: int, master: int) -> None:
+        epoch = self.epoch
+        if number == master:
+            state = RoleState(
+                Role.MASTER,
+                0,
+                synchronous=True,
+                epoch=epoch,
+                controlled=Controlled(number, members=self.members),
+            )
+        else:
+            controlled = Controlled(number, master_address=self[master].address)
+            state = RoleState(Role.SLAVE, number, epoch=epoch, controlled=controlled)
+        self[number].become(state)
+
+    def settle(self, seconds: float = 1.0) -> None:
+        for _ in range(round(seconds / 0.05)):
+            self.clock.advance(0.05)
+
+    def send(self, number: int, count: int = 5) -> None:
+        for _ in range(count):
+            self.sent += 1
+            body = b"%d" % self.sent
+
+            def answered(response: Any, body: bytes = body) -> None:
+                code = response.code if isinstance(response, RemotingCommand) else -1
+                self.codes.append(code)
+                if code == ResponseCode.SUCCESS:
+                    self.acknowledged.add(body)
+
+            request = self[number].send_request(body, queue_id=self.sent % 4)
+            self.client.request(self[number].address, request, 5).addBoth(answered)
+        self.settle(0.2)
+
+    def bodies(self, number: int) -> list[bytes]:
+        broker = self[number]
+        return [message.body for queue in range(4) for message in broker.consume("Topic", queue)]
+
+    def check_equal(self) -> None:
+        logs = {log_of(broker) for broker in self.brokers}
+        assert len(logs) == 1
+        epochs = {self.switching(n).epochs.table.entries for n in range(1, len(self.brokers) + 1)}
+        assert len(epochs) == 1
+        assert self.acknowledged <= set(self.bodies(1))
+        for number in range(2, len(self.brokers) + 1):
+            assert self.bodies(number) == self.bodies(1)
+
+
+def log_of(broker: BrokerInMemory) -> bytes:
+    store, pieces, at = broker.store, [], 0
+    while at < store.written_offset:
+        pieces.append(store.read_log(at, 1 << 20))
+        at += len(pieces[-1])
+    return b"".join(pieces)
+
+
+def led(count: int = 3, **store: Any) -> Group:
+    """A group whose first broker is the master and has the topic."""
+    group = Group(count, **store)
+    group.elect(1)
+    group[1].add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    group.settle(6)
+    return group
+
+
+def test_without_a_controller_a_broker_waits_unseen() -> None:
+    group = Group(1)
+    group.settle(40)
+    assert group[1].broker.role.role is Role.ISOLATED
+    group.send(1)
+    assert ResponseCode.SUCCESS not in group.codes
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_masters_change_and_all_logs_are_one(flush: str) -> None:
+    group = led(flush_disk_type=flush)
+    assert group.members.members == {1, 2, 3}
+    for master in (2, 3, 1, 3):
+        group.send(master if group.epoch > 1 else 1)
+        group.elect(master)
+        group.send(master, 10)
+        group.settle(1)
+    assert len(group.acknowledged) >= 40
+    assert group.members.members == {1, 2, 3}
+    group.check_equal()
+    assert [entry.epoch for entry in group.switching(2).epochs.table.entries] == [1, 2, 3, 4, 5]
+
+
+def test_a_former_masters_unconfirmed_tail_is_cut_with_its_queues() -> None:
+    group = led()
+    group.send(1)
+    end = group[1].store.end_offset
+    # It is master for itself only, by now.
+    group.elect(2, tell=(2, 3))
+    group.send(1, 7)
+    group.settle(4)
+    assert group[1].store.end_offset > end
+    assert group.codes.count(ResponseCode.FLUSH_SLAVE_TIMEOUT) == 7
+    assert len(group.bodies(1)) == 5, "readers see only what is confirmed"
+    group.send(2, 9)
+    group.tell(1, 2)
+    group.settle(4)
+    group.check_equal()
+    assert len(group.bodies(1)) == 14
+
+
+def test_a_slave_shows_what_is_confirmed_and_no_more() -> None:
+    group = led()
+    group.network.stop(group[3].address)
+    for slave in (2, 3):
+        follower = group[slave].broker[Replicas].slave
+        assert follower is not None and follower.client.linked
+    group.send(1)
+    assert len(group.bodies(2)) == len(group.bodies(3)) == 5
+    confirmed = group.switching(1).progress.confirmed
+    assert confirmed == group[1].store.end_offset == group.switching(2).progress.confirmed
+    assert group[2].broker.role.state.confirmed_offset == confirmed
+
+
+def test_who_has_its_answer_finds_its_message() -> None:
+    group = led()
+    seen: list[tuple[int, int]] = []
+    request = group[1].send_request(b"x", queue_id=0)
+    answered = group.client.request(group[1].address, request, 5)
+    answered.addCallback(
+        lambda response: seen.append((response.code, len(group[1].consume("Topic", 0))))
+    )
+    group.settle()
+    assert seen == [(ResponseCode.SUCCESS, 1)]
+
+
+def test_a_slave_that_is_gone_holds_senders_until_the_controller_says_so() -> None:
+    group = led(slave_timeout=60_000)
+    group.refusal = ConnectionError("no controller")
+    group[3].stop()
+    group.send(1)
+    group.settle(3)
+    assert group.codes == []
+    assert group.bodies(1) == [], "nor does anyone see what they sent"
+    group.refusal = None
+    group.settle(3)
+    assert group.codes == [ResponseCode.SUCCESS] * 5
+    assert group.members.members == {1, 2}
+    assert len(group.bodies(1)) == 5
+
+
+def test_too_few_in_sync_and_nothing_is_stored() -> None:
+    group = led(min_in_sync_replicas=3)
+    group.send(1)
+    end = group[1].store.end_offset
+    group[3].stop()
+    group.settle(3)
+    with pytest.raises(RequestError, match="in-sync replicas not enough") as refused:
+        group[1].send_requests.send(group[1].send_request(b"x"), group[1].peer)
+    assert refused.value.code == ResponseCode.SYSTEM_ERROR
+    assert group[1].store.end_offset == end
+
+
+def test_a_number_of_copies_is_enough_without_all_ack() -> None:
+    group = led(all_ack_in_sync_state_set=False, in_sync_replicas=2)
+    group.refusal = ConnectionError("no controller")
+    group[3].stop()
+    group.send(1)
+    assert group.codes == [ResponseCode.SUCCESS] * 5
+
+
+def test_a_learner_copies_and_never_counts() -> None:
+    group = Group(2, async_learner=True)
+    group.elect(1)
+    group[1].add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    group.settle(6)
+    assert group.members.members == {1}
+    group.send(1)
+    group.settle(1)
+    assert group.codes == [ResponseCode.SUCCESS] * 5
+    group.check_equal()
+
+
+@pytest.mark.parametrize("from_last, starts", [(False, 0), (True, 1 << 16)])
+def test_where_an_empty_slave_starts(from_last: bool, starts: int) -> None:
+    group = led(1, mapped_file_size_commit_log=1 << 16, sync_from_last_file=from_last)
+    group[1].put("Topic", *[b"x" * 1000] * 80)
+    group.files.append(MemoryFiles())
+    group.brokers.append(group.make(2))
+    group.tell(2, 1)
+    group.settle(6)
+    assert group[2].store.min_physical_offset == starts
+    assert group[2].store.end_offset == group[1].store.end_offset
+    assert group.members.members == {1, 2}
+
+
+def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do() -> None:
+    group = led(2, mapped_file_size_commit_log=1 << 16)
+    group.send(1)
+    group[2].stop()
+    end = group[2].store.end_offset
+    group[1].put("Topic", *[b"x" * 1000] * 130)
+    group.settle(1)
+    store = group[1].store
+    store.checkpoint()
+    while store.min_physical_offset <= end:
+        assert store.clean(group[1].now_ms() + 10**10, at_any_hour=True)
+    group.brokers[1] = group.make(2)
+    group.tell(2, 1)
+    group.settle(5)
+    follower = group[2].broker[Replicas].slave
+    assert follower is not None
+    assert not follower.client.linked
+    assert group[2].store.end_offset == end
+    assert "what lies between is gone" in follower.client._noted
+    assert "start it empty" in follower.client._noted
+
+
+def test_epochs_go_with_their_files() -> None:
+    group = led(1, mapped_file_size_commit_log=1 << 16)
+    for _ in range(3):
+        group[1].put("Topic", *[b"x" * 1000] * 70)
+        group.elect(1)
+    assert len(group.switching(1).epochs.table.entries) == 4
+    store = group[1].store
+    store.checkpoint()
+    store.clean(group[1].now_ms() + 10**10, at_any_hour=True)
+    assert store.min_physical_offset > 0
+    group.settle(11)
+    entries = group.switching(1).epochs.table.entries
+    assert 0 < len(entries) < 4
+    assert entries[-1].epoch == 4
+    assert all(entry.start >= store.min_physical_offset for entry in entries[1:])
+
+
+def test_a_master_that_is_elected_again_goes_on() -> None:
+    group = led()
+    group.send(1)
+    links = list(group[1].broker[Replicas].master.service.slaves)
+    group.epoch += 1
+    members = SyncMembers(group.members.members, group.members.epoch + 1)
+    group.switching(1).renew(group.epoch, members)
+    group.members = members
+    group.send(1)
+    assert group.codes == [ResponseCode.SUCCESS] * 10
+    assert group[1].broker[Replicas].master.service.slaves == links
+    group.check_equal()
+    assert group.switching(3).progress.epoch == group.epoch == 2
+
+
+def test_a_stale_election_is_refused() -> None:
+    group = led(1)
+    with pytest.raises(ValueError, match="is over"):
+        group.epoch = -1
+        group.elect(1)
+    assert group[1].broker.role.role is Role.ISOLATED
+
+
+def test_after_a_start_only_what_was_confirmed_is_seen() -> None:
+    group = led(2, slave_timeout=200)
+    group.send(1)
+    group.refusal = ConnectionError("no controller")
+    group[2].stop()
+    group.send(1, 7)
+    group.settle(2)
+    group[1].stop()
+    group.brokers[0] = group.make(1)
+    broker = group[1]
+    assert broker.store.dispatched_offset < broker.store.end_offset
+    group.refusal = None
+    group.elect(1, tell=(1,))
+    assert len(group.bodies(1)) == 12
+
+
+def test_a_store_of_classic_ha_gets_epochs_for_what_it_has() -> None:
+    group = Group(2)
+    group[1].put("Topic", b"a", b"b", b"c")
+    group[2].store.append_raw(0, log_of(group[1]))
+    group[2].store.write_pending()
+    group.elect(1)
+    group[1].add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    group.settle(3)
+    assert group.members.members == {1, 2}
+    assert [tuple(entry) for entry in group.switching(1).epochs.table.entries] == [
+        (0, 0),
+        (1, group[1].store.end_offset),
+    ]
+    group.send(1)
+    group.settle(2)
+    assert log_of(group[1]) == log_of(group[2])
+
+
+def test_a_damaged_epoch_file_ends_the_start() -> None:
+    group = led(1)
+    group[1].stop()
+    files = group.files[0]
+    for suffix in ("", ".bak"):
+        path = f"{ROOT}/epochFileCheckpoint{suffix}"
+        file = files.open(path, create=True)
+        file.truncate(0)
+        file.pwrite(b"nonsense", 0)
+    with pytest.raises(Exception, match="epoch file is damaged"):
+        group.make(1)
+
+
+def test_a_master_tells_where_its_log_is() -> None:
+    group = led(2)
+    command = RemotingCommand.request(
+        RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoRequestHeader()
+    )
+    answers: list[Any] = []
+    for number in (1, 2):
+        asked = group.client.request(group[number].address, command, 5)
+        asked.addCallback(lambda response: answers.append(response.ext_fields))
+        group.settle(0.2)
+    assert answers[0]["masterHaAddress"] == group[1].broker.addresses.ha
+    assert not (answers[1] or {}).get("masterHaAddress")
