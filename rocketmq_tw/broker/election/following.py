@@ -49,8 +49,9 @@ class NotMasterError(Exception):
 class ControllerFollower:
     """Follows the controllers from `start` to `stop`.
 
-    `take_role` leads the broker into a role; `take_members` gives a master its new SyncStateSet;
-    `beat` sends a heartbeat once the broker has an id.
+    `take_role` leads the broker into a role; `take_members` gives a master its new SyncStateSet,
+    `members_epoch` tells of which epoch the one is that it has; `beat` sends a heartbeat once the
+    broker has an id.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ControllerFollower:
         address: Callable[[], str],
         take_role: TakeRole,
         take_members: Callable[[GroupState], None],
+        members_epoch: Callable[[], int],
         beat: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -75,7 +77,7 @@ class ControllerFollower:
         self._beat = beat
         self._turn = DeferredLock()
         self._heard_epoch = 0
-        self._members_epoch = 0
+        self._members_epoch = members_epoch
         self._failures = 0
         self._next_try: IDelayedCall | None = None
         self._stopped = False
@@ -129,11 +131,10 @@ class ControllerFollower:
         if epoch is None or not self._role.is_master:
             raise NotMasterError("only a master changes the SyncStateSet")
         decided: SyncStateSet = yield self._controller.alter_sync_state_set(
-            self.broker_id, epoch, members, self._members_epoch
+            self.broker_id, epoch, members, self._members_epoch()
         )
         if self._role.state.epoch != epoch:
             raise NotMasterError(f"epoch {epoch} of this master is over")
-        self._members_epoch = max(self._members_epoch, decided.sync_state_set_epoch)
         return decided
 
     @inlineCallbacks
@@ -180,17 +181,15 @@ class ControllerFollower:
         if self._stopped:
             return None
         if step is Step.MEMBERS:
-            self._members_epoch = group.sync_state_set_epoch
             self._take_members(group)
         elif step in (Step.MASTER, Step.SLAVE):
             self._heard_epoch = group.master_epoch
-            self._members_epoch = group.sync_state_set_epoch
             return self._take_role(self.broker_id, group, step is Step.MASTER)
         return None
 
     def _step(self, group: GroupState) -> Step:
         return next_step(
-            self._role.state, self.broker_id, self._heard_epoch, self._members_epoch, group
+            self._role.state, self.broker_id, self._heard_epoch, self._members_epoch(), group
         )
 
     def _attempt(self, work: Deferred[None]) -> Deferred[None]:

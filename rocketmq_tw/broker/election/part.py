@@ -74,6 +74,7 @@ class Election(Part):
             address=lambda: self._addresses.broker,
             take_role=self._take_role,
             take_members=lambda group: self._switching.apply(_members(group)),
+            members_epoch=self._members_epoch,
             beat=self._beat,
         )
         self._switching.propose = self._propose
@@ -143,6 +144,10 @@ class Election(Part):
                 controlled=Controlled(broker_id, None, group.master_address),
             )
         return self._changes.change(state)
+
+    def _members_epoch(self) -> int:
+        members = self._switching.members
+        return 0 if members is None else members.epoch
 
     def _propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
         assert self.follower is not None

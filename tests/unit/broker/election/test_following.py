@@ -111,7 +111,7 @@ class Joining:
         self.clock, self.role = Clock(), RoleHolder()
         self.roles: list[tuple[Role, int]] = []
         self.members: list[frozenset[int]] = []
-        self.beats = 0
+        self.members_epoch = self.beats = 0
         self.refuse: Exception | None = None
         identity = IdentityFiles(MemoryFiles(), "/store/brokerIdentity", "cluster", "broker-a")
 
@@ -125,7 +125,8 @@ class Joining:
             self.role,
             address=lambda: ME,
             take_role=self._take,
-            take_members=lambda news: self.members.append(news.sync_state_set),
+            take_members=self._take_members,
+            members_epoch=lambda: self.members_epoch,
             beat=self._beat,
         )
 
@@ -134,10 +135,15 @@ class Joining:
             self.role.change(RoleState(Role.ISOLATED, broker_id))
         if self.refuse is not None:
             return fail(self.refuse)
+        self.members_epoch = news.sync_state_set_epoch
         role = Role.MASTER if as_master else Role.SLAVE
         self.role.change(RoleState(role, 0 if as_master else broker_id, epoch=news.master_epoch))
         self.roles.append((role, news.master_epoch))
         return succeed(None)
+
+    def _take_members(self, news: GroupState) -> None:
+        self.members.append(news.sync_state_set)
+        self.members_epoch = news.sync_state_set_epoch
 
     def _beat(self) -> None:
         self.beats += 1
@@ -213,7 +219,9 @@ def test_a_master_takes_a_new_set_once() -> None:
     fired(joining.follower.poll())
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
-    assert fired(joining.follower.propose({1})) == SyncStateSet([1], 3)
+    decided = fired(joining.follower.propose({1}))
+    assert decided == SyncStateSet([1], 3)
+    joining.members_epoch = decided.sync_state_set_epoch
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
 
