@@ -3,7 +3,6 @@ reactor, and one clear line for whatever goes wrong."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -21,9 +20,7 @@ from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import Session
-from rocketmq_tw.config.load import load
 from rocketmq_tw.config.net import TlsConfig
-from rocketmq_tw.config.properties import ConfigError, read_properties
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
@@ -150,20 +147,6 @@ class Tool:
     def report(self, work: Work[Report], *, needs_names: bool = True) -> None:
         """Runs `work` and shows what it found."""
         self.show(self.run(work, needs_names=needs_names))
-
-
-def read_tls_config(path: str) -> TlsConfig:
-    """The keys of TLS in a .properties file, such as the one that stock's `tls.config.file` names.
-
-    Raises `ConfigError` where the file cannot be read, a value is wrong or a key is no such.
-    """
-    try:
-        with open(path, encoding="latin-1") as file:
-            text = file.read()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
-    return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]
 
 
 def explain(error: Exception) -> str:

@@ -131,12 +131,14 @@ class ControllerClient:
         """The leader's address, which all requests go to from then on."""
         return Deferred.fromCoroutine(self._find_leader())
 
-    def heartbeat(self, header: BrokerHeartbeatRequestHeader) -> None:
-        """904, oneway to every controller, since any of them may lead next."""
+    def heartbeat(self, header: BrokerHeartbeatRequestHeader, timeout: float = 1.0) -> None:
+        """904, oneway to every controller, since any of them may lead next; given up where no
+        connection is there within `timeout` seconds."""
         known = self.addresses if self.leader is None else [*self.addresses, self.leader]
         for address in dict.fromkeys(known):
             command = RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header, oneway=True)
             sending = self._remoting.send_oneway(address, command)
+            sending.addTimeout(timeout, self._clock)
             sending.addErrback(
                 lambda failure, address: self.log.debug(
                     "no heartbeat to {address}: {reason}",

@@ -13,6 +13,7 @@ from rocketmq_tw.config.constraints import (
     AddressList,
     Format,
     Live,
+    NonNegative,
     NonNegativeLong,
     OptionalHost,
     Percent,
@@ -93,6 +94,16 @@ class BrokerConfig(Config, frozen=True):
     short_polling_time_mills: Live[PositiveLong] = 1_000
     lite_pull_message_enable: bool = True
     slave_read_enable: Live[bool] = False
+
+    # controllers; milliseconds
+    controller_addr: AddressList = ""
+    fetch_controller_addr_by_dns_lookup: bool = False
+    sync_controller_metadata_period: PositiveLong = 10_000
+    sync_broker_metadata_period: PositiveLong = 5_000
+    broker_heartbeat_interval: Live[Positive] = 1_000
+    send_heartbeat_timeout_millis: Live[Positive] = 1_000
+    controller_heart_beat_timeout_mills: Live[PositiveLong] = 10_000
+    broker_election_priority: Live[NonNegative] = INT[1]
 
     # popping; milliseconds
     enable_retry_topic_v2: bool = field(default=False, name="enableRetryTopicV2")

@@ -29,7 +29,6 @@ UNSUPPORTED_SWITCHES = {
     "aclEnable": "access control",
     "authenticationEnabled": "access control",
     "authorizationEnabled": "access control",
-    "enableControllerMode": "controller mode",
     "enableSlaveActingMaster": "a slave that stands in for its master",
     "enableDLegerCommitLog": "a broker's commit log in a DLedger group",
     "enableConsumeQueueExt": "extension files of consume queues",

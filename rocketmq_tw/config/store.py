@@ -34,6 +34,8 @@ class MessageStoreConfig(Config, frozen=True):
     # places; an empty commit-log path is `commitlog` below the root
     store_path_root_dir: Annotated[LocalPath, Format(path)] = "${user.home}/store"
     store_path_commit_log: LocalPath = ""
+    #: Empty: `brokerIdentity` below the root.
+    store_path_broker_identity: LocalPath = ""
     #: Empty: `epochFileCheckpoint` below the root.
     store_path_epoch_file: LocalPath = ""
 

@@ -10,11 +10,12 @@ from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.failure import Failure
 
-from rocketmq_tw.config.net import NettyServerConfig
+from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import NodeConfig, RaftNode
@@ -22,7 +23,7 @@ from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.options import whole_number
+from rocketmq_tw.services.options import read_tls_option, whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
@@ -60,7 +61,19 @@ class Options(usage.Options):
             "mappedFileSizeForEntryIndex",
             whole_number("--index-file-size", 1),
         ],
+        ["tls-config", None, None, "Take TLS as the keys of this .properties file say."],
     ]
+    optFlags: ClassVar[list[list[Any]]] = [
+        [
+            "tls",
+            None,
+            "Take TLS, and speak it to the others; tls.server.mode=enforcing says it too.",
+        ],
+    ]
+    #: How connections are taken; None: in the clear.
+    server_tls: TlsConfig | None = None
+    #: How the other members are spoken to; None: in the clear.
+    client_tls: TlsConfig | None = None
 
     def postOptions(self) -> None:
         if not self["group"].strip():
@@ -78,6 +91,10 @@ class Options(usage.Options):
                 raise usage.UsageError(f"--preferred-leaders: {leader} is none of the peers")
         if self["index-file-size"] % 32:
             raise usage.UsageError("--index-file-size has to be a multiple of 32")
+        tls = read_tls_option(self["tls-config"]) or (TlsConfig() if self["tls"] else None)
+        self.server_tls = tls
+        if self["tls"] or (tls is not None and tls.server_mode == "enforcing"):
+            self.client_tls = tls
 
     @property
     def preferred_leaders(self) -> tuple[str, ...]:
@@ -117,10 +134,13 @@ class DLedgerService(service.Service):
         options, config = self._options, self._options.node_config()
         member = config.raft.self_id
         host, port = split_address(config.peers[member])
-        self._client = RemotingClient(self._reactor)
         net = NettyServerConfig(bind_address=options["bind"] or host, listen_port=port)
-        self._server = RemotingServer(self._reactor, net)
+        tls = options.server_tls
         try:
+            self._client = RemotingClient(self._reactor, tls=options.client_tls)
+            self._server = RemotingServer(
+                self._reactor, net, tls=None if tls is None else ServerTls(tls)
+            )
             store = MemberStore(
                 PosixFiles(),
                 f"{options['store']}/dledger-{member}",
@@ -132,7 +152,7 @@ class DLedgerService(service.Service):
             for code, handler in DLedgerRequests(node).table().items():
                 listener.register(code, handler)
             listener.listen()
-        except (StoreError, CannotListenError, OSError) as error:
+        except (StoreError, CannotListenError, TlsConfigError, OSError) as error:
             self._cannot_go_on(error)
             return
         super().startService()

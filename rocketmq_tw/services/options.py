@@ -10,7 +10,9 @@ from twisted.python import usage
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.load import Loaded, load
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
+from rocketmq_tw.config.tls_file import read_tls_config
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
@@ -25,6 +27,16 @@ def whole_number(option: str, lowest: int, highest: int | None = None) -> Callab
 
     read.coerceDoc = f"A whole number {accepted}."  # type: ignore[attr-defined]
     return read
+
+
+def read_tls_option(path: str | None) -> TlsConfig | None:
+    """The file that `--tls-config` names, if any; raises `UsageError` where it cannot be used."""
+    if path is None:
+        return None
+    try:
+        return read_tls_config(path)
+    except ConfigError as error:
+        raise usage.UsageError(f"--tls-config: {error}") from error
 
 
 class ServerOptions(usage.Options):

@@ -4,13 +4,16 @@ import time
 from typing import Any
 
 from rocketmq_tw.net.descriptors import raise_descriptor_limit
+from rocketmq_tw.services.allocator import return_freed_memory
 from rocketmq_tw.services.log_escapes import escape_log
 
 
 def prepare_process(reactor: Any) -> None:
-    """Makes the log safe to read, lets the process open all the files that it may, and makes timers
-    independent of the wall clock. To be called before logging begins and anything waits."""
+    """Makes the log safe to read, lets the process open all the files that it may and give memory
+    back, and makes timers independent of the wall clock. To be called before logging begins and
+    anything waits."""
     escape_log()
+    return_freed_memory()
     raise_descriptor_limit()
     use_monotonic_time(reactor)
 

@@ -14,10 +14,11 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.options import whole_number
+from rocketmq_tw.services.options import read_tls_option, whole_number
 from rocketmq_tw.services.process import prepare_process
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.dstreams.records import record_of
@@ -47,7 +48,18 @@ class Options(usage.Options):
             "Take no more messages while so many are open.",
             whole_number("--max-unconfirmed", 1),
         ],
+        [
+            "tls-config",
+            None,
+            None,
+            "Speak TLS as the tls.client keys of this .properties file say.",
+        ],
     ]
+    optFlags: ClassVar[list[list[Any]]] = [
+        ["tls", None, "Speak TLS, without a look at who answers."],
+    ]
+    #: How name servers and brokers are spoken to; None: in the clear.
+    tls: TlsConfig | None = None
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         super().__init__()
@@ -72,6 +84,7 @@ class Options(usage.Options):
                 f"--interface {self['interface']} lets others confirm messages: set"
                 " RMQ_SPARK_SECRET for both sides, or listen on 127.0.0.1"
             )
+        self.tls = read_tls_option(self["tls-config"]) or (TlsConfig() if self["tls"] else None)
         try:
             check_group(self["group"])
             for topic in self.topics:
@@ -102,6 +115,7 @@ class SparkReceiverService(service.Service):
             options["namesrv"],
             options["group"],
             self._received,
+            tls=options.tls,
             start_from=StartFrom.FIRST if options["from"] == "first" else StartFrom.LAST,
             concurrency=options["max-unconfirmed"],
         )

@@ -17,6 +17,9 @@ class StorePaths:
         self.index = f"{self.root}/index"
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"
+        self.broker_identity = (
+            _expand(config.store_path_broker_identity) or f"{self.root}/brokerIdentity"
+        )
         self.epochs = _expand(config.store_path_epoch_file) or f"{self.root}/epochFileCheckpoint"
         self.deleted_topics = f"{self.root}/deletedtopics"
         self.deleted_queues = f"{self.root}/deletedqueues"

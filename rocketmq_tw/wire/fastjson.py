@@ -28,13 +28,6 @@ STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _strict_decode = msgspec.json.Decoder().decode
 
 
-class ObjectKey(dict[Any, Any]):
-    """An object that stands as a key of another."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-
 def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
     """Raises `WireError` where `data` may hold more than `limit` values; only a text longer than
     that is looked at."""
@@ -78,15 +71,6 @@ def quote_bare_keys(data: bytes) -> bytes:
         return found[0] if found[2] is None else b'%b"%b"' % (found[1], found[2])
 
     return re.sub(_STRING_OR_BARE_KEY, quoted, data, flags=re.DOTALL)
-
-
-def as_key(value: Any) -> Any:
-    """`value` as it can stand as a key of a dict; members that are null are left out."""
-    if isinstance(value, dict):
-        return ObjectKey((key, as_key(item)) for key, item in value.items() if item is not None)
-    if isinstance(value, list):
-        return tuple(as_key(item) for item in value)
-    return value
 
 
 # Writing -----------------------------------------------------------------------------------------

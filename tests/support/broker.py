@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
@@ -115,7 +116,7 @@ class BrokerInMemory:
         self,
         files: IFiles | None = None,
         *,
-        clock: MemoryReactorClock | None = None,
+        clock: Clock | None = None,
         network: MemoryNetwork | None = None,
         address: str = "127.0.0.1:10911",
         threads: Threads | None = None,

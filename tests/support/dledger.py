@@ -131,7 +131,9 @@ class StockMember(Member):
 
 
 class OurMember(Member):
-    """`twistd rmq-dledger`."""
+    """`twistd rmq-dledger`; `more` stands behind the other arguments."""
+
+    more: Sequence[str] = ()
 
     def command(self) -> list[str]:
         twistd = str(Path(sys.executable).with_name("twistd"))
@@ -142,6 +144,7 @@ class OurMember(Member):
             *("--min-vote-ms", low, "--max-vote-ms", high),
             *("--data-file-size", str(DATA_FILE_SIZE)),
             *("--index-file-size", str(INDEX_FILE_SIZE)),
+            *self.more,
         ]
 
 

@@ -55,7 +55,7 @@ class ListeningClock(Clock):
         super().__init__()
         self.factories: dict[str, Any] = {}
 
-    def listenTCP(self, port: int, factory: Any, *, backlog: int, interface: str) -> _Port:
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:
         address = f"127.0.0.1:{port}"
         self.network.listen(address, factory)
         self.factories[address] = factory

@@ -257,6 +257,22 @@ class MemoryNetwork:
             if str(server.getHost()) == address and not server.disconnected:
                 server.abortConnection()
 
+    def ends(self, host: str) -> list[MemoryTransport]:
+        """The open connections' ends at a host."""
+        return [
+            end
+            for pair in self.connections
+            for end in pair
+            if end.getHost().host == host and not end.disconnected
+        ]
+
+    def forget(self, host: str) -> None:
+        """The host is gone, with all that it listens on and all its connections."""
+        for address in [each for each in self._listening if each.startswith(f"{host}:")]:
+            self.stop(address)
+        for end in self.ends(host):
+            end.abortConnection()
+
     def client(
         self, local_host: str = "127.0.0.1", config: NettyClientConfig | None = None
     ) -> RemotingClient:

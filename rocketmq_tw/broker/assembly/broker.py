@@ -21,11 +21,13 @@ from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, reso
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.election.part import Election
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState, configured_role
 from rocketmq_tw.broker.sending.part import Sending
@@ -51,6 +53,7 @@ PARTS: tuple[type[Part], ...] = (
     Cluster,
     Control,
     Delay,
+    Election,
     Filters,
     Pop,
     Reading,
@@ -127,8 +130,10 @@ class Broker:
             now_ms=now_ms,
             before_request=before_request,
         )
-        self.parts = Assembly(kinds, [self._host, self.addresses, self.role])
+        changes = RoleChanges()
+        self.parts = Assembly(kinds, [self._host, self.addresses, self.role, changes])
         self._life = Life(self._host, self.parts, self.role)
+        changes.change = self._life.change
 
     def __getitem__(self, kind: type[P]) -> P:
         """The part of a class."""
@@ -145,6 +150,7 @@ class Broker:
         yield self._life.start()
         self.addresses.port = self.listener.listen(self.net_config.listen_port)
         self._listen_vip()
+        self._life.opened()
         if state is not None:
             yield self._life.change(state)
         log.info(

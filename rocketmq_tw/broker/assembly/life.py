@@ -62,6 +62,12 @@ class Life:
         self._serve()
         self._is_ready = True
 
+    def opened(self) -> None:
+        """The ports are open: periodic work begins, and who gives the role may do so."""
+        self._periodic.start()
+        for part in self._parts:
+            part.opened()
+
     @inlineCallbacks
     def change(self, state: RoleState) -> Steps:
         """Leads all parts from the present role into the one of `state`; fires once requests are
@@ -98,7 +104,6 @@ class Life:
                 role=state.role.value,
                 id=state.broker_id,
             )
-            self._periodic.start()
             for part in self._parts:
                 part.ready(state)
         finally:

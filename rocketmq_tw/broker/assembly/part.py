@@ -66,6 +66,10 @@ class Part:
         """Prepares; the parts that this one uses are prepared. Where it fails, nothing is stopped
         but what was started."""
 
+    def opened(self) -> None:
+        """Every part is started and the ports are open; a broker whose role is not configured
+        looks for one from here on."""
+
     def enter(self, state: RoleState) -> Deferred[Any] | None:
         """Begins what the role wants, behind the parts that this one uses; nobody is served yet."""
 

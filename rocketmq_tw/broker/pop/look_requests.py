@@ -1,4 +1,4 @@
-"""Requests 200052, 200054 and 200055: what could be popped, without popping it."""
+"""Requests 200052, 200054 to 200056: what could be popped, without popping it."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ class LookRequests:
             RequestCode.PEEK_MESSAGE: self.peek,
             RequestCode.NOTIFICATION: self.notify,
             RequestCode.POLLING_INFO: self.polling_info,
+            RequestCode.POP_ROLLBACK: self.roll_back,
         }
 
     def peek(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
@@ -131,6 +132,11 @@ class LookRequests:
         self._checks.may_pop(topic, group, queue_id)
         count = self._pops.count(topic, group, max(queue_id, -1))
         return request.response(header=PollingInfoResponseHeader(polling_num=count))
+
+    def roll_back(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Brings check points back out of stock's other store for them: there is none, so all are
+        where they belong, and as in stock without it this is no failure."""
+        return request.response()
 
     def _has_messages(self, header: NotificationRequestHeader) -> bool:
         group = header.consumer_group

@@ -39,6 +39,11 @@ class OrderBook:
         if table is not None:
             self._table = table.table
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no orderly group popped anything."""
+        return not self._table
+
     def is_blocked(self, queue: PoppedQueue, attempt_id: str | None, invisible_time: int) -> bool:
         """Whether messages of the queue are being consumed. The same attempt may pop again;
         `invisible_time` stands in for one that is not known."""
@@ -118,10 +123,11 @@ class OrderBook:
         if queues is not None and queues.pop(queue_id, None) is not None:
             self._dirty = True
 
-    def clamp(self, end_of: Callable[[str, int], int | None]) -> None:
+    def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
         """Forgets what was popped behind `end_of(topic, queue_id)`: it is cut off the log. None:
-        the queue is not cut."""
-        for key, queues in self._table.items():
+        the queue is not cut. A step for each group."""
+        for key, queues in list(self._table.items()):
+            yield
             topic, _ = split_key(key)
             for queue_id, info in list(queues.items()):
                 end = end_of(topic, queue_id)

@@ -184,10 +184,13 @@ class Pop(Part):
         yield self.revive.stop()
         self.positions.clear()
 
-    def truncating(self, end: int) -> Deferred[None]:
+    @inlineCallbacks
+    def truncating(self, end: int) -> Generator[Any, Any, None]:
         store = self._writing.store
-        self.order.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
-        return self._write_order()
+        steps = self.order.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
+        if not self.order.is_empty:
+            yield self._host.in_slices(steps)
+        yield self._write_order()
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_pop_check_points_pending", len(self.revive))

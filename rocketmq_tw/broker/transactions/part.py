@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
@@ -44,6 +44,8 @@ from rocketmq_tw.wire.errors import RequestError
 PROGRESS_SECONDS = 1.0
 #: Seconds until a takeover that failed is tried again.
 RETRY_DELAY = 1.0
+#: Half messages that are kept in memory for a decision that comes soon, and how large at most.
+MAX_REMEMBERED, MAX_REMEMBERED_BYTES = 1_024, 16_384
 _HOUR_MS = 3_600_000
 
 log = Logger()
@@ -84,9 +86,16 @@ class Transactions(Part):
         self._last: Half | None = None
         #: Queue offset -> half messages that were appended and are in no queue yet.
         self._new: dict[int, Half] = {}
+        #: Position in the log -> half messages that came last, which most decisions are about.
+        self._recent: dict[int, Half] = {}
         store = writing.store
         self._requests = TransactionRequests(
-            store, History(store, host.in_slices), host.config, host.now_ms, self._when_ready
+            store,
+            History(store, host.in_slices),
+            host.config,
+            host.now_ms,
+            self._when_ready,
+            self._recent,
         )
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         store.on_arrival(self._arrived)
@@ -125,6 +134,7 @@ class Transactions(Part):
             self.settling.stop()
         self.settling = self.checks = self._last = None
         self._new.clear()
+        self._recent.clear()
         asking, self._asking = self._asking, []
         for deferred in asking:
             deferred.errback(
@@ -192,8 +202,16 @@ class Transactions(Part):
                 checks.again(offset)
             elif settling.book.is_pending(offset):
                 checks.add(half)
+                self._remember(half)
                 if not half.checks:
                     self.counts.add(half.real_topic, 1)
+
+    def _remember(self, half: Half) -> None:
+        recent = self._recent
+        if len(half.message.body) <= MAX_REMEMBERED_BYTES:
+            recent[half.message.physical_offset] = half
+            if len(recent) > MAX_REMEMBERED:
+                del recent[next(iter(recent))]
 
     # The master's work
 
@@ -204,9 +222,9 @@ class Transactions(Part):
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
 
-    def _when_ready(self) -> Deferred[Settling]:
+    def _when_ready(self) -> Settling | Deferred[Settling]:
         if self.settling is not None:
-            return succeed(self.settling)
+            return self.settling
         asking: Deferred[Settling] = Deferred()
         self._asking.append(asking)
         return asking

@@ -42,8 +42,9 @@ log = Logger()
 
 
 class TransactionRequests:
-    """Answers while the broker is the master. `ready` fires, for each who asks, once it is known
-    which half messages wait, with what settles them."""
+    """Answers while the broker is the master. `settling` gives what settles half messages, or a
+    Deferred that fires with it once it is known which of them wait; `recent` has some that came
+    last, by where they start in the log."""
 
     def __init__(
         self,
@@ -51,13 +52,15 @@ class TransactionRequests:
         history: History,
         config: BrokerConfig,
         now_ms: Callable[[], int],
-        ready: Callable[[], Deferred[Settling]],
+        settling: Callable[[], Settling | Deferred[Settling]],
+        recent: dict[int, Half],
     ) -> None:
         self._store = store
         self._history = history
         self._config = config
         self._now_ms = now_ms
-        self._ready = ready
+        self._settling = settling
+        self._recent = recent
         self._waiting = 0
         #: Of half messages that wait no more one is looked up at a time.
         self._looking_up = DeferredLock()
@@ -88,17 +91,19 @@ class TransactionRequests:
     def _half(self, header: EndTransactionRequestHeader) -> Half:
         """The half message that is meant, as stock checks it."""
         position = header.commit_log_offset
-        message = self._store.message_at(position)
-        if message is None or message.topic != HALF_TOPIC:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"Find prepared transaction message failed: none starts at {position} of the log",
-            )
-        half = Half(message)
+        half = self._recent.pop(position, None)
+        if half is None:
+            message = self._store.message_at(position)
+            if message is None or message.topic != HALF_TOPIC:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Find prepared transaction message failed: none starts at {position}",
+                )
+            half = Half(message)
         seconds = half.immunity_seconds
         if seconds is not None and not header.from_transaction_check:
             immune_ms = max(seconds * 1000, self._config.transaction_time_out)
-            late_ms = self._now_ms() - message.born_timestamp - immune_ms
+            late_ms = self._now_ms() - half.message.born_timestamp - immune_ms
             if late_ms > 0:
                 raise RequestError(
                     ResponseCode.ILLEGAL_OPERATION,
@@ -127,6 +132,9 @@ class TransactionRequests:
     def _when_ready(
         self, then: Callable[[Settling], Deferred[RemotingCommand]]
     ) -> Deferred[RemotingCommand]:
+        settling = self._settling()
+        if not isinstance(settling, Deferred):
+            return then(settling)
         if self._waiting >= MAX_WAITING:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
@@ -138,7 +146,7 @@ class TransactionRequests:
             self._waiting -= 1
             return result
 
-        return self._ready().addBoth(counted).addCallback(then)
+        return settling.addBoth(counted).addCallback(then)
 
     def _decide(
         self, request: RemotingCommand, half: Half, state: State, settling: Settling
@@ -150,17 +158,11 @@ class TransactionRequests:
             if known in _WORDS:
                 return succeed(_decided(request, known, state))
             return self._looking_up.run(self._decide_late, request, half, state, settling)
-        return self._settle(request, half, current, state, settling)
-
-    @inlineCallbacks
-    def _settle(
-        self, request: RemotingCommand, half: Half, current: int, state: State, settling: Settling
-    ) -> Answer:
         if state is State.ROLLED_BACK:
-            yield settling.roll_back(half, current)
-            return request.response()
-        code = yield settling.commit(half, current)
-        return _committed(request, code)
+            rolled_back = settling.roll_back(half, current)
+            return rolled_back.addCallback(lambda _: request.response())
+        committed = settling.commit(half, current)
+        return committed.addCallback(lambda code: _committed(request, code))
 
     @inlineCallbacks
     def _decide_late(

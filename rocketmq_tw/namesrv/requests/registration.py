@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -14,6 +14,7 @@ from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.checks import check_address, check_name
 from rocketmq_tw.namesrv.requests.turns import Turns
+from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.zones import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -56,7 +57,7 @@ class RegistrationRequests:
     ) -> None:
         self._background = background
         self._turns = Turns()
-        self._reading = DeferredLock()
+        self._waiting = WaitingRegistrations()
         self._config = config
         self._table = table
         self._kv = kv
@@ -87,8 +88,13 @@ class RegistrationRequests:
         # Stock 5.3.3 with compressedRegister deflates and says that it did not.
         compressed = header.compressed or request.body.startswith(ZLIB_START)
         if compressed or len(request.body) > SMALL or self._turns.is_busy(peer):
-            return self._turns.run(
-                peer, lambda: self._take_slowly(request, peer, header, compressed)
+            key = BrokerKey(header.cluster_name, header.broker_addr)
+            return self._waiting.add(
+                self._turns,
+                peer,
+                key,
+                len(request.body),
+                lambda: self._take_slowly(request, peer, header, compressed),
             )
         body = _decode_topics(header, request.body, compressed)
         response, steps = self._take(request, peer, header, body)
@@ -104,10 +110,12 @@ class RegistrationRequests:
         header: RegisterBrokerRequestHeader,
         compressed: bool,
     ) -> Generator[Deferred[Any], Any, RemotingCommand]:
-        """A large registration, or one that may inflate to one: read in a thread, one at a time,
-        and taken in a little in each turn."""
-        body = yield self._reading.run(
-            self._background.in_thread, lambda: _decode_topics(header, request.body, compressed)
+        """A large registration, or one that may inflate to one: read in a thread, and taken in a
+        little in each turn."""
+        if not peer.connected:
+            return request.response()
+        body = yield self._background.in_thread(
+            lambda: _decode_apart(header, request.body, compressed)
         )
         if not peer.connected:
             # Nobody would take the broker out again.
@@ -195,6 +203,18 @@ class RegistrationRequests:
         if not self._config.return_order_topic_config_to_broker:
             return b""
         return self._kv.namespace(ORDER_TOPIC_NAMESPACE) or b""
+
+
+def _decode_apart(
+    header: RegisterBrokerRequestHeader, data: bytes, compressed: bool
+) -> RegisterBrokerBody:
+    """What `_decode_topics` does, but what it raises keeps nothing of what was inflated: a failure
+    keeps the variables of all calls in its traceback, until the garbage collector finds it."""
+    try:
+        return _decode_topics(header, data, compressed)
+    except RequestError as error:
+        refusal = RequestError(error.code, error.remark)
+    raise refusal
 
 
 def _decode_topics(

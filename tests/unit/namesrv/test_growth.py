@@ -9,9 +9,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.namesrv.requests.registration import SMALL
+from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicList
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.network import FakePeer
@@ -115,6 +117,53 @@ def test_a_broker_that_goes_during_its_registration_leaves_nothing(
         namesrv.clock.advance(0.001)
     assert len(namesrv.server.table.queues) == 0
     assert namesrv.ask(106, {}).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+def test_one_large_registration_stands_in_memory_at_a_time(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    first = send(namesrv, registration(compressed=True))
+    second = send(namesrv, registration(name="broker-b", port=10921, compressed=True))
+    namesrv.threads.run()
+    assert not first and 0 < topics_of(namesrv) < MANY
+    assert not namesrv.threads.waiting, "the second is not read before the first is taken in"
+    go_on(namesrv, first)
+    assert len(namesrv.threads.waiting) == 1
+    assert go_on(namesrv, second).code == 0
+
+
+def test_a_newer_registration_takes_the_place_of_one_that_waits(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    peer = FakePeer()
+    reading = send(namesrv, registration(topics=9, perm=2, compressed=True), peer)
+    waiting = send(namesrv, registration(topics=2_000), peer)
+    part = send(namesrv, registration(topics=2, perm=4), peer)
+    newest = send(namesrv, registration(topics=2_000, perm=4), peer)
+    assert not reading
+    for given_up in (waiting, part):
+        assert given_up[0].value.code == ResponseCode.SYSTEM_BUSY
+        assert "a newer registration of 127.0.0.1:10911 came" in given_up[0].value.remark
+    last = send(namesrv, registration(topics=2, perm=6), peer)
+    assert not newest, "what is smaller may be a part"
+    assert go_on(namesrv, last).code == newest[0].code == reading[0].code == 0
+    assert topics_of(namesrv) == 2_000
+    assert namesrv.route("T1")["queueDatas"][0]["perm"] == 6
+    assert namesrv.route("T5")["queueDatas"][0]["perm"] == 4
+
+
+def test_connections_take_turns_with_large_registrations(namesrv: Any) -> None:
+    namesrv.threads.eager = False
+    flooding = FakePeer()
+    flood = [
+        send(namesrv, registration(name=f"b-{n}", port=n + 1, topics=9, compressed=True), flooding)
+        for n in range(MAX_WAITING + 1)
+    ]
+    with pytest.raises(RequestError, match="32 registrations of this connection wait") as raised:
+        send(namesrv, registration(name="more", port=99, compressed=True), flooding)
+    assert raised.value.code == ResponseCode.SYSTEM_BUSY
+    other = send(namesrv, registration(name="other", port=98, topics=9, compressed=True))
+    assert go_on(namesrv, other).code == 0
+    assert sum(map(bool, flood)) == 1, "the one that was read"
+    assert go_on(namesrv, flood[-1]).code == 0 and all(flood)
 
 
 def test_the_last_one_to_speak_for_a_name_is_believed(namesrv: Any) -> None:

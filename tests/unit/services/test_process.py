@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import time
 
 from twisted.internet.selectreactor import SelectReactor
@@ -27,3 +29,33 @@ def test_a_clock_of_its_own_is_left_alone() -> None:
     own = clock.seconds
     use_monotonic_time(clock)
     assert clock.seconds == own
+
+
+MEASURE = """
+import threading
+from rocketmq_tw.services.allocator import return_freed_memory
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+assert return_freed_memory()
+before = resident()
+
+def use(rounds):
+    for _ in range(rounds):
+        data = bytearray(b"x") * (31 << 20)
+
+threads = [threading.Thread(target=use, args=(3,)) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(resident() - before)
+"""
+
+
+def test_large_blocks_that_threads_free_go_back_to_the_kernel() -> None:
+    done = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 40 << 20

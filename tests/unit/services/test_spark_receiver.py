@@ -1,12 +1,14 @@
 """The receiver service without a network: who gets which messages, and when they are done."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
+from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python import usage
 
 from rocketmq_tw.client.message import ReceivedMessage
@@ -22,6 +24,9 @@ QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=0)
 
 class Transport(StringTransport):
     aborted = False
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        """Changes nothing that is seen here."""
 
     def abortConnection(self) -> None:
         self.aborted = True
@@ -95,6 +100,26 @@ def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "first"),
+    [([], b"\0\0"), (["--tls"], b"\x16\x03"), (["--tls-config", "FILE"], b"\x16\x03")],
+)
+def test_name_servers_are_spoken_to_over_tls(
+    given: list[str], first: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "tls.properties"
+    path.write_text("tls.client.authServer=false\n")
+    reactor = MemoryReactorClock()
+    arguments = [str(path) if argument == "FILE" else argument for argument in given]
+    service = SparkReceiverService(reactor, options(*arguments))
+    service.startService()
+    _, _, factory, _, _ = reactor.tcpClients[0]
+    transport = Transport()
+    factory.buildProtocol(IPv4Address("TCP", "127.0.0.1", 9876)).makeConnection(transport)
+    reactor.advance(0)
+    assert transport.value().startswith(first)
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["-i", "0.0.0.0"], "RMQ_SPARK_SECRET"),
@@ -105,6 +130,7 @@ def test_a_wrong_secret_confirms_nothing(service: SparkReceiverService) -> None:
         (["-n", "somewhere"], "--namesrv: 'somewhere' is no address: give host:port"),
         (["-t", "no topic"], "illegal character"),
         (["-g", ""], "--group is missing"),
+        (["--tls-config", "/no/such"], "--tls-config: /no/such: No such file"),
     ],
 )
 def test_mistakes_on_the_command_line(arguments: list[str], said: str) -> None:

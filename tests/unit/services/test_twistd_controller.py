@@ -4,10 +4,13 @@ import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
+import msgspec
 import pytest
 
+from rocketmq_tw.raft.bodies import DLedgerRequestCode, VoteRequestBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.ports import ReservedPort
@@ -104,7 +107,8 @@ def test_a_taken_port_is_named(twistd: Start) -> None:
             assert "Traceback" not in output
 
 
-def test_a_name_server_goes_on_without_a_majority_of_controllers(twistd: Start) -> None:
+def test_a_name_server_goes_on_without_controllers(twistd: Start, tmp_path: Path) -> None:
+    """Without a majority first, then without the one in its own process."""
     own, listen = ReservedPort(), ReservedPort()
     peers = f"n0-{own.address};n1-127.0.0.1:1;n2-127.0.0.1:2"
     server = twistd(
@@ -127,9 +131,32 @@ def test_a_name_server_goes_on_without_a_majority_of_controllers(twistd: Start) 
     unknown = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert request(listen.address, RequestCode.CONTROLLER_GET_METADATA_INFO).code == unknown
     assert request(own.address, RequestCode.GET_BROKER_CLUSTER_INFO).code == unknown
+    # A vote is written down, which fails from now on.
+    rmtree(tmp_path / "controller")
+    (tmp_path / "controller").touch()
+    vote = VoteRequestBody(
+        group="g",
+        remote_id="n0",
+        local_id="n1",
+        leader_id="n1",
+        term=9,
+        ledger_end_index=9,
+        ledger_end_term=8,
+    )
+    with pytest.raises(OSError):
+        for vote.term in range(9, 1000):
+            body = msgspec.json.encode(vote)
+            ask(own.address, RemotingCommand.request(DLedgerRequestCode.VOTE, body=body), 10)
+    server.wait_for("the controller cannot go on and stops, the name server stays")
+    assert request(listen.address, RequestCode.GET_BROKER_CLUSTER_INFO).code == 0
+
+    def is_closed() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", own.number)) != 0
+
+    wait_until(is_closed, "the controller's port to be closed")
     server.interrupt()
     status, output = server.finish()
     assert status in STOPPED, output
-    assert "Traceback" not in output
     own.release()
     listen.release()

@@ -20,6 +20,7 @@ from rocketmq_tw.wire.bodies.offsets import (
     MessageQueue,
 )
 from rocketmq_tw.wire.errors import BodyError, WireError
+from rocketmq_tw.wire.object_keys import ObjectKey
 
 QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
 
@@ -29,7 +30,7 @@ QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
     [
         ('{0:"a",-1:"b"}', {0: "a", -1: "b"}),
         ("{1.5:1}", {1.5: 1}),
-        ('{{"topic":"x"}:1}', {fastjson.ObjectKey(topic="x"): 1}),
+        ('{{"topic":"x"}:1}', {ObjectKey(topic="x"): 1}),
         ("{[1]:2}", {(1,): 2}),
         ("{'a':'b'}", {"a": "b"}),
         ("{a:1,$b:2}", {"a": 1, "$b": 2}),
@@ -95,7 +96,7 @@ def test_shared_values_are_resolved(dialect):
 
 
 def test_shared_keys_are_resolved(dialect):
-    offsets = {fastjson.ObjectKey(brokerName="b", queueId=2, topic="T"): 7}
+    offsets = {ObjectKey(brokerName="b", queueId=2, topic="T"): 7}
     assert fastjson.loads(dialect["shared keys"]) == dict.fromkeys(
         ("first", "second", "third"), offsets
     )

@@ -112,6 +112,8 @@ def test_a_cut_takes_back_what_stands_for_the_end() -> None:
     (unit,) = broker.store.queue_units("Topic", 0, 3, 1)
     popper.ack(popper.pop()[0])
     assert broker.offsets.query("G", "Topic", 0) == 1
-    fired(broker.broker[Writing].truncation.cut(unit.position))
+    done = broker.broker[Writing].truncation.cut(unit.position)
+    broker.clock.pump([0.01] * 20)
+    fired(done)
     ok(broker.send(b"new"))
     assert popper.bodies() == [b"1", b"2", b"new"]

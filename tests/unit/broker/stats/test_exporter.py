@@ -127,13 +127,14 @@ def test_the_runtime_info_has_every_key_that_stock_5_3_3_has() -> None:
         remainHowManyDataToFlush commitLogDirCapacity brokerVersionDesc
         """
     )
-    # Ours beside them: 4.9.7's spelling of getTransferredTps.
+    # Ours beside them: 4.9.7's spelling of getTransferredTps, and half messages in wait.
     assert shown(BrokerInMemory()).keys() == {
         *stocks,
         *LONGS,
         *DOUBLES,
         *RATES,
         "getTransferedTps",
+        "halfMessagesWaiting",
     }
 
 

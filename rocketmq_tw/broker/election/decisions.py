@@ -1,0 +1,41 @@
+"""What a broker does about the news of its group: pure rules."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rocketmq_tw.broker.election.interfaces import GroupState
+from rocketmq_tw.broker.role.state import Role, RoleState
+
+
+class Step(Enum):
+    """What follows from the group's state.
+
+    NOTHING: the role fits. ELECT: there is no master, so the controller is asked for one. MASTER,
+    SLAVE: the role to take. MEMBERS: this master's SyncStateSet is another one now.
+    """
+
+    NOTHING = "nothing"
+    ELECT = "elect"
+    MASTER = "master"
+    SLAVE = "slave"
+    MEMBERS = "members"
+
+
+def next_step(
+    state: RoleState, broker_id: int, heard_epoch: int, members_epoch: int, group: GroupState
+) -> Step:
+    """What the broker with the lasting id `broker_id`, now in `state`, does when it hears `group`.
+
+    `heard_epoch` is the highest master epoch that it has heard of: news from before are old, since
+    an epoch has one master. `members_epoch` is that of the SyncStateSet that it works with.
+    """
+    if group.master_epoch < heard_epoch:
+        return Step.NOTHING
+    if group.master_id is None or not group.master_address:
+        return Step.ELECT
+    if state.role is Role.ISOLATED or group.master_epoch > (state.epoch or 0):
+        return Step.MASTER if group.master_id == broker_id else Step.SLAVE
+    if state.role is Role.MASTER and group.sync_state_set_epoch > members_epoch:
+        return Step.MEMBERS
+    return Step.NOTHING

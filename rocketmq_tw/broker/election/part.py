@@ -1,0 +1,179 @@
+"""Controller mode, as a part of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from twisted.internet.defer import Deferred, succeed
+
+from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.part import Part, Periodic
+from rocketmq_tw.broker.election.controllers import GroupControllers
+from rocketmq_tw.broker.election.enrolment import Enrolment
+from rocketmq_tw.broker.election.following import ControllerFollower
+from rocketmq_tw.broker.election.identity import IdentityFiles
+from rocketmq_tw.broker.election.interfaces import GroupState, Liveness
+from rocketmq_tw.broker.replicas.part import Replicas
+from rocketmq_tw.broker.role.changes import RoleChanges
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
+from rocketmq_tw.config.properties import ConfigError
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import NotifyBrokerRoleChangedRequestHeader
+
+#: Seconds between two looks at the name of the controllers; as stock's.
+LOOK_UP_SECONDS = 120.0
+
+
+class Election(Part):
+    """Gives the broker the role that its controllers say, with enableControllerMode."""
+
+    def __init__(
+        self,
+        host: Host,
+        role: RoleHolder,
+        addresses: Addresses,
+        changes: RoleChanges,
+        replicas: Replicas,
+    ) -> None:
+        self._host = host
+        self._config = host.config
+        self._role = role
+        self._addresses = addresses
+        self._changes = changes
+        self._switching = replicas.switching
+        self._controllers: GroupControllers | None = None
+        self.follower: ControllerFollower | None = None
+
+    def start(self) -> Deferred[object] | None:
+        config, host = self._config, self._host
+        if not config.enable_controller_mode:
+            return None
+        if not config.controller_addr:
+            raise ConfigError(
+                "enableControllerMode=true without controllerAddr: name the controllers as"
+                " host:port, more separated by ;"
+            )
+        files = IdentityFiles(
+            host.files,
+            StorePaths(host.store_config).broker_identity,
+            config.broker_cluster_name,
+            config.broker_name,
+        )
+        self._controllers = controllers = GroupControllers(host)
+        self.follower = ControllerFollower(
+            host.reactor,
+            controllers,
+            Enrolment(files, controllers, host.in_thread, host.now_ms),
+            self._role,
+            address=lambda: self._addresses.broker,
+            take_role=self._take_role,
+            take_members=lambda group: self._switching.apply(_members(group)),
+            members_epoch=self._members_epoch,
+            beat=self._beat,
+        )
+        self._switching.propose = self._propose
+        # What is another broker's is refused before anything is opened.
+        return host.in_thread(files.identity)
+
+    def opened(self) -> None:
+        if self.follower is not None:
+            assert self._controllers is not None
+            follower = self.follower
+            self._controllers.look_up().addCallback(lambda _: follower.start())
+
+    def stop(self) -> Deferred[None]:
+        return succeed(None) if self.follower is None else self.follower.stop()
+
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._told}
+
+    def periodic(self) -> Iterable[Periodic]:
+        config = self._config
+        if not config.enable_controller_mode:
+            return
+        poll = config.sync_broker_metadata_period / 1000
+        yield Periodic("asking for the role", poll, self._poll, may_hang=True)
+        yield Periodic("the heartbeat", lambda: config.broker_heartbeat_interval / 1000, self._beat)
+        leader = config.sync_controller_metadata_period / 1000
+        yield Periodic("asking who leads", leader, self._find_leader, may_hang=True)
+        yield Periodic("the controllers' name", LOOK_UP_SECONDS, self._look_up, may_hang=True)
+
+    def _poll(self) -> Deferred[None] | None:
+        return None if self.follower is None else self.follower.poll()
+
+    def _look_up(self) -> Deferred[None] | None:
+        return None if self._controllers is None else self._controllers.look_up()
+
+    def _find_leader(self) -> Deferred[object] | None:
+        if self._controllers is None:
+            return None
+        # Whoever needs the leader says that there is none.
+        return self._controllers.find_leader().addErrback(lambda _: None)
+
+    def _told(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        if self.follower is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "this broker has no controller: enableControllerMode"
+            )
+        said = request.header(NotifyBrokerRoleChangedRequestHeader)
+        self.follower.told(said.master_epoch or 0)
+        return request.response()
+
+    def _take_role(self, broker_id: int, group: GroupState, as_master: bool) -> Deferred[None]:
+        if as_master and self._role.is_master:
+            return self._switching.renew(group.master_epoch, _members(group))
+        if as_master:
+            state = RoleState(
+                Role.MASTER,
+                0,
+                synchronous=True,
+                epoch=group.master_epoch,
+                controlled=Controlled(broker_id, _members(group), self._addresses.broker),
+            )
+        else:
+            state = RoleState(
+                Role.SLAVE,
+                broker_id,
+                epoch=group.master_epoch,
+                controlled=Controlled(broker_id, None, group.master_address),
+            )
+        return self._changes.change(state)
+
+    def _members_epoch(self) -> int:
+        members = self._switching.members
+        return 0 if members is None else members.epoch
+
+    def _propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
+        assert self.follower is not None
+        return self.follower.propose(members).addCallback(
+            lambda decided: SyncMembers(
+                frozenset(decided.sync_state_set), decided.sync_state_set_epoch
+            )
+        )
+
+    def _beat(self) -> None:
+        follower, config = self.follower, self._config
+        if follower is None or self._controllers is None or not follower.broker_id:
+            return
+        progress = self._switching.progress
+        self._controllers.heartbeat(
+            Liveness(
+                broker_id=follower.broker_id,
+                address=self._addresses.broker,
+                epoch=progress.epoch,
+                max_offset=progress.end,
+                confirm_offset=progress.confirmed,
+                election_priority=config.broker_election_priority,
+                timeout_ms=config.controller_heart_beat_timeout_mills,
+            )
+        )
+
+
+def _members(group: GroupState) -> SyncMembers:
+    return SyncMembers(group.sync_state_set, group.sync_state_set_epoch)

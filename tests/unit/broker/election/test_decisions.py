@@ -1,0 +1,51 @@
+"""What a broker does about the news of its group."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_tw.broker.election.decisions import Step, next_step
+from rocketmq_tw.broker.election.interfaces import GroupState
+from rocketmq_tw.broker.role.state import Role, RoleState
+
+ME, OTHER = 2, 1
+ISOLATED = RoleState(Role.ISOLATED, ME)
+MASTER_3 = RoleState(Role.MASTER, 0, epoch=3)
+SLAVE_3 = RoleState(Role.SLAVE, ME, epoch=3)
+
+
+def group(master: int | None, epoch: int, members_epoch: int = 5) -> GroupState:
+    address = "" if master is None else f"10.0.0.{master}:10911"
+    return GroupState(master, address, epoch, frozenset({ME, OTHER}), members_epoch)
+
+
+@pytest.mark.parametrize(
+    ("state", "news", "expected"),
+    [
+        # A broker that has no role yet takes the one that it is given, whatever the epoch.
+        (ISOLATED, group(ME, 3), Step.MASTER),
+        (ISOLATED, group(OTHER, 3), Step.SLAVE),
+        (ISOLATED, group(None, 3), Step.ELECT),
+        # Nothing new.
+        (MASTER_3, group(ME, 3), Step.NOTHING),
+        (SLAVE_3, group(OTHER, 3), Step.NOTHING),
+        # Another master, or the same one once more.
+        (MASTER_3, group(OTHER, 4), Step.SLAVE),
+        (SLAVE_3, group(ME, 4), Step.MASTER),
+        (SLAVE_3, group(OTHER, 4), Step.SLAVE),
+        (MASTER_3, group(ME, 4), Step.MASTER),
+        # The master is gone and none was found.
+        (SLAVE_3, group(None, 4), Step.ELECT),
+        (MASTER_3, group(None, 4), Step.ELECT),
+        # The set changed: only its master cares.
+        (MASTER_3, group(ME, 3, 6), Step.MEMBERS),
+        (SLAVE_3, group(OTHER, 3, 6), Step.NOTHING),
+        (MASTER_3, group(ME, 3, 4), Step.NOTHING),
+        # News that were overtaken.
+        (MASTER_3, group(OTHER, 2), Step.NOTHING),
+        (SLAVE_3, group(None, 2), Step.NOTHING),
+        (ISOLATED, group(OTHER, 2), Step.NOTHING),
+    ],
+)
+def test_news_of_the_group(state: RoleState, news: GroupState, expected: Step) -> None:
+    assert next_step(state, ME, 3, 5, news) is expected

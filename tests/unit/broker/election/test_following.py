@@ -1,0 +1,328 @@
+"""A broker keeps the role that the controllers give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, execute, fail, succeed
+from twisted.internet.task import Clock
+
+from rocketmq_tw.broker.election.enrolment import Enrolment
+from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
+from rocketmq_tw.broker.election.identity import IdentityFiles
+from rocketmq_tw.broker.election.interfaces import GroupState, Liveness
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.net.errors import ConnectError
+from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import fired
+
+ME = "10.0.0.1:10911"
+
+
+class Controllers:
+    """Controllers that know one group; `down`: nobody answers."""
+
+    def __init__(self, group: GroupState) -> None:
+        self.state = group
+        self.down = False
+        self.knows = True
+        self.registered: list[str] = []
+        self.elections = 0
+        self.asked = 0
+        self.elected: GroupState | None = None
+        #: Every answer waits for it.
+        self.answers: Deferred[None] | None = None
+
+    def next_broker_id(self) -> Deferred[int]:
+        return self._answer(lambda: 1)
+
+    def apply_broker_id(self, broker_id: int, check_code: str) -> Deferred[None]:
+        return self._answer(lambda: None)
+
+    def register(self, broker_id: int, address: str) -> Deferred[GroupState]:
+        def register() -> GroupState:
+            self.registered.append(address)
+            self.knows = True
+            return self.state
+
+        return self._answer(register)
+
+    def group(self) -> Deferred[GroupState]:
+        self.asked += 1
+
+        def look() -> GroupState:
+            if not self.knows:
+                raise RequestError(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "unknown")
+            return self.state
+
+        return self._answer(look)
+
+    def elect(self, broker_id: int) -> Deferred[GroupState]:
+        def elect() -> GroupState:
+            self.elections += 1
+            if self.elected is None:
+                raise RequestError(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "nobody")
+            self.state = self.elected
+            return self.state
+
+        return self._answer(elect)
+
+    def alter_sync_state_set(
+        self, broker_id: int, master_epoch: int, members: Collection[int], epoch: int
+    ) -> Deferred[SyncStateSet]:
+        def alter() -> SyncStateSet:
+            assert (master_epoch, epoch) == (
+                self.state.master_epoch,
+                self.state.sync_state_set_epoch,
+            )
+            self.state = attrs.evolve(
+                self.state, sync_state_set=frozenset(members), sync_state_set_epoch=epoch + 1
+            )
+            return SyncStateSet(sorted(members), epoch + 1)
+
+        return self._answer(alter)
+
+    def heartbeat(self, liveness: Liveness) -> None:
+        """Not looked at here."""
+
+    def _answer(self, decide: Callable[[], Any]) -> Deferred[Any]:
+        if self.down:
+            return fail(ConnectError("controller", "refused"))
+        answer = execute(decide)
+        return answer if self.answers is None else self.answers.addCallback(lambda _: answer)
+
+
+def group(master: int | None, epoch: int, members: Collection[int] = (), of: int = 1) -> GroupState:
+    address = "" if master is None else f"10.0.0.{master}:10911"
+    return GroupState(master, address, epoch, frozenset(members), of)
+
+
+class Joining:
+    """A broker that follows `controllers`, with the roles that it took."""
+
+    def __init__(self, controllers: Controllers) -> None:
+        self.clock, self.role = Clock(), RoleHolder()
+        self.roles: list[tuple[Role, int]] = []
+        self.members: list[frozenset[int]] = []
+        self.members_epoch = self.beats = 0
+        self.refuse: Exception | None = None
+        identity = IdentityFiles(MemoryFiles(), "/store/brokerIdentity", "cluster", "broker-a")
+
+        def in_thread(work: Callable[[], Any]) -> Deferred[Any]:
+            return execute(work)
+
+        self.follower = ControllerFollower(
+            self.clock,
+            controllers,
+            Enrolment(identity, controllers, in_thread, lambda: 7),
+            self.role,
+            address=lambda: ME,
+            take_role=self._take,
+            take_members=self._take_members,
+            members_epoch=lambda: self.members_epoch,
+            beat=self._beat,
+        )
+
+    def _take(self, broker_id: int, news: GroupState, as_master: bool) -> Deferred[None]:
+        if self.role.role is not Role.ISOLATED:
+            self.role.change(RoleState(Role.ISOLATED, broker_id))
+        if self.refuse is not None:
+            return fail(self.refuse)
+        self.members_epoch = news.sync_state_set_epoch
+        role = Role.MASTER if as_master else Role.SLAVE
+        self.role.change(RoleState(role, 0 if as_master else broker_id, epoch=news.master_epoch))
+        self.roles.append((role, news.master_epoch))
+        return succeed(None)
+
+    def _take_members(self, news: GroupState) -> None:
+        self.members.append(news.sync_state_set)
+        self.members_epoch = news.sync_state_set_epoch
+
+    def _beat(self) -> None:
+        self.beats += 1
+
+
+def test_the_first_broker_of_a_group_asks_to_be_its_master() -> None:
+    controllers = Controllers(group(None, 0))
+    controllers.elected = group(1, 1, {1})
+    joining = Joining(controllers)
+    joining.follower.start()
+    assert joining.roles == [(Role.MASTER, 1)]
+    assert joining.beats == 1
+    assert controllers.registered == [ME]
+
+
+def test_it_follows_a_master_that_is_there() -> None:
+    joining = Joining(Controllers(group(2, 3, {2})))
+    joining.follower.start()
+    assert joining.roles == [(Role.SLAVE, 3)]
+
+
+def test_without_controllers_it_stays_without_a_role_and_tries_again() -> None:
+    controllers = Controllers(group(2, 3))
+    controllers.down = True
+    joining = Joining(controllers)
+    joining.follower.start()
+    joining.clock.pump([RETRY_SECONDS] * 5)
+    assert joining.role.role is Role.ISOLATED
+    controllers.down = False
+    joining.clock.advance(RETRY_SECONDS)
+    assert joining.roles == [(Role.SLAVE, 3)]
+    assert not joining.clock.getDelayedCalls()
+
+
+def test_a_broker_with_a_role_keeps_it_while_controllers_are_down() -> None:
+    controllers = Controllers(group(1, 3, {1}))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.down = True
+    fired(joining.follower.poll())
+    assert joining.role.is_master
+
+
+def test_a_failed_election_is_asked_for_again() -> None:
+    controllers = Controllers(group(None, 4))
+    joining = Joining(controllers)
+    joining.follower.start()
+    joining.clock.pump([RETRY_SECONDS] * 3)
+    assert (joining.roles, controllers.elections) == ([], 4)
+    controllers.elected = group(1, 5, {1})
+    joining.clock.advance(RETRY_SECONDS)
+    assert joining.roles == [(Role.MASTER, 5)]
+
+
+def test_news_change_the_role_whether_told_or_asked_for() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.state = group(1, 4, {1})
+    joining.follower.told(4)
+    controllers.state = group(2, 5)
+    fired(joining.follower.poll())
+    controllers.state = group(1, 4, {1})
+    fired(joining.follower.poll())
+    assert joining.roles == [(Role.SLAVE, 3), (Role.MASTER, 4), (Role.SLAVE, 5)]
+
+
+def test_a_master_takes_a_new_set_once() -> None:
+    controllers = Controllers(group(1, 3, {1}, 1))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.state = group(1, 3, {1, 2}, 2)
+    fired(joining.follower.poll())
+    fired(joining.follower.poll())
+    assert joining.members == [{1, 2}]
+    decided = fired(joining.follower.propose({1}))
+    assert decided == SyncStateSet([1], 3)
+    joining.members_epoch = decided.sync_state_set_epoch
+    fired(joining.follower.poll())
+    assert joining.members == [{1, 2}]
+
+
+def test_a_proposal_that_nobody_decides_changes_nothing() -> None:
+    controllers = Controllers(group(1, 3, {1}, 1))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.down = True
+    with pytest.raises(ConnectError):
+        fired(joining.follower.propose({1, 2}))
+    controllers.down = False
+    fired(joining.follower.poll())
+    assert joining.members == []
+
+
+def test_a_role_that_could_not_be_taken_is_taken_later() -> None:
+    controllers = Controllers(group(1, 3, {1}))
+    joining = Joining(controllers)
+    joining.refuse = OSError("the disk is full")
+    joining.follower.start()
+    assert joining.roles == []
+    joining.refuse = None
+    joining.clock.advance(RETRY_SECONDS)
+    assert joining.roles == [(Role.MASTER, 3)]
+
+
+def test_old_news_do_not_help_a_broker_that_lost_its_role() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    joining.refuse = OSError("the disk is full")
+    controllers.state = group(1, 5, {1})
+    fired(joining.follower.poll())
+    joining.refuse = None
+    controllers.state = group(2, 4)
+    fired(joining.follower.poll())
+    assert joining.role.role is Role.ISOLATED
+    controllers.state = group(1, 5, {1})
+    joining.follower.told(5)
+    assert joining.role.is_master
+
+
+def test_a_broker_that_the_controllers_forgot_registers_again() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.knows = False
+    fired(joining.follower.poll())
+    assert controllers.registered == [ME, ME]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_nothing_happens_any_more_once_it_stopped(joined: bool) -> None:
+    controllers = Controllers(group(2, 3))
+    controllers.down = not joined
+    joining = Joining(controllers)
+    joining.follower.start()
+    fired(joining.follower.stop())
+    controllers.down = False
+    controllers.state = group(1, 9)
+    joining.follower.told(9)
+    fired(joining.follower.poll())
+    joining.clock.advance(10 * RETRY_SECONDS)
+    assert joining.roles == ([(Role.SLAVE, 3)] if joined else [])
+    assert not joining.clock.getDelayedCalls()
+
+
+def test_a_slave_proposes_nothing() -> None:
+    joining = Joining(Controllers(group(2, 3)))
+    joining.follower.start()
+    with pytest.raises(NotMasterError):
+        fired(joining.follower.propose({1}))
+
+
+def test_news_do_not_wait_for_a_controller_that_hangs() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    answers = controllers.answers = Deferred()
+    polled = joining.follower.poll()
+    controllers.answers = None
+    controllers.state = group(1, 4, {1})
+    joining.follower.told(4)
+    assert joining.role.is_master
+    # What it says at last is old by then.
+    answers.callback(None)
+    fired(polled)
+    assert joining.role.is_master
+
+
+def test_hearsay_is_asked_about_and_never_believed() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.asked = 0
+    answers = controllers.answers = Deferred()
+    for epoch in range(100):
+        joining.follower.told(4 + epoch)
+    assert controllers.asked == 1
+    controllers.answers = None
+    answers.callback(None)
+    assert controllers.asked == 2
+    assert joining.roles == [(Role.SLAVE, 3)]
