@@ -303,6 +303,10 @@ class IMessageStore(Interface):
         "Store time and physical offset of the last message in the index; 0 and 0 without one."
     )
 
+    def settle_deletions() -> None:
+        """Removes what is left of deleted queues, durably, so that `truncate_to` need not; in any
+        thread, while no checkpoint is written. Raises `StoreError`."""
+
     def truncate_to(offset: int) -> None:
         """Drops the log at and behind `offset`, which must be where a record starts, and what
         queues and index say of it; the dispatch limit goes back with it. Durable when it returns;

@@ -288,6 +288,13 @@ class MessageStore(StoreReads):
                 self._break(f"a deletion cannot be taken back: {error}")
             raise
 
+    def settle_deletions(self) -> None:
+        """See `IMessageStore`."""
+        try:
+            self._removal.settle()
+        except OSError as error:
+            raise NotWritableError(f"deleted queues cannot be removed: {error}") from error
+
     def truncate_to(self, offset: int) -> None:
         """See `IMessageStore`."""
         if self._refusal:
