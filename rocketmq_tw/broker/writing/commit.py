@@ -2,7 +2,8 @@
 
 All appends of one reactor turn are written with one call at its end; then their answers leave
 together, and they are dispatched, before anyone is read from again: who has its answer finds its
-message. What the configuration promises holds when `done` is called:
+message, but where thousands of keys would keep others waiting. What the configuration promises
+holds when `done` is called:
 ASYNC_FLUSH: the system has the bytes; SYNC_FLUSH: they are on stable storage; and a replicator has
 said its word on top.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -260,12 +262,16 @@ class Commit:
         if not (yield self.flushed()):
             raise NotWritableError("the log could not be made durable: see its first failure")
 
-    def dispatch_all(self) -> None:
-        """Fills the queues with all that the log has; raises what the store raises where some of
-        it cannot be dispatched."""
+    @inlineCallbacks
+    def dispatch_all(self) -> Generator[Deferred[None], Any, None]:
+        """Fills the queues with all that the log has, and lets others in between; fails with what
+        the store raises where some of it cannot be dispatched."""
         while self._store.dispatch():
             for callback in tuple(self._after_dispatch):
                 callback()
+            if self._store.is_dispatched:
+                break
+            yield deferLater(self._clock, 0)
 
     def _stored(self, message: StoredMessage, batch: Batch | None) -> Appended:
         try:
@@ -339,6 +345,9 @@ class Commit:
             return
         for callback in tuple(self._after_dispatch):
             callback()
+        if self._later is None and not self._stopped and not self._store.is_dispatched:
+            # Others first.
+            self._later = self._clock.callLater(0, self._dispatch)
 
     def _answer_or_wait(self, appends: list[_Entry], began: float) -> None:
         entries = [entry for entry in appends if entry[2]]

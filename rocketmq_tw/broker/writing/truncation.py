@@ -67,7 +67,7 @@ class Truncation:
         cannot be."""
         store = self._store
         yield self._commit.make_durable()
-        self._commit.dispatch_all()
+        yield self._commit.dispatch_all()
         end = store.dispatched_offset
         if store.dispatch_limit is not None and end < store.written_offset:
             end = yield self._whole_end(end)
