@@ -157,6 +157,35 @@ class Commit:
         `wait` False: answered once written, whatever flush and replicas are configured to be.
         Raises `RequestError` where the store refuses; then `done` is not called.
         """
+        self._check(wait=wait)
+        self._appends.append((done, self._stored(message, batch), wait))
+        if not self._turn_is_open:
+            self._open_turn()
+
+    def safe(self) -> Deferred[ResponseCode]:
+        """Fires with how a message would end that is appended now and waits; appends none. All that
+        was appended before is as safe by then as messages are promised to be, and in its queues as
+        far as those may show it. Raises `RequestError` where `append` does."""
+        self._check(wait=True)
+        end = self._store.end_offset
+        safe: Deferred[ResponseCode] = Deferred()
+
+        def done(code: ResponseCode, _: Appended) -> None:
+            if self._store.dispatched_offset < end:
+                self._dispatch()
+            safe.callback(code)
+
+        entry = (done, Appended(end, end, 0, 0, ""), True)
+        if self._turn_is_open:
+            self._appends.append(entry)
+        elif self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
+            done(ResponseCode.SUCCESS, entry[1])
+        else:
+            self._answer_or_wait([entry], self._clock.seconds())
+        return safe
+
+    def _check(self, *, wait: bool) -> None:
+        """Raises `RequestError` where nothing may be appended now."""
         if self._stopped:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
         if not self._role.is_master:
@@ -168,9 +197,6 @@ class Commit:
             refusal = self.replicator.refusal()
             if refusal:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
-        self._appends.append((done, self._stored(message, batch), wait))
-        if not self._turn_is_open:
-            self._open_turn()
 
     def append_last(self, callback: Callable[[AppendLast], None]) -> None:
         """Calls `callback` once when all else of this turn is appended, so that what it appends is
