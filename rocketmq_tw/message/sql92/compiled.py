@@ -14,30 +14,35 @@ from rocketmq_tw.message.sql92.parser import Parser
 #: (the bytes of a message's properties) -> does it match?
 PropertiesMatch = Callable[[bytes], bool]
 
-#: Characters of all expressions that are remembered.
-_REMEMBERED = 1 << 20
+#: Characters of all expressions that are remembered; made, each takes up to 100 bytes.
+_REMEMBERED = 1 << 18
 #: With more names it is cheaper to take the properties apart.
 _FEW_NAMES = 4
 #: Tests that an expression has without being slow.
 _USUAL_TESTS = 16
+#: Characters behind CONTAINS and its kind that take as long as the tests of a usual expression:
+#: at worst each is compared with each of a property.
+_USUAL_TEXT = 128
 #: Values whose result an expression remembers, and how long they may be.
 _KNOWN_VALUES = 64
 _SHORT_VALUE = 64
 
 
 class Compiled(NamedTuple):
-    """What was made of `text`. `tests` counts its comparisons and the like; `rest` is the column of
-    what stands behind the expression and was passed over, 0 where nothing does."""
+    """What was made of `text`. `tests` counts its comparisons and the like; `searched` are the
+    characters that it looks for within properties; `rest` is the column of what stands behind the
+    expression and was passed over, 0 where nothing does."""
 
     text: str
     matches: PropertiesMatch
     tests: int
+    searched: int
     rest: int
 
     @property
     def weight(self) -> int:
         """How many times as long as a usual one it takes at most."""
-        return 1 + self.tests // _USUAL_TESTS
+        return 1 + self.tests // _USUAL_TESTS + self.searched // _USUAL_TEXT
 
 
 class _Memory:
@@ -88,7 +93,8 @@ def _compile(text: str) -> Compiled:
     parser = Parser(text)
     compiler = Compiler()
     evaluate = compiler.compile(parser.parse())
-    return Compiled(text, _match(compiler.names, evaluate), parser.tests, parser.rest)
+    matches = _match(compiler.names, evaluate)
+    return Compiled(text, matches, parser.tests, parser.searched, parser.rest)
 
 
 def _match(names: list[str], evaluate: Evaluate) -> PropertiesMatch:
