@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple
 
 from rocketmq_tw.message.properties import parse_properties
@@ -26,6 +27,9 @@ _USUAL_TEXT = 128
 #: Values whose result an expression remembers, and how long they may be.
 _KNOWN_VALUES = 64
 _SHORT_VALUE = 64
+#: Bytes of what slow expressions were asked last, of all together.
+_KNOWN_RESULTS = 4 << 20
+_OF_ONE_RESULT = 200
 
 
 class Compiled(NamedTuple):
@@ -67,7 +71,41 @@ class _Memory:
             self._room += 64 + len(oldest)
 
 
+class _Results:
+    """What slow expressions made of the properties that they met last: many reads may wait with one
+    expression, and are all asked about what arrives."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._room = size
+        self._numbers = count()
+        self._known: dict[tuple[int, bytes], bool] = {}
+
+    def remembering(self, matches: PropertiesMatch) -> PropertiesMatch:
+        """`matches`, asked once about equal properties."""
+        number, longest = next(self._numbers), self._size // 64
+
+        def match(properties: bytes) -> bool:
+            asked = (number, properties)
+            result = self._known.get(asked)
+            if result is None:
+                result = matches(properties)
+                if len(properties) <= longest:
+                    self._keep(asked, result)
+            return result
+
+        return match
+
+    def _keep(self, asked: tuple[int, bytes], result: bool) -> None:
+        size = _OF_ONE_RESULT + len(asked[1])
+        if self._room < size:
+            self._known.clear()
+            self._room = self._size
+        self._room -= size
+        self._known[asked] = result
+
+
 _memory = _Memory(_REMEMBERED)
+_results = _Results(_KNOWN_RESULTS)
 
 
 def compile_expression(text: str) -> Compiled:
@@ -94,7 +132,8 @@ def _compile(text: str) -> Compiled:
     compiler = Compiler()
     evaluate = compiler.compile(parser.parse())
     matches = _match(compiler.names, evaluate)
-    return Compiled(text, matches, parser.tests, parser.searched, parser.rest)
+    made = Compiled(text, matches, parser.tests, parser.searched, parser.rest)
+    return made._replace(matches=_results.remembering(matches)) if made.weight > 1 else made
 
 
 def _match(names: list[str], evaluate: Evaluate) -> PropertiesMatch:

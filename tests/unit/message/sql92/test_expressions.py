@@ -279,3 +279,16 @@ def test_weight_counts_tests_and_what_is_searched_for() -> None:
     assert compile_expression("a = 1 AND b CONTAINS 'abc'").weight == 1
     assert compile_expression(" OR ".join(["a = 1"] * 32)).weight == 3
     assert compile_expression(" OR ".join([f"b ENDSWITH '{'x' * 256}'"] * 4)).weight == 9
+
+
+def test_a_slow_expression_is_asked_once_about_equal_properties() -> None:
+    """Thousands of reads that wait with it are asked about each message that arrives."""
+    text = " OR ".join(f"a CONTAINS '{n:030}' OR b = '{n}'" for n in range(1, 101))
+    expression = compile_expression(text)
+    properties = b"a\x01" + b"0" * 20_000 + b"\x02b\x01x\x02"
+    assert not expression.matches(properties)
+
+    # Without a memory this takes minutes.
+    assert not any(expression.matches(properties) for _ in range(100_000))
+    other = compile_expression(text + " OR b = 'x'")
+    assert other.matches(properties)
