@@ -91,7 +91,10 @@ class MessageFilters:
         """No expression was kept: it is wrong, or there was no room."""
         try:
             parsed(wanted.sub_string, wanted.expression_type)
-            why = "there was no room for it: subscribe again later"
+            why = (
+                "there was no room for it beside those of other groups: subscribe again later, or"
+                " with a shorter one"
+            )
         except RequestError as error:
             why = error.remark or ""
         return RequestError(

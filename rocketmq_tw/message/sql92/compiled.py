@@ -108,15 +108,20 @@ _memory = _Memory(_REMEMBERED)
 _results = _Results(_KNOWN_RESULTS)
 
 
+def check_length(text: str) -> None:
+    """Raises `ExpressionError` where a text is too long to be looked at as an expression."""
+    if len(text) > MAX_EXPRESSION:
+        raise ExpressionError(
+            MAX_EXPRESSION + 1, f"{len(text)} characters, {MAX_EXPRESSION} are the limit"
+        )
+
+
 def compile_expression(text: str) -> Compiled:
     """Makes an expression of text, or finds it made already; raises `ExpressionError`, which says
     where it is wrong and what was expected."""
     made = _memory.get(text)
     if made is None:
-        if len(text) > MAX_EXPRESSION:
-            raise ExpressionError(
-                MAX_EXPRESSION + 1, f"{len(text)} characters, {MAX_EXPRESSION} are the limit"
-            )
+        check_length(text)
         try:
             made = _compile(text)
         except ExpressionError as error:
