@@ -27,6 +27,9 @@ _MIN_PULL_SIZE = 100
 _GAP = 8192
 #: Messages whose properties are looked at in one go.
 _MOST_AT_ONCE = 256
+#: Bytes of properties that one read asks a usual filter about, and so many times fewer of a slower
+#: one: above what the messages of a usual read have.
+_ASKED_BYTES = 4 << 20
 
 
 def _runs(
@@ -224,11 +227,13 @@ class _Pass:
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
         units = self._config.max_filter_message_size // UNIT_SIZE // wanted.weight
         self._scan_units = max(units, max_count)
+        self._askable = _ASKED_BYTES // wanted.weight
         self._found: list[tuple[int, int]] = []
         self._bytes = 0
         self._status = GetStatus.NO_MATCHED_MESSAGE
         self._next = offset
         self._last_position = 0
+        self._asked = False
 
     def run(self) -> QueueRead:
         queue, offset, match = self._queue, self._offset, self._properties_match
@@ -307,7 +312,10 @@ class _Pass:
         while place < len(numbers):
             # Few at first: where all match, these are all that is read.
             some = slice(place, place + at_once)
-            properties = read_properties(log, positions[some], sizes[some])
+            properties = self._affordable(read_properties(log, positions[some], sizes[some]))
+            if not properties:
+                self._next = offset + numbers[place]
+                return False
             for number in compress(range(place, len(numbers)), map(match, properties)):
                 position, size = positions[number], sizes[number]
                 in_memory = end - position <= limits.in_memory_bytes
@@ -331,6 +339,20 @@ class _Pass:
                 GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             )
         return True
+
+    def _affordable(self, properties: list[bytes]) -> list[bytes]:
+        """Those that may still be asked: one at least of a read, so that it gets on."""
+        size = sum(map(len, properties))
+        if size > self._askable:
+            fitting = bisect_right(list(accumulate(map(len, properties))), self._askable)
+            if not fitting and not self._asked:
+                fitting = 1
+            del properties[fitting:]
+            # Less than the next one needs.
+            size = self._askable
+        self._askable -= size
+        self._asked = True
+        return properties
 
     def _candidates(
         self, fields: tuple[int, ...]

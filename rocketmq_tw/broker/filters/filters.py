@@ -8,14 +8,20 @@ from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.message.properties import RETRY_TOPIC, parse_properties
-from rocketmq_tw.message.sql92 import MAX_TESTS, Compiled, ExpressionError, compile_expression
+from rocketmq_tw.message.sql92 import (
+    MAX_EXPRESSION,
+    MAX_TESTS,
+    Compiled,
+    ExpressionError,
+    compile_expression,
+)
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
 #: Of retries it is not known beforehand whose expressions they are asked.
-_HEAVIEST = 1 + MAX_TESTS // 16
+_HEAVIEST = 1 + MAX_TESTS // 16 + MAX_EXPRESSION // 128
 
 
 class MessageFilters:
@@ -85,7 +91,10 @@ class MessageFilters:
         """No expression was kept: it is wrong, or there was no room."""
         try:
             parsed(wanted.sub_string, wanted.expression_type)
-            why = "there was no room for it: subscribe again later"
+            why = (
+                "there was no room for it beside those of other groups: subscribe again later, or"
+                " with a shorter one"
+            )
         except RequestError as error:
             why = error.remark or ""
         return RequestError(

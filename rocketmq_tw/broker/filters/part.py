@@ -45,6 +45,7 @@ class Filters(Part):
 
     @inlineCallbacks
     def _save(self) -> Generator[Deferred[Any], Any, None]:
+        yield self._host.in_slices(self.table.check())
         encode = self.table.pending_write()
         if encode is None:
             return

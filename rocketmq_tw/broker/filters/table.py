@@ -6,7 +6,8 @@ back is found again; which version of a subscription counts follows stock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from twisted.logger import Logger
@@ -14,7 +15,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.filters.bloom import BloomFilter
 from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.message.sql92 import Compiled, ExpressionError, compile_expression
+from rocketmq_tw.message.sql92 import Compiled, ExpressionError, check_length, compile_expression
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.filters import (
@@ -25,7 +26,7 @@ from rocketmq_tw.wire.bodies.filters import (
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 
 #: What all expressions with what belongs to them may take, roughly, in bytes.
-MAX_SIZE = 64 * 1024 * 1024
+MAX_SIZE = 32 * 1024 * 1024
 #: How long ago consumers are taken to have left that a file shows as being there.
 _LEFT_BEFORE_START_MS = 30_000
 _OF_ONE = 1024
@@ -34,13 +35,19 @@ log = Logger()
 
 
 class GroupFilter:
-    """One group's expression for one topic; `data` is what the file has of it."""
+    """One group's expression for one topic; `data` is what the file has of it. Whether it is one at
+    all is seen where it is first asked for, or a little later: many may come in one heartbeat."""
 
-    __slots__ = ("data", "expression")
+    __slots__ = ("checked", "data")
 
-    def __init__(self, data: ConsumerFilterData, expression: Compiled) -> None:
+    def __init__(self, data: ConsumerFilterData) -> None:
         self.data = data
-        self.expression = expression
+        self.checked = False
+
+    @property
+    def expression(self) -> Compiled:
+        """Made again where it was not asked for long; raises `ExpressionError` if it is none."""
+        return compile_expression(self.data.expression or "")
 
     @property
     def size(self) -> int:
@@ -71,11 +78,27 @@ class FilterTable:
         self._topics_of: dict[str, set[str]] = {}
         #: (topic, group) of those whose consumers left, the first to leave in front.
         self._dead: dict[tuple[str, str], GroupFilter] = {}
+        self._unchecked: deque[GroupFilter] = deque()
         self._dirty = False
 
     def get(self, topic: str, group: str) -> GroupFilter | None:
         """What a group asks of a topic, whether its consumers are there or left."""
+        known = self._find(topic, group)
+        if known is None or known.checked or self._check(known):
+            return known
+        return None
+
+    def _find(self, topic: str, group: str) -> GroupFilter | None:
         return self._topics.get(topic, {}).get(group)
+
+    def check(self) -> Iterator[None]:
+        """Removes what is no expression; a step for each that was not looked at before."""
+        while self._unchecked:
+            known = self._unchecked.popleft()
+            data = known.data
+            if not known.checked and self._find(data.topic, data.consumer_group) is known:
+                self._check(known)
+                yield
 
     def of_topic(self, topic: str) -> Iterable[GroupFilter]:
         """What all groups ask of a topic."""
@@ -109,7 +132,7 @@ class FilterTable:
             self._died(self._topics[topic][group])
 
     def _register(self, group: str, wanted: SubscriptionData, expression: str) -> None:
-        known = self.get(wanted.topic, group)
+        known = self._find(wanted.topic, group)
         if known is None:
             self._add_new(group, wanted, expression)
             return
@@ -140,17 +163,7 @@ class FilterTable:
             expression_type=wanted.expression_type,
             topic=wanted.topic,
         )
-        try:
-            made = self._made(data)
-        except ExpressionError as error:
-            log.warn(
-                "group {group!r} filters {topic!r} by what is no expression: {error}",
-                group=group,
-                topic=wanted.topic,
-                error=error,
-            )
-            return
-        if self._add(made):
+        if self._add(GroupFilter(data)):
             log.info(
                 "group {group!r} filters {topic!r} by {expression!r}",
                 group=group,
@@ -158,10 +171,16 @@ class FilterTable:
                 expression=expression[:200],
             )
 
-    def _made(self, data: ConsumerFilterData) -> GroupFilter:
-        if data.expression_type != SQL92_TYPE:
-            raise ExpressionError(1, f"{data.expression_type} is unknown: use TAG or SQL92")
-        compiled = compile_expression(data.expression or "")
+    def _check(self, known: GroupFilter) -> bool:
+        """Whether it is an expression; removed where it is not."""
+        data = known.data
+        try:
+            compiled = known.expression
+        except ExpressionError as error:
+            self._remove(known)
+            self._tell_wrong(data, error)
+            return False
+        known.checked = True
         if compiled.rest:
             log.warn(
                 "group {group!r} filters {topic!r} by an expression that ends before column {rest},"
@@ -171,12 +190,28 @@ class FilterTable:
                 rest=compiled.rest,
                 expression=compiled.text[:200],
             )
-        return GroupFilter(data, compiled)
+        return True
+
+    def _tell_wrong(self, data: ConsumerFilterData, error: ExpressionError) -> None:
+        log.warn(
+            "group {group!r} filters {topic!r} by what is no expression: {error}",
+            group=data.consumer_group,
+            topic=data.topic,
+            error=error,
+        )
 
     # The entries
 
     def _add(self, made: GroupFilter) -> bool:
+        """False where it cannot be kept."""
         data = made.data
+        try:
+            if data.expression_type != SQL92_TYPE:
+                raise ExpressionError(1, f"{data.expression_type} is unknown: use TAG or SQL92")
+            check_length(data.expression or "")
+        except ExpressionError as error:
+            self._tell_wrong(data, error)
+            return False
         while self._room < made.size and self._dead:
             self._remove(next(iter(self._dead.values())))
         if self._room < made.size:
@@ -191,6 +226,7 @@ class FilterTable:
         self._room -= made.size
         self._topics.setdefault(data.topic, {})[data.consumer_group] = made
         self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
+        self._unchecked.append(made)
         self._dirty = True
         return True
 
@@ -252,16 +288,7 @@ class FilterTable:
         self._dirty = False
 
     def _take_over(self, data: ConsumerFilterData) -> None:
-        try:
-            made = self._made(data)
-        except ExpressionError as error:
-            log.warn(
-                "the file's expression of group {group!r} for {topic!r} is dropped: {error}",
-                group=data.consumer_group,
-                topic=data.topic,
-                error=error,
-            )
-            return
+        made = GroupFilter(data)
         if self._add(made):
             self._dead[data.topic, data.consumer_group] = made
 

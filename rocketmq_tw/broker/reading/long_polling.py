@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, MessageFilter
@@ -20,6 +23,9 @@ FEW_MESSAGES = 256
 ANY_QUEUE = -1
 #: Queues that one step of the check looks at.
 _STEP = 500
+
+#: (a filter, the number of a run's first message asked about) -> may it want one of the run?
+_Known = dict[tuple[MessageFilter, int], bool]
 
 log = Logger()
 
@@ -60,10 +66,18 @@ class _Held:
         self.peer = peer
         self.resume = resume
 
-    def wants(self, run: Arrived) -> bool:
-        """Whether one of them may match."""
+    def wants(self, run: Arrived, known: _Known) -> bool:
+        """Whether one of them may match; `known` has what was found out of this run before."""
         in_front = max(self.offset - run.queue_offset, 0)
-        return in_front < run.count and may_want(self.wanted, run, in_front)
+        if in_front >= run.count:
+            return False
+        if self.wanted.by_properties is None:
+            return may_want(self.wanted, run, in_front)
+        asked = (self.wanted, in_front)
+        wants = known.get(asked)
+        if wants is None:
+            wants = known[asked] = may_want(self.wanted, run, in_front)
+        return wants
 
     def wake(self) -> None:
         if self.peer.connected:
@@ -85,16 +99,22 @@ class LongPolling:
         store: IMessageStore,
         config: BrokerConfig,
         now_ms: Callable[[], int],
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
         limit: int = DEFAULT_LIMIT,
     ) -> None:
+        """`in_slices` goes through steps and lets others in between."""
         self._store = store
         self._config = config
         self._now_ms = now_ms
+        self._in_slices = in_slices
         self._limit = limit
         #: Sets that keep their order.
         self._queues: dict[tuple[str, int], dict[_Held, None]] = {}
         self._peers: dict[IPeer, set[_Held]] = {}
         self._ready: list[_Held] = []
+        #: Ready ones whose reads take long each, and whether they are being gone through.
+        self._slow: deque[_Held] = deque()
+        self._slow_under_way = False
         self._held = 0
 
     def __len__(self) -> int:
@@ -144,21 +164,41 @@ class LongPolling:
             for queue in ((run.topic, run.queue_id), (run.topic, ANY_QUEUE)):
                 waiting = self._queues.get(queue)
                 if waiting is not None:
-                    self._take(queue, [held for held in waiting if held.wants(run)])
+                    known: _Known = {}
+                    self._take(queue, [held for held in waiting if held.wants(run, known)])
 
     def wake_ready(self) -> None:
         """Resumes what arrivals woke, as fast as each peer takes it: one message may wake any
-        number of reads."""
+        number of reads. Those with slow filters let others in between."""
         while self._ready:
             ready, self._ready = self._ready, []
             for held in ready:
+                if held.wanted.weight > 1:
+                    self._slow.append(held)
+                else:
+                    held.peer.when_ready(held.wake)
+        if self._slow and not self._slow_under_way:
+            self._slow_under_way = True
+            self._in_slices(self._wake_slow())
+
+    def _wake_slow(self) -> Iterator[None]:
+        try:
+            while self._slow:
+                held = self._slow.popleft()
                 held.peer.when_ready(held.wake)
+                yield
+        finally:
+            self._slow_under_way = False
 
     def resume_all(self) -> None:
         """Resumes everything: the broker stops, or its role changed."""
         for queue, waiting in list(self._queues.items()):
             self._take(queue, list(waiting))
         self.wake_ready()
+        # Nobody may be resumed once the role is over.
+        while self._slow:
+            held = self._slow.popleft()
+            held.peer.when_ready(held.wake)
 
     def check(self) -> Iterator[None]:
         """Resumes what has waited its time, and what a message came for that no arrival told; a

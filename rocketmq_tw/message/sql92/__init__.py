@@ -2,7 +2,12 @@
 it gives is asked with the bytes of properties. Format and rules: docs/filters.md.
 """
 
-from rocketmq_tw.message.sql92.compiled import Compiled, PropertiesMatch, compile_expression
+from rocketmq_tw.message.sql92.compiled import (
+    Compiled,
+    PropertiesMatch,
+    check_length,
+    compile_expression,
+)
 from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, MAX_TESTS, ExpressionError
 
 __all__ = [
@@ -11,5 +16,6 @@ __all__ = [
     "Compiled",
     "ExpressionError",
     "PropertiesMatch",
+    "check_length",
     "compile_expression",
 ]

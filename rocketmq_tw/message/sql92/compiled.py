@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple
 
 from rocketmq_tw.message.properties import parse_properties
@@ -14,30 +15,38 @@ from rocketmq_tw.message.sql92.parser import Parser
 #: (the bytes of a message's properties) -> does it match?
 PropertiesMatch = Callable[[bytes], bool]
 
-#: Characters of all expressions that are remembered.
-_REMEMBERED = 1 << 20
+#: Characters of all expressions that are remembered; made, each takes up to 100 bytes.
+_REMEMBERED = 1 << 18
 #: With more names it is cheaper to take the properties apart.
 _FEW_NAMES = 4
 #: Tests that an expression has without being slow.
 _USUAL_TESTS = 16
+#: Characters behind CONTAINS and its kind that take as long as the tests of a usual expression:
+#: at worst each is compared with each of a property.
+_USUAL_TEXT = 128
 #: Values whose result an expression remembers, and how long they may be.
 _KNOWN_VALUES = 64
 _SHORT_VALUE = 64
+#: Bytes of what slow expressions were asked last, of all together.
+_KNOWN_RESULTS = 4 << 20
+_OF_ONE_RESULT = 200
 
 
 class Compiled(NamedTuple):
-    """What was made of `text`. `tests` counts its comparisons and the like; `rest` is the column of
-    what stands behind the expression and was passed over, 0 where nothing does."""
+    """What was made of `text`. `tests` counts its comparisons and the like; `searched` are the
+    characters that it looks for within properties; `rest` is the column of what stands behind the
+    expression and was passed over, 0 where nothing does."""
 
     text: str
     matches: PropertiesMatch
     tests: int
+    searched: int
     rest: int
 
     @property
     def weight(self) -> int:
         """How many times as long as a usual one it takes at most."""
-        return 1 + self.tests // _USUAL_TESTS
+        return 1 + self.tests // _USUAL_TESTS + self.searched // _USUAL_TEXT
 
 
 class _Memory:
@@ -62,7 +71,49 @@ class _Memory:
             self._room += 64 + len(oldest)
 
 
+class _Results:
+    """What slow expressions made of the properties that they met last: many reads may wait with one
+    expression, and are all asked about what arrives."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._room = size
+        self._numbers = count()
+        self._known: dict[tuple[int, bytes], bool] = {}
+
+    def remembering(self, matches: PropertiesMatch) -> PropertiesMatch:
+        """`matches`, asked once about equal properties."""
+        number, longest = next(self._numbers), self._size // 64
+
+        def match(properties: bytes) -> bool:
+            asked = (number, properties)
+            result = self._known.get(asked)
+            if result is None:
+                result = matches(properties)
+                if len(properties) <= longest:
+                    self._keep(asked, result)
+            return result
+
+        return match
+
+    def _keep(self, asked: tuple[int, bytes], result: bool) -> None:
+        size = _OF_ONE_RESULT + len(asked[1])
+        if self._room < size:
+            self._known.clear()
+            self._room = self._size
+        self._room -= size
+        self._known[asked] = result
+
+
 _memory = _Memory(_REMEMBERED)
+_results = _Results(_KNOWN_RESULTS)
+
+
+def check_length(text: str) -> None:
+    """Raises `ExpressionError` where a text is too long to be looked at as an expression."""
+    if len(text) > MAX_EXPRESSION:
+        raise ExpressionError(
+            MAX_EXPRESSION + 1, f"{len(text)} characters, {MAX_EXPRESSION} are the limit"
+        )
 
 
 def compile_expression(text: str) -> Compiled:
@@ -70,10 +121,7 @@ def compile_expression(text: str) -> Compiled:
     where it is wrong and what was expected."""
     made = _memory.get(text)
     if made is None:
-        if len(text) > MAX_EXPRESSION:
-            raise ExpressionError(
-                MAX_EXPRESSION + 1, f"{len(text)} characters, {MAX_EXPRESSION} are the limit"
-            )
+        check_length(text)
         try:
             made = _compile(text)
         except ExpressionError as error:
@@ -88,7 +136,9 @@ def _compile(text: str) -> Compiled:
     parser = Parser(text)
     compiler = Compiler()
     evaluate = compiler.compile(parser.parse())
-    return Compiled(text, _match(compiler.names, evaluate), parser.tests, parser.rest)
+    matches = _match(compiler.names, evaluate)
+    made = Compiled(text, matches, parser.tests, parser.searched, parser.rest)
+    return made._replace(matches=_results.remembering(matches)) if made.weight > 1 else made
 
 
 def _match(names: list[str], evaluate: Evaluate) -> PropertiesMatch:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 #: Characters of an expression; a longer one takes too long to read.
-MAX_EXPRESSION = 65_536
+MAX_EXPRESSION = 8_192
 #: Comparisons and other tests of one expression. Each message is asked all of them at worst; a
 #: list behind IN counts as one.
-MAX_TESTS = 512
+MAX_TESTS = 256
 #: Parentheses, NOTs and signs inside of each other.
 MAX_DEPTH = 100
 

@@ -41,6 +41,8 @@ class Parser:
     def __init__(self, text: str) -> None:
         self._lexer = Lexer(text)
         self.tests = 0
+        #: Characters of the texts that properties are searched for.
+        self.searched = 0
         self._depth = 0
         self.rest = 0
 
@@ -141,7 +143,9 @@ class Parser:
         token = self._lexer.next()
         word = token.text if token.kind is TokenKind.KEYWORD else ""
         if word in _TEXT_WORDS:
-            return TextTest(word, left, self._string(), negated)
+            text = self._string()
+            self.searched += len(text)
+            return TextTest(word, left, text, negated)
         if word == "BETWEEN":
             return self._between(left, column, negated)
         if word == "IN":

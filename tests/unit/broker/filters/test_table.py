@@ -6,8 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
+
+from rocketmq_tw.broker.filters import table as table_module
 from rocketmq_tw.broker.filters.table import FilterTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.sql92 import MAX_EXPRESSION, Compiled, compile_expression
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 
 T = TypeVar("T")
@@ -181,3 +185,37 @@ def test_those_who_left_make_room() -> None:
         table.subscribed(f"G{number}", [wanted("a > 1")])
     kept = [known.data.consumer_group for known in table.of_topic("T")]
     assert kept == ["G0", "G2", "G3", "G4"]
+
+
+def test_expressions_of_one_heartbeat_are_made_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    def compile_noted(text: str) -> Compiled:
+        made.append(text)
+        return compile_expression(text)
+
+    monkeypatch.setattr(table_module, "compile_expression", compile_noted)
+    file = File()
+    table, _ = new_table(file)
+    table.subscribed("g", [wanted(f"a = {n}", topic=f"T{n}") for n in range(20)])
+    table.subscribed("g2", [wanted("a >", topic="T1")])
+    assert made == []
+    assert table.get("T7", "g") is not None
+    assert made == ["a = 7"]
+    steps = table.check()
+    next(steps)
+    assert made == ["a = 7", "a = 0"]
+    assert len(list(steps)) == 19
+    assert table.shown("T1", "g2") == "null"
+    assert len(made) == 21, "each once"
+    assert list(table.check()) == []
+
+
+def test_what_is_too_long_takes_no_room() -> None:
+    table, _ = new_table(max_size=5000)
+    table.subscribed("g", [wanted(f"a = '{'x' * MAX_EXPRESSION}'", version=1)])
+    table.subscribed("g", [wanted("a = 1", topic="U")])
+    assert table.get("T", "g") is None
+    assert table.get("U", "g") is not None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.periodic import PeriodicTasks
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
@@ -23,14 +27,24 @@ class Holder:
     def __init__(self, limit: int = 10, **config: bool | int) -> None:
         self.plane = BrokerInMemory()
         self.clock = self.plane.clock
+        #: Set: what is to be gone through in slices stands there.
+        self.slices: list[Iterator[None]] | None = None
         self.polling = LongPolling(
-            self.plane.store, BrokerConfig(**config), self.plane.now_ms, limit
+            self.plane.store, BrokerConfig(**config), self.plane.now_ms, self.in_slices, limit
         )
         tasks = PeriodicTasks(self.clock)
         tasks.add("the look", self.polling.check_interval, self.check)
         tasks.start()
         self.peer = FakePeer()
         self.woken: list[str] = []
+
+    def in_slices(self, steps: Iterator[None]) -> Deferred[Any]:
+        if self.slices is not None:
+            self.slices.append(steps)
+            return Deferred()
+        for _ in steps:
+            pass
+        return succeed(None)
 
     def check(self) -> None:
         for _ in self.polling.check():
@@ -232,3 +246,63 @@ def test_many_queues_are_looked_at_bit_by_bit() -> None:
     next(look)
     holder.polling.resume_all()
     assert list(look) and len(holder.woken) == 2_000, "what is gone meanwhile is passed over"
+
+
+def run_of(properties: list[bytes]) -> Any:
+    """A batch with these properties that arrives at offset 5."""
+
+    class Run:
+        topic, queue_id, queue_offset, size = "T", 0, 5, 100
+        count, tags_codes = len(properties), [0] * len(properties)
+
+        def properties_of(self, number: int) -> bytes:
+            return properties[number]
+
+    return Run()
+
+
+def test_one_filter_is_asked_once_for_all_who_wait_with_it() -> None:
+    holder = Holder(limit=100)
+    asked = []
+
+    def by_properties(properties: bytes) -> bool:
+        asked.append(properties)
+        return properties == b"b"
+
+    for number in range(20):
+        holder.hold(f"{number}", wanted=MessageFilter(None, by_properties), offset=5 + number % 2)
+    holder.polling.arrived([run_of([b"a", b"c"])])
+    assert asked == [b"a", b"c", b"c"]
+    holder.polling.arrived([run_of([b"a", b"b"])])
+    holder.polling.wake_ready()
+    assert len(holder.woken) == 20
+    assert len(asked) == 6
+
+
+def test_reads_with_slow_filters_are_resumed_one_by_one() -> None:
+    holder = Holder(limit=100)
+    holder.slices = []
+    slow = MessageFilter(None, lambda properties: True, 5)
+    for name in ("one", "two"):
+        holder.hold(name, wanted=slow)
+    holder.hold("quick")
+    holder.arrive()
+    assert holder.woken == ["quick"]
+    holder.hold("three", wanted=slow)
+    holder.arrive()
+    (steps,) = holder.slices
+    next(steps)
+    assert holder.woken == ["quick", "one"]
+    assert list(steps) == [None, None]
+    assert holder.woken == ["quick", "one", "two", "three"]
+    holder.hold("four", wanted=slow)
+    holder.arrive()
+    assert len(holder.slices) == 2
+
+
+def test_the_end_of_a_role_resumes_slow_ones_too() -> None:
+    holder = Holder()
+    holder.slices = []
+    holder.hold("slow", wanted=MessageFilter(None, lambda properties: True, 5))
+    holder.polling.resume_all()
+    assert holder.woken == ["slow"]
