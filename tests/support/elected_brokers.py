@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.support.cluster import make_broker
 from tests.support.controllers import ControllerGroup, Master, controlled_keys
@@ -99,20 +97,9 @@ class ElectedBrokers(Running):
             for broker in self.brokers
         ]
 
-    def log_tails(self) -> str:
-        """What every broker said last."""
-        return "\n".join(broker.log_tails() for broker in self.brokers)
-
     def close(self) -> None:
         for broker in self.brokers:
             broker.close()
-
-
-class Gap(NamedTuple):
-    """A time without an acknowledgement, in seconds of the monotonic clock."""
-
-    start: float
-    end: float
 
 
 class SteadyLoad(Closing):
@@ -121,12 +108,9 @@ class SteadyLoad(Closing):
 
     def __init__(self, producer: Producer, topic: str, *, threads: int = 3) -> None:
         self.acknowledged: set[bytes] = set()
-        #: What the last failed send was answered.
-        self.last_failure = ""
         self._producer = producer
         self._topic = topic
         self._stopped = threading.Event()
-        self._times: list[float] = []
         self._threads = [
             threading.Thread(target=self._run, args=(number,)) for number in range(threads)
         ]
@@ -137,12 +121,6 @@ class SteadyLoad(Closing):
         """Waits until so many more are acknowledged."""
         wanted = len(self.acknowledged) + messages
         wait_until(lambda: len(self.acknowledged) >= wanted, f"{messages} more acknowledged sends")
-
-    def longest_gap(self, since: float) -> Gap:
-        """The longest time without an acknowledgement that began after `since`, or just before."""
-        times = sorted(self._times)
-        gaps = (Gap(*pair) for pair in itertools.pairwise(times) if pair[1] > since)
-        return max(gaps, key=lambda gap: gap.end - gap.start)
 
     def stop(self) -> set[bytes]:
         """What was acknowledged, once all threads are done."""
@@ -161,11 +139,7 @@ class SteadyLoad(Closing):
             body = f"{thread}-{number}"
             try:
                 (result,) = self._producer.send({"topic": self._topic, "body": body}, check=False)
-            except JavaError as error:
-                self.last_failure = str(error)
+            except JavaError:
                 continue
             if result.get("status") == "SEND_OK":
-                self._times.append(time.monotonic())
                 self.acknowledged.add(body.encode())
-            else:
-                self.last_failure = str(result)
