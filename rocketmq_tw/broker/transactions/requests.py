@@ -273,9 +273,9 @@ def _rolled_back(request: RemotingCommand, code: ResponseCode) -> RemotingComman
 
 def _unknown_yet(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
     """To whoever decides while it is not certain that what was decided before holds."""
+    why = "is not known yet" if code in SAFE else f"may not hold: {code.name}"
     return request.response(
-        ResponseCode.SYSTEM_ERROR,
-        f"what was decided before may not hold: {code.name}; decide again",
+        ResponseCode.SYSTEM_ERROR, f"what was decided before {why}; decide again"
     )
 
 

@@ -193,6 +193,24 @@ def test_replicas(pair: tuple[int, int], code: ResponseCode) -> None:
     assert told([Decision(broker, sent, pair[0])]) is None
 
 
+@pytest.mark.parametrize("pair", PAIRS)
+def test_after_a_restart_replicas_may_lack_it(pair: tuple[int, int]) -> None:
+    former = BrokerInMemory()
+    sent = begin(former)
+    let(former, 2)
+    ok(end(former, sent, pair[0]))
+    assert isinstance(former.files, MemoryFiles)
+    broker = BrokerInMemory(former.files.kill(), clock=former.clock)
+    let(broker, 2)
+    broker.commit.replicator = replicas = Replicas()
+    again = Decision(broker, sent, pair[1])
+    let(broker, 1)
+    assert again.code is None
+    replicas.say(ResponseCode.SUCCESS)
+    let(broker, 1)
+    assert told([again]) == pair[0]
+
+
 def test_a_former_master_tells_nothing() -> None:
     broker = BrokerInMemory()
     sent = begin(broker)
