@@ -21,9 +21,10 @@ from rocketmq_tw.config.constraints import (
     PositiveLong,
     Range,
 )
-from rocketmq_tw.config.values import INT, choice
+from rocketmq_tw.config.values import INT, LONG, choice
 
 _Queues = Annotated[int, Range(1, 65536)]
+_BrokerId = Annotated[int, Range(-1, LONG[1])]
 _RequestMode = Annotated[str, Format(choice("PULL", "POP"))]
 
 
@@ -33,7 +34,8 @@ class BrokerConfig(Config, frozen=True):
     # identity
     broker_name: str = ""
     broker_cluster_name: str = "DefaultCluster"
-    broker_id: NonNegativeLong = 0
+    # -1 stands in files for controller mode, where no id of a file counts
+    broker_id: _BrokerId = 0
 
     # the group's controller gives the role, whatever brokerId and brokerRole say; milliseconds
     enable_controller_mode: bool = False

@@ -279,9 +279,11 @@ class ConsumeQueue:
         """Drops the units of records that stand at `position` of the log or behind it."""
         self.cut_where(lambda unit: unit.is_written and unit.position < position)
 
-    def cut_in_front(self, position: int) -> None:
+    def cut_in_front(self, position: int, min_physical: int) -> None:
         """Ends the queue at the first unit that is not of a record at `position` of the log or
-        behind it: another queue of that name left it over. Nothing remains where none is."""
+        behind it: another queue of that name left it over. Nothing remains where none is, but of
+        one without units that may have lost its own: the log begins at `min_physical`."""
+        may_be_its_own = self.max_physical < 0 and position < min_physical
         # One by one: where a power loss took some writes, what is left need not be a prefix.
         end = self._first_offset()
         while units := self.read(end, self._units_per_file):
@@ -294,7 +296,7 @@ class ConsumeQueue:
             break
         if end < self.max_offset:
             self.cut_at(end)
-        if self.max_physical < 0:
+        if self.max_physical < 0 and not may_be_its_own:
             self.segments.clear()
             self._end_at(0)
 

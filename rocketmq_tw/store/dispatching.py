@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Set
-from itertools import islice
 from operator import attrgetter
 
 from rocketmq_tw.store.beginnings import is_first_again
@@ -20,8 +19,13 @@ from rocketmq_tw.store.interface import Arrival, ILog
 from rocketmq_tw.store.queues import QueueTable
 
 _count_of = attrgetter("count")
-#: Records of the log that are dispatched in one go.
-_READ_AT_ONCE = 4096
+#: What one call of `run` does at most, in keys for the index, some 2 us each: a message may have
+#: thousands. One message more may be begun.
+_WORK = 8192
+#: What a record costs that is read from the log, beside its keys.
+_READ_WORK = 4
+#: Keys that may wait in memory; where there are more, the log is read again.
+_MOST_WAITING = 1 << 18
 
 
 class Dispatching:
@@ -48,11 +52,15 @@ class Dispatching:
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
         self._waiting: deque[AnyDispatchEntry] = deque()
+        #: The work that those are.
+        self._waiting_work = 0
+        #: What `run` may still do.
+        self._work_left = 0
 
     def begin(self, reached: int, last_timestamp: int) -> None:
         """Where recovery left off; all behind it comes from the log."""
         self.reached, self.last_timestamp = reached, last_timestamp
-        self._waiting.clear()
+        self._clear()
         self.from_log = reached < self._log.end_offset
 
     def on_arrival(self, callback: Arrival) -> Callable[[], None]:
@@ -63,38 +71,49 @@ class Dispatching:
     def wait(self, entry: AnyDispatchEntry) -> None:
         """A record was appended behind all that wait."""
         self._waiting.append(entry)
+        self._waiting_work += len(entry.keys) + 1
+        if self._waiting_work > _MOST_WAITING:
+            self.read_from_log()
 
     def wait_all(self, entries: Iterable[AnyDispatchEntry]) -> None:
         """Records were appended behind all that wait, in this order."""
-        self._waiting += entries
+        for entry in entries:
+            if not self.from_log:
+                self.wait(entry)
 
     def read_from_log(self) -> None:
         """The log got records that nobody told of, or some could not be dispatched."""
-        self._waiting.clear()
+        self._clear()
         self.from_log = True
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._waiting_work = 0
 
     def take_back(self, end: int) -> None:
         """The log lost what was buffered behind `end`."""
         waiting = self._waiting
         while waiting and waiting[-1].physical_offset >= end:
-            waiting.pop()
+            self._waiting_work -= len(waiting.pop().keys) + 1
 
     def forget_topics(self, topics: Set[str]) -> None:
         """What waits for topics that were deleted is passed over when its turn comes."""
         self._waiting = deque(
             [_passed_over(entry) if entry.topic in topics else entry for entry in self._waiting]
         )
+        self._waiting_work = sum(len(entry.keys) + 1 for entry in self._waiting)
 
     def cut(self, offset: int) -> None:
         """The log, the queues and the index end at `offset` now."""
-        self._waiting.clear()
+        self._clear()
         self.reached = min(self.reached, offset)
         self.from_log = self.reached < self._log.end_offset
 
     def run(self, limit: int) -> int:
-        """Dispatches up to `limit`; returns the number of messages."""
-        messages = 0
-        while self.reached < limit:
+        """Dispatches up to `limit`, but only so much that nobody waits for long; returns the number
+        of messages: 0 where it cannot go on now."""
+        messages, self._work_left = 0, _WORK
+        while self.reached < limit and self._work_left > 0:
             before = self.reached
             messages += self._run_once(limit)
             if self.reached == before or not self.from_log:
@@ -131,24 +150,39 @@ class Dispatching:
     def _waiting_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
         """What waits in memory up to `limit`, and the offset behind it."""
         waiting = self._waiting
-        if waiting and waiting[-1].physical_offset + waiting[-1].size <= limit:
+        if (
+            waiting
+            and self._waiting_work <= self._work_left
+            and waiting[-1].physical_offset + waiting[-1].size <= limit
+        ):
             # All of it, as nearly always.
-            self._waiting = deque()
+            self._waiting, self._waiting_work = deque(), 0
             return list(waiting), waiting[-1].physical_offset + waiting[-1].size
         entries: list[AnyDispatchEntry] = []
         reached = self.reached
-        while waiting:
+        while waiting and self._work_left > 0:
             end = waiting[0].physical_offset + waiting[0].size
             if end > limit:
                 break
             reached = end
             entries.append(waiting.popleft())
+            work = len(entries[-1].keys) + 1
+            self._waiting_work -= work
+            self._work_left -= work
         return entries, reached
 
     def _read_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
         """What the log has next up to `limit`, and the offset behind it."""
         scan = self._log.scan(self.reached, limit, check_body=False)
-        entries: list[AnyDispatchEntry] = list(map(self.maker.of_head, islice(scan, _READ_AT_ONCE)))
+        entries: list[AnyDispatchEntry] = []
+        of_head, left = self.maker.of_head, self._work_left
+        for head in scan:
+            entry = of_head(head)
+            entries.append(entry)
+            left -= len(entry.keys) + _READ_WORK
+            if left <= 0:
+                break
+        self._work_left = left
         if scan.damaged and not entries:
             raise DamagedStoreError(f"the log has no sound record at {scan.position}")
         if self._deleted:

@@ -28,8 +28,8 @@ from rocketmq_tw.store.unsynced import Unsynced
 _NAME_DIGITS = 17
 #: Keys collected before they are written.
 _BATCH = 256
-#: Keys that may wait in memory since they cannot be written.
-_MOST_PENDING = 1 << 18
+#: Keys that may wait in memory since they cannot be written: later they are, in one go.
+_MOST_PENDING = 1 << 15
 _UTF_16 = "utf-16-le" if byteorder == "little" else "utf-16-be"
 _MAX_POWERS = 1024
 _POWERS = [pow(31, n, 1 << 32) for n in range(_MAX_POWERS)][::-1]

@@ -204,6 +204,7 @@ class IMessageStore(Interface):
     dispatched_offset: int = Attribute("Up to here messages are in their queues.")
     last_record_offset: int = Attribute("Where the newest queued record starts; -1: nowhere.")
     min_physical_offset: int = Attribute("Where the oldest commit-log file starts.")
+    is_dispatched: bool = Attribute("Messages are in their queues as far as they may be.")
     is_copy: bool = Attribute("The log is a copy of another broker's; set with the role.")
     cached_bytes: int = Attribute("How much of the log's end is taken to be in memory.")
 
@@ -231,8 +232,9 @@ class IMessageStore(Interface):
         """Makes all written durable (callable from a thread); returns the offset reached."""
 
     def dispatch() -> int:
-        """Puts what is written and not dispatched yet into consume queues and index, and calls
-        the arrival callbacks; returns the number of messages."""
+        """Puts what is written and not dispatched yet into consume queues and index, some 20 ms of
+        work at most, and calls the arrival callbacks; returns the number of messages, 0 where
+        nothing more can be done now."""
 
     def read_queue(
         topic: str,
@@ -300,6 +302,10 @@ class IMessageStore(Interface):
     indexed: tuple[int, int] = Attribute(
         "Store time and physical offset of the last message in the index; 0 and 0 without one."
     )
+
+    def settle_deletions() -> None:
+        """Removes what is left of deleted queues, durably, so that `truncate_to` need not; in any
+        thread, while no checkpoint is written. Raises `StoreError`."""
 
     def truncate_to(offset: int) -> None:
         """Drops the log at and behind `offset`, which must be where a record starts, and what

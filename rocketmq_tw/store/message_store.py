@@ -191,7 +191,8 @@ class MessageStore(StoreReads):
             if was_open and not self._log.failure:
                 self.write_pending()
                 self.fsync()
-                self.dispatch()
+                while self.dispatch():
+                    pass
                 self.checkpoint()
                 end = self._log.end_offset
                 limit = end if self.dispatch_limit is None else self.dispatch_limit
@@ -287,6 +288,13 @@ class MessageStore(StoreReads):
                 self._break(f"a deletion cannot be taken back: {error}")
             raise
 
+    def settle_deletions(self) -> None:
+        """See `IMessageStore`."""
+        try:
+            self._removal.settle()
+        except OSError as error:
+            raise NotWritableError(f"deleted queues cannot be removed: {error}") from error
+
     def truncate_to(self, offset: int) -> None:
         """See `IMessageStore`."""
         if self._refusal:
@@ -322,12 +330,20 @@ class MessageStore(StoreReads):
 
     def dispatch(self) -> int:
         """See `IMessageStore` and the class about how far it goes."""
+        return self._dispatching.run(self._dispatch_end())
+
+    @property
+    def is_dispatched(self) -> bool:
+        """See `IMessageStore`."""
+        return self._dispatching.reached >= self._dispatch_end()
+
+    def _dispatch_end(self) -> int:
         limit = self._log.written_offset
         if self.config.flush_disk_type == "SYNC_FLUSH":
             limit = min(limit, self._log.flushed_offset)
         if self.dispatch_limit is not None:
             limit = min(limit, self.dispatch_limit)
-        return self._dispatching.run(limit)
+        return limit
 
     def on_arrival(self, callback: Arrival) -> Callable[[], None]:
         """See `IMessageStore`."""
@@ -338,6 +354,9 @@ class MessageStore(StoreReads):
     def remove_topics(self, topics: Iterable[str]) -> Callable[[], None]:
         """See `IMessageStore`."""
         doomed = frozenset(topics)
+        if self._is_broken:
+            # What a deletion left half-written must stay the last that is there.
+            raise NotWritableError(self._refusal)
         try:
             self._removal.remove(doomed)
         except OSError as error:

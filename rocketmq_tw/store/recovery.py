@@ -125,7 +125,7 @@ class Recovery:
         for queue in self._queues:
             offset = self._deleted.offset_of(queue.topic)
             if offset:
-                queue.cut_in_front(offset)
+                queue.cut_in_front(offset, self._log.min_offset)
                 left[queue.topic] = left.get(queue.topic, 0) + queue.max_offset
         for topic, units in left.items():
             if not units:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -10,7 +10,8 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.assembly.broker import PARTS, Broker
+from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.locks import RebalanceLock
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
@@ -126,6 +127,7 @@ class BrokerInMemory:
         client: IRemotingClient | None = None,
         in_flight_limit: int | None = None,
         started: bool = True,
+        kinds: Iterable[type[Part]] = PARTS,
         **store: Any,
     ) -> None:
         self.files = files or MemoryFiles()
@@ -152,6 +154,7 @@ class BrokerInMemory:
             now_ms=self.now_ms,
             in_thread=self.threads,
             other_configs=[NettyClientConfig()],
+            kinds=kinds,
         )
         self.broker[Replicas].endpoint_for = self.network.endpoint
         self.config = self.broker.config

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
-from tests.support.cluster import OURS
+from tests.support.cluster import make_broker
 from tests.support.controllers import (
     CONTROLLER_MODE,
-    STOCK_VERSION,
     ControllerGroup,
     Master,
 )
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.running import Closing
-from tests.support.servers import OurBroker
-from tests.support.stock import StockBroker
 from tests.support.wait import wait_until
-
-
-class LedBroker(OurBroker):
-    """Our broker, led by `tests/support/led_broker.py`."""
-
-    controller = ""
-
-    def command(self) -> list[str]:
-        path = str(self.write_properties())
-        return [sys.executable, "-m", "tests.support.led_broker", path, self.controller]
 
 
 class ControlledGroup(Closing):
@@ -49,20 +35,15 @@ class ControlledGroup(Closing):
         self.brokers: list[BrokerProcess] = []
         for number, kind in enumerate(kinds, 1):
             where = home / f"broker{number}"
-            own = {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
-            if kind == OURS:
-                led = LedBroker(name, where, [name_server], settings=own)
-                led.controller = controllers.wait_leader().address
-                self.brokers.append(led)
-            else:
-                own |= CONTROLLER_MODE | {
-                    "controllerAddr": controllers.addresses,
-                    "storePathEpochFile": str(where / "store" / "epochFileCheckpoint"),
-                    "storePathBrokerIdentity": str(where / "store" / "brokerIdentity"),
-                }
-                self.brokers.append(
-                    StockBroker(STOCK_VERSION, name, where, [name_server], settings=own)
-                )
+            own = CONTROLLER_MODE | {
+                "allAckInSyncStateSet": "true",
+                "slaveReadEnable": "true",
+                "controllerAddr": controllers.addresses,
+                "storePathEpochFile": str(where / "store" / "epochFileCheckpoint"),
+                "storePathBrokerIdentity": str(where / "store" / "brokerIdentity"),
+                **(settings or {}),
+            }
+            self.brokers.append(make_broker(kind, name, where, [name_server], settings=own))
 
     def __getitem__(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id - 1]

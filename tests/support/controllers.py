@@ -266,6 +266,15 @@ CONTROLLER_MODE = {
 }
 
 
+def controlled_keys(home: Path, controllers: ControllerGroup) -> dict[str, str]:
+    """What a broker with its store in `home` has in its file to follow the controllers."""
+    return CONTROLLER_MODE | {
+        "controllerAddr": controllers.addresses,
+        "storePathEpochFile": str(home / "store" / "epochFileCheckpoint"),
+        "storePathBrokerIdentity": str(home / "store" / "brokerIdentity"),
+    }
+
+
 def stock_replica(
     broker_name: str,
     home: Path,
@@ -273,9 +282,5 @@ def stock_replica(
     name_servers: list[NameServerProcess],
 ) -> BrokerProcess:
     """A stock broker, not started, that the controllers give an id and a role."""
-    settings = CONTROLLER_MODE | {
-        "controllerAddr": controllers.addresses,
-        "storePathEpochFile": str(home / "store" / "epochFileCheckpoint"),
-        "storePathBrokerIdentity": str(home / "store" / "brokerIdentity"),
-    }
+    settings = controlled_keys(home, controllers)
     return StockBroker(STOCK_VERSION, broker_name, home, name_servers, settings=settings)

@@ -259,7 +259,8 @@ class StoreLife:
         try:
             make_durable = self._store.remove_topics(doomed)
         except StoreError:
-            self._model.topics.update(before)
+            if not self._store.refusal.startswith("a deletion"):
+                self._model.topics.update(before)
             raise
         for name in doomed:
             self._model.topics[name].unsure = before[name].unsure

@@ -36,7 +36,7 @@ class Topic:
 
     queues: Queues = field(default_factory=lambda: {n: [] for n in QUEUE_IDS})
     former: list[Queues] = field(default_factory=list)
-    #: Whether the last deletion was refused or cut short, so that nothing says which holds.
+    #: Whether the last deletion was written in part or cut short, so that nothing says which holds.
     unsure: bool = False
     #: What its queues have as long as the log does not reach `begun`, where the first message ends
     #: that tells a copy of the topic's deletion.
@@ -94,7 +94,8 @@ class StoreModel:
                 topic.before = None
         if not store.has_unsynced_deletions:
             for topic in self.topics.values():
-                topic.former, topic.unsure = [], False
+                if not topic.unsure:
+                    topic.former = []
 
     def check(self, store: MessageStore, promised: int, lost_power: bool) -> None:
         """Compares a store that was opened again; adopts what it has. Raises `Broken`."""

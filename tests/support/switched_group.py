@@ -2,7 +2,8 @@
 
 The links, the master's and the slaves' sides are the real ones; logs and the network are in memory.
 A power loss takes what was not synced. The controller is one object; what it is asked and what it
-says is late, gets lost on either way, or comes after its asker gave up.
+says is late, gets lost on either way, or comes after its asker gave up; it does not come after its
+asker was started again.
 """
 
 from __future__ import annotations
@@ -207,6 +208,7 @@ class Node:
         self.changing = False
 
     def start(self) -> None:
+        self.world.hang_up(self)
         self.clock = Clock()
         self.alive, self.epoch, self.changing = True, 0, False
         self.service = self.client = None
@@ -356,7 +358,7 @@ class World:
         self.links: list[Link] = []
         self.soon: list[Callable[[], None]] = []
         #: Questions on their way to the controller, in order.
-        self.asked: list[Callable[[], None]] = []
+        self.asked: list[tuple[Node, Callable[[], None]]] = []
         self.sends: list[Send] = []
         self.acknowledged: list[Send] = []
         self.truth = b""
@@ -400,7 +402,7 @@ class World:
             node.sync()
             node.poll()
         while self.asked:
-            self.asked.pop(0)()
+            self.asked.pop(0)[1]()
         self.advance(CALM_SECONDS)
 
     def advance(self, seconds: float) -> None:
@@ -441,7 +443,7 @@ class World:
 
     def answer(self) -> None:
         if self.asked:
-            self.asked.pop(0)()
+            self.asked.pop(0)[1]()
 
     def cut(self) -> None:
         if self.links:
@@ -470,6 +472,14 @@ class World:
         """An administrator wants another master; the present one hears of it late."""
         self.controller.elect(but=self.controller.master)
 
+    def hang_up(self, node: Node) -> None:
+        """A process is started again: by the time it speaks to the controller, what the former one
+        said there has arrived or is lost."""
+        theirs = [decide for asker, decide in self.asked if asker is node]
+        self.asked = [entry for entry in self.asked if entry[0] is not node]
+        for decide in theirs[: self.random.randrange(len(theirs) + 1)]:
+            decide()
+
     def ask(self, node: Node, members: frozenset[int]) -> Deferred[SyncMembers]:
         """A proposal on its way."""
         answer: Deferred[SyncMembers] = Deferred()
@@ -492,7 +502,7 @@ class World:
             else:
                 answer.callback(outcome)
 
-        self.asked.append(decide)
+        self.asked.append((node, decide))
         if fate == "late":
             self.soon.append(lambda: None if answer.called else answer.errback(ConnectionLost()))
         return answer

@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
@@ -47,7 +48,12 @@ class Clients(Part):
                     host.in_slices,
                     host.in_thread,
                 ).handlers(),
-                SubscriptionRequests(registry, tables.offsets, host.in_slices).handlers(),
+                SubscriptionRequests(
+                    registry,
+                    tables.offsets,
+                    host.in_slices,
+                    GrowingAnswers(host.in_slices, host.in_thread),
+                ).handlers(),
                 LockRequests(self.locks).handlers(),
             ]
         )

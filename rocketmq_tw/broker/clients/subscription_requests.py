@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -19,6 +22,9 @@ from rocketmq_tw.wire.headers.topics import (
     QueryTopicsByConsumerRequestHeader,
 )
 
+#: Topics that one step sorts or lists.
+RUN = 2_000
+
 
 class SubscriptionRequests:
     """Answers from what connected consumers subscribe to and what groups have committed."""
@@ -28,7 +34,9 @@ class SubscriptionRequests:
         clients: ClientRegistry,
         offsets: OffsetTable,
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        growing: GrowingAnswers,
     ) -> None:
+        self._growing = growing
         self._in_slices = in_slices
         self._clients = clients
         self._offsets = offsets
@@ -49,9 +57,23 @@ class SubscriptionRequests:
         looked = self._in_slices(self._clients.look_for_subscribers(topic, groups))
         return looked.addCallback(answer)
 
-    def consumed_by(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def consumed_by(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         group = request.header(QueryTopicsByConsumerRequestHeader).group
-        topics = sorted(self._offsets.topics_of(group))
-        return request.response(
-            body=encode_body(TopicList(topic_list=topics, broker_addr=peer.local_address))
+
+        def fill(body: TopicList) -> Iterator[None]:
+            runs = []
+            topics = iter(self._offsets.topics_of(group))
+            while run := sorted(islice(topics, RUN)):
+                runs.append(run)
+                if len(run) == RUN:
+                    yield
+            for number, topic in enumerate(merge(*runs)):
+                body.topic_list.append(topic)
+                if number % RUN == RUN - 1:
+                    yield
+
+        return self._growing.answer(
+            request, lambda: TopicList(broker_addr=peer.local_address), fill
         )

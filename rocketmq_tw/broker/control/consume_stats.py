@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.offsets import (
     ConsumeStats,
     ConsumeStatsList,
@@ -33,7 +32,7 @@ from rocketmq_tw.wire.headers.groups import (
 )
 from rocketmq_tw.wire.headers.offsets import QueryConsumeTimeSpanRequestHeader
 
-#: Queues in one answer about all groups; a frame of stock's clients has room for some more.
+#: Queues in one answer; a frame of stock's clients has room for some more.
 MAX_LISTED_QUEUES = 50_000
 
 
@@ -48,13 +47,9 @@ class ConsumeStatsRequests:
         store: IMessageStore,
         traffic: Traffic,
         now_ms: Callable[[], int],
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
-        in_thread: InThread,
+        growing: GrowingAnswers,
     ) -> None:
-        """`in_slices` goes through steps without holding others up (`Host.in_slices`)."""
-        self._in_slices = in_slices
-        self._in_thread = in_thread
-        self._looking = DeferredLock()
+        self._growing = growing
         self._traffic = traffic
         self._config = config
         self._topics = topics
@@ -71,30 +66,33 @@ class ConsumeStatsRequests:
             RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_span,
         }
 
-    def of_group(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def of_group(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Of the topics asked for, or of all that the group has offsets in."""
         header = request.header(GetConsumeStatsRequestHeader)
         group = header.consumer_group
         listed = {topic for topic in (header.topic_list or "").split(";") if topic}
         if header.topic:
             listed.add(header.topic)
-        stats = self._stats(group, listed or self._consumed_topics(group))
-        return request.response(body=encode_body(stats))
 
-    def of_all_groups(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Of every group: in slices, one such request at a time, and encoded in a thread."""
+        def fill(stats: ConsumeStats) -> Iterator[None]:
+            return self._fill(stats, group, listed or self._consumed_topics(group))
+
+        return self._growing.answer(request, ConsumeStats, fill)
+
+    def of_all_groups(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         only_ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
-        body = ConsumeStatsList(broker_addr=peer.local_address)
-
-        def look() -> Deferred[RemotingCommand]:
-            looked = self._in_slices(self._look_at_all(body, only_ordered))
-            looked.addCallback(lambda _: self._in_thread(lambda: encode_body(body)))
-            return looked.addCallback(lambda data: request.response(body=data))
-
-        return self._looking.run(look)
+        return self._growing.answer(
+            request,
+            lambda: ConsumeStatsList(broker_addr=peer.local_address),
+            lambda body: self._look_at_all(body, only_ordered),
+        )
 
     def _look_at_all(self, body: ConsumeStatsList, only_ordered: bool) -> Iterator[None]:
-        """Fills `body`, a group in each step; raises `RequestError` where it would be too large."""
+        """Fills `body`; raises `RequestError` where it would be too large."""
         queues = 0
         for group in list(self._groups.all()):
             each = []
@@ -102,7 +100,8 @@ class ConsumeStatsRequests:
                 config = self._topics.get(topic)
                 if config is None or (only_ordered and not config.order):
                     continue
-                stats = self._stats(group, [topic])
+                stats = ConsumeStats()
+                yield from self._fill(stats, group, [topic])
                 body.total_diff += sum(
                     queue.broker_offset - queue.consumer_offset
                     for queue in stats.offset_table.values()
@@ -118,18 +117,25 @@ class ConsumeStatsRequests:
             body.consume_stats_list.append({group: each})
             yield
 
-    def time_span(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def time_span(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(QueryConsumeTimeSpanRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {header.topic} here"
             )
-        spans = [
-            self._time_span(header.group, header.topic, queue_id)
-            for queue_id in range(config.write_queue_nums)
-        ]
-        return request.response(body=encode_body(ConsumeTimeSpanBody(consume_time_span_set=spans)))
+        queues = config.write_queue_nums
+
+        def fill(body: ConsumeTimeSpanBody) -> Iterator[None]:
+            for queue_id in range(queues):
+                span = self._time_span(header.group, header.topic, queue_id)
+                body.consume_time_span_set.append(span)
+                if every(queue_id):
+                    yield
+
+        return self._growing.answer(request, ConsumeTimeSpanBody, fill)
 
     def _consumed_topics(self, group: str) -> set[str]:
         """Where the group has offsets, without what its connected consumers gave up."""
@@ -139,18 +145,27 @@ class ConsumeStatsRequests:
             topics &= connected.subscriptions.keys()
         return topics
 
-    def _stats(self, group: str, topics: Iterable[str]) -> ConsumeStats:
-        stats = ConsumeStats()
-        for topic in topics:
+    def _fill(self, stats: ConsumeStats, group: str, topics: Iterable[str]) -> Iterator[None]:
+        """Adds a group's progress in topics, in steps; raises `RequestError` where that is more
+        than an answer has room for."""
+        table = stats.offset_table
+        for number, topic in enumerate(topics):
+            if every(number):
+                yield
             config = self._topics.get(topic)
             if config is None:
                 continue
             stats.consume_tps += self._traffic.tps(GROUP_GET, group_key(topic, group))
             for queue_id in range(config.read_queue_nums):
-                stats.offset_table[self._queue(topic, queue_id)] = self._progress(
-                    group, topic, queue_id
+                if every(len(table)):
+                    yield
+                table[self._queue(topic, queue_id)] = self._progress(group, topic, queue_id)
+            if len(table) > MAX_LISTED_QUEUES:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the group {group} consumes more than {MAX_LISTED_QUEUES} queues: ask for one"
+                    " topic at a time",
                 )
-        return stats
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         consumed = max(0, self._offsets.query(group, topic, queue_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
@@ -42,6 +43,7 @@ class Control(Part):
         self._membership = cluster.membership
         config, store, registry = host.config, writing.store, clients.registry
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        growing = GrowingAnswers(host.in_slices, host.in_thread)
         live_config = LiveConfig(
             role, config, host.store_config, host.net_config, *host.other_configs
         )
@@ -66,10 +68,9 @@ class Control(Part):
                     store,
                     stats.traffic,
                     host.now_ms,
-                    host.in_slices,
-                    host.in_thread,
+                    growing,
                 ).handlers(),
-                ResetRequests(config, topics, groups, offsets, registry, store).handlers(),
+                ResetRequests(config, topics, groups, offsets, registry, store, growing).handlers(),
             ]
         )
 

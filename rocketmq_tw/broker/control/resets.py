@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups import GroupTable
@@ -49,7 +51,9 @@ class ResetRequests:
         offsets: OffsetTable,
         clients: ClientRegistry,
         store: IMessageStore,
+        growing: GrowingAnswers,
     ) -> None:
+        self._growing = growing
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -65,7 +69,9 @@ class ResetRequests:
             RequestCode.QUERY_CORRECTION_OFFSET: self.correction,
         }
 
-    def reset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def reset(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """To an offset of one queue, or to a time in all; the connected consumers follow.
 
         With useServerSideResetOffset the broker holds the offset until a pull takes it up;
@@ -73,21 +79,28 @@ class ResetRequests:
         """
         header = request.header(ResetOffsetRequestHeader)
         config = self._topic(header.topic)
+        offsets: dict[int, int] = {}
         if self._config.use_server_side_reset_offset:
-            offsets = self._server_side(header, config)
+            steps = self._server_side(header, config, offsets)
         else:
-            offsets = self._client_side(header, config)
-        log.info(
-            "{peer} reset {group} in {topic} to {offsets}",
-            peer=peer.address,
-            group=header.group,
-            topic=header.topic,
-            offsets=offsets,
-        )
-        body = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
-        return request.response(body=encode_body(ResetOffsetBody(offset_table=body)))
+            steps = self._client_side(header, config, offsets)
 
-    def clone(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        def answer() -> RemotingCommand:
+            log.info(
+                "{peer} reset {group} in {topic} to {offsets}",
+                peer=peer.address,
+                group=header.group,
+                topic=header.topic,
+                offsets=offsets,
+            )
+            body = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
+            return request.response(body=encode_body(ResetOffsetBody(offset_table=body)))
+
+        return self._growing.after(steps, answer)
+
+    def clone(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(CloneGroupOffsetRequestHeader)
         source = header.src_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(source)
@@ -104,31 +117,45 @@ class ResetRequests:
             topics=header.topic or "all topics",
         )
         connected = self._clients.consumer_group(source)
-        for topic in topics:
-            gave_up = (
-                not header.offline
-                and connected is not None
-                and bool(connected.subscriptions)
-                and topic not in connected.subscriptions
-            )
-            if self._topics.get(topic) is not None and not gave_up:
-                self._offsets.clone(source, header.dest_group, topic)
-        return request.response()
 
-    def correction(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        def steps() -> Iterator[None]:
+            for number, topic in enumerate(topics):
+                gave_up = (
+                    not header.offline
+                    and connected is not None
+                    and bool(connected.subscriptions)
+                    and topic not in connected.subscriptions
+                )
+                if self._topics.get(topic) is not None and not gave_up:
+                    self._offsets.clone(source, header.dest_group, topic)
+                if every(number):
+                    yield
+
+        return self._growing.after(steps(), request.response)
+
+    def correction(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """The smallest readable offset of all groups in each queue; where the compared group is
         behind even that, the largest long says so."""
         header = request.header(QueryCorrectionOffsetHeader)
         left_out = set((header.filter_groups or "").split(","))
-        smallest: dict[int, int] = {}
-        for group in self._offsets.groups_of(header.topic) - left_out:
-            for queue_id, offset in self._offsets.of(group, header.topic).items():
-                if offset >= self._store.min_queue_offset(header.topic, queue_id):
-                    smallest[queue_id] = min(offset, smallest.get(queue_id, LARGEST_LONG))
-        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
-            if smallest.get(queue_id, LARGEST_LONG) > offset:
-                smallest[queue_id] = LARGEST_LONG
-        return request.response(body=encode_body(CorrectionOffsetBody(correction_offsets=smallest)))
+
+        def fill(body: CorrectionOffsetBody) -> Iterator[None]:
+            smallest, looked_at = body.correction_offsets, 0
+            for group in self._offsets.groups_of(header.topic) - left_out:
+                # A copy: the group goes on meanwhile.
+                for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
+                    if offset >= self._store.min_queue_offset(header.topic, queue_id):
+                        smallest[queue_id] = min(offset, smallest.get(queue_id, LARGEST_LONG))
+                    looked_at += 1
+                    if every(looked_at):
+                        yield
+            for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+                if smallest.get(queue_id, LARGEST_LONG) > offset:
+                    smallest[queue_id] = LARGEST_LONG
+
+        return self._growing.answer(request, CorrectionOffsetBody, fill)
 
     def consumer_status(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """The offsets that each connected consumer, or the named one, works with."""
@@ -166,7 +193,9 @@ class ResetRequests:
             lambda _: request.response(body=encode_body(body))
         )
 
-    def _server_side(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
+    def _server_side(
+        self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]
+    ) -> Iterator[None]:
         if not self._groups.contains(header.group):
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {header.group} here"
@@ -178,13 +207,13 @@ class ResetRequests:
                 f" {config.read_queue_nums}",
             )
         if header.queue_id < 0:
-            offsets = {
-                queue_id: self._at_time(header.topic, queue_id, header.timestamp)
-                for queue_id in range(config.read_queue_nums)
-            }
+            for queue_id in range(config.read_queue_nums):
+                offsets[queue_id] = self._at_time(header.topic, queue_id, header.timestamp)
+                if every(queue_id):
+                    yield
         elif header.offset is None or header.offset == -1:
             at_time = self._at_time(header.topic, header.queue_id, header.timestamp)
-            offsets = {header.queue_id: at_time}
+            offsets[header.queue_id] = at_time
         else:
             first = self._store.min_queue_offset(header.topic, header.queue_id)
             end = self._store.max_queue_offset(header.topic, header.queue_id)
@@ -194,19 +223,19 @@ class ResetRequests:
                     f"offset {header.offset} is not in queue {header.queue_id}:"
                     f" give one from {first} to {end}",
                 )
-            offsets = {header.queue_id: header.offset}
+            offsets[header.queue_id] = header.offset
         for queue_id, offset in offsets.items():
             self._offsets.reset(header.group, header.topic, queue_id, offset)
-        return offsets
 
-    def _client_side(self, header: ResetOffsetRequestHeader, config: TopicConfig) -> dict[int, int]:
+    def _client_side(
+        self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]
+    ) -> Iterator[None]:
         clients = self._connected(header.group)
         if not clients:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"no consumer of group {header.group} is connected here, so none can be reset",
             )
-        offsets = {}
         for queue_id in range(config.write_queue_nums):
             consumed = self._offsets.query(header.group, header.topic, queue_id)
             if consumed < 0:
@@ -216,18 +245,21 @@ class ResetRequests:
                 )
             wanted = self._at_time(header.topic, queue_id, header.timestamp)
             offsets[queue_id] = wanted if header.is_force else min(wanted, consumed)
+            if every(queue_id):
+                yield
         self._tell(clients, header, offsets)
-        return offsets
 
     def _tell(
         self, clients: list[Client], header: ResetOffsetRequestHeader, offsets: dict[int, int]
     ) -> None:
         table = {self._queue(header.topic, queue): offset for queue, offset in offsets.items()}
+        bodies: dict[bool, bytes] = {}
         for client in clients:
-            if client.language == "JAVA":
-                body = encode_body(ResetOffsetBody(offset_table=table))
-            else:
-                body = encode_body(queue_offsets(table))
+            is_java = client.language == "JAVA"
+            if is_java not in bodies:
+                told = ResetOffsetBody(offset_table=table) if is_java else queue_offsets(table)
+                bodies[is_java] = encode_body(told)
+            body = bodies[is_java]
             order = RemotingCommand.request(
                 RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
                 ResetOffsetRequestHeader(

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.replicas.epoch_requests import EpochRequests
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
@@ -86,9 +87,11 @@ class Replicas(Part):
         self._membership.on_master(self._learned)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        return ReplicaRequests(
+        links = ReplicaRequests(
             self._runtime_info, self._addresses, self._role, self._writing.store
-        ).handlers()
+        )
+        epochs = EpochRequests(self._host.config, self._role, self.switching)
+        return links.handlers() | epochs.handlers()
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("copying from the master", COPY_SECONDS, self._copy, COPYING_ROLES)

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part
@@ -58,7 +59,14 @@ class Tables(Part):
         self._handlers = merge_handlers(
             [
                 TopicRequests(
-                    config, topics, offsets, store, self.announcements, stats.traffic, in_thread
+                    config,
+                    topics,
+                    offsets,
+                    store,
+                    self.announcements,
+                    stats.traffic,
+                    in_thread,
+                    GrowingAnswers(host.in_slices, in_thread),
                 ).handlers(),
                 GroupRequests(groups, offsets, role, in_thread).handlers(),
                 OffsetRequests(offsets, topics, groups, store, in_thread).handlers(),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables import permissions
@@ -48,7 +49,9 @@ class TopicRequests:
         announcements: Announcements,
         traffic: Traffic,
         in_thread: InThread,
+        growing: GrowingAnswers,
     ) -> None:
+        self._growing = growing
         self._in_thread = in_thread
         self._traffic = traffic
         self._announcements = announcements
@@ -146,11 +149,20 @@ class TopicRequests:
         topic = request.header(GetTopicConfigRequestHeader).topic
         return request.response(body=encode_body(self._known(topic)))
 
-    def stats(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def stats(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         topic = request.header(GetTopicStatsInfoRequestHeader).topic
         config = self._known(topic)
-        table = TopicStatsTable(topic_put_tps=self._traffic.tps(TOPIC_PUT, topic))
-        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        return self._growing.answer(
+            request,
+            lambda: TopicStatsTable(topic_put_tps=self._traffic.tps(TOPIC_PUT, topic)),
+            lambda table: self._fill(table, topic, queues),
+        )
+
+    def _fill(self, table: TopicStatsTable, topic: str, queues: int) -> Iterator[None]:
+        for queue_id in range(queues):
             queue = MessageQueue(
                 topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
             )
@@ -162,7 +174,8 @@ class TopicRequests:
                     self._store.store_time(topic, queue_id, end - 1) if end > 0 else 0
                 ),
             )
-        return request.response(body=encode_body(table))
+            if every(queue_id):
+                yield
 
     def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)

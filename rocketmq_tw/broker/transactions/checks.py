@@ -108,7 +108,9 @@ class Checks:
         if half.checks:
             return NEXT_CHECK, half.message.store_timestamp
         seconds = half.immunity_seconds
-        return (FIRST_CHECK if seconds is None else seconds), half.born_by()
+        # By this broker's clock; what was put back says by its birth only when it came.
+        base = half.born_by() if half.is_copy else half.message.store_timestamp
+        return (FIRST_CHECK if seconds is None else seconds), base
 
     def _waits_ms(self, line: int) -> int:
         if line == FIRST_CHECK:

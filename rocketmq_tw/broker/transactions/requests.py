@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
@@ -35,6 +35,9 @@ MAX_WAITING = 10_000
 _UNKNOWN = 0
 _STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLLED_BACK}
 _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
+
+#: How what was decided has to have ended before others are told of it.
+SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT}
 
 Answer = Generator[Deferred[Any], Any, RemotingCommand]
 
@@ -156,13 +159,25 @@ class TransactionRequests:
         if not book.is_pending(current):
             known = book.state(current)
             if known in _WORDS:
-                return succeed(_decided(request, known, state))
-            return self._looking_up.run(self._decide_late, request, half, state, settling)
+                return self._decide_again(request, current, state, settling)
+            return self._decide_late(request, half, state, settling)
         if state is State.ROLLED_BACK:
             rolled_back = settling.roll_back(half, current)
-            return rolled_back.addCallback(lambda _: request.response())
+            return rolled_back.addCallback(lambda code: _rolled_back(request, code))
         committed = settling.commit(half, current)
         return committed.addCallback(lambda code: _committed(request, code))
+
+    @inlineCallbacks
+    def _decide_again(
+        self, request: RemotingCommand, current: int, state: State, settling: Settling
+    ) -> Answer:
+        """About one that was decided in this role; the decision may be on its way to the disk, the
+        replicas, or fail."""
+        known = settling.book.state(current)
+        code = yield settling.safe()
+        if code not in SAFE or settling.book.is_pending(current):
+            return _unknown_yet(request, code)
+        return _decided(request, known, state)
 
     @inlineCallbacks
     def _decide_late(
@@ -170,6 +185,16 @@ class TransactionRequests:
     ) -> Answer:
         """About one that waits no more: it may be in the log already, or have been given up; what
         was given up may still be decided, once."""
+        end = self._store.end_offset
+        code = yield settling.safe()
+        if code not in SAFE or self._store.dispatched_offset < end:
+            return _unknown_yet(request, code)
+        return (yield self._looking_up.run(self._look_up, request, half, state, settling))
+
+    @inlineCallbacks
+    def _look_up(
+        self, request: RemotingCommand, half: Half, state: State, settling: Settling
+    ) -> Answer:
         if (yield self._history.was_committed(half)):
             return _decided(request, State.COMMITTED, state)
         if not (yield self._history.was_given_up(half)):
@@ -180,6 +205,13 @@ class TransactionRequests:
             )
         if state is State.ROLLED_BACK:
             return request.response(remark="it was given up already")
+        # Somebody may have committed it since this decision came.
+        end = self._store.end_offset
+        code = yield settling.safe()
+        if code not in SAFE or self._store.dispatched_offset < end:
+            return _unknown_yet(request, code)
+        if (yield self._history.was_committed(half)):
+            return _decided(request, State.COMMITTED, state)
         current = settling.book.current(half.origin, half.offset)
         code = yield settling.commit(half, current, wait=True)
         return _committed(request, code)
@@ -210,7 +242,11 @@ class TransactionRequests:
     @inlineCallbacks
     def _resume(self, request: RemotingCommand, half: Half, settling: Settling) -> Answer:
         if half.names_origin and settling.book.copy_waits(half.origin):
-            return request.response(remark="it waits already")
+            code = yield settling.safe()
+            if code not in SAFE:
+                return _unknown_yet(request, code)
+            if settling.book.copy_waits(half.origin):
+                return request.response(remark="it waits already")
         code = yield settling.resume(half)
         if code in STORED:
             return request.response()
@@ -224,6 +260,22 @@ def _committed(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
         return request.response()
     return request.response(
         ResponseCode.SYSTEM_ERROR, f"the message was not stored: {code.name}; commit again"
+    )
+
+
+def _rolled_back(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
+    if code in SAFE:
+        return request.response()
+    return request.response(
+        ResponseCode.SYSTEM_ERROR, f"the rollback is not safe yet: {code.name}; roll back again"
+    )
+
+
+def _unknown_yet(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
+    """To whoever decides while it is not certain that what was decided before holds."""
+    return request.response(
+        ResponseCode.SYSTEM_ERROR,
+        f"what was decided before may not hold: {code.name}; decide again",
     )
 
 

@@ -7,11 +7,12 @@ between the two, at its very end: then `takeover` finds the message without its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.transactions.book import HalfBook, State
@@ -76,23 +77,24 @@ class Settling:
         self._ops: list[int] = []
         self._ops_size = 0
         self._asked = False
-        self._waiting: list[Deferred[None]] = []
+        self._waiting: list[Deferred[ResponseCode]] = []
+        self._stopped = False
         self._retry: IDelayedCall | None = None
 
     def stop(self) -> None:
-        """Nothing is tried again any more."""
+        """Nothing is settled, or tried again, any more."""
+        self._stopped = True
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         waiting, self._waiting = self._waiting, []
         for written in waiting:
-            written.errback(
-                RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is no master any more")
-            )
+            written.errback(_no_master())
 
     def commit(self, half: Half, current: int, *, wait: bool = False) -> Deferred[ResponseCode]:
         """Stores the real message of `half`, for which the copy at `current` stands; fires with how
         that ended, with `wait` once it is safe, whatever the message says. Raises `RequestError`
         where the store refuses, settling nothing."""
+        self._check()
         message = real_message(half)
         properties = {
             name: value for name, value in half.properties.items() if name not in _OF_HALVES
@@ -102,11 +104,31 @@ class Settling:
         wait = wait or waits_for_store(half.properties)
         return self._replace(half, current, message, State.COMMITTED, wait=wait)
 
-    def roll_back(self, half: Half, current: int) -> Deferred[None]:
-        """Fires once the log says so of the copy at `current`; fails where it cannot."""
-        written: Deferred[None] = Deferred()
+    def roll_back(self, half: Half, current: int) -> Deferred[ResponseCode]:
+        """Fires with how it ended once the log says so of the copy at `current`; fails where it
+        cannot."""
+        self._check()
         self.settle(current, State.ROLLED_BACK)
         self._finished(half, State.ROLLED_BACK)
+        return self._ops_written()
+
+    @inlineCallbacks
+    def safe(self) -> Generator[Deferred[ResponseCode], ResponseCode, ResponseCode]:
+        """Fires once all that is settled by now is as safe as an answer to it promises, with how
+        that ended (see `Commit.safe`); what the log did not take is pending again by then. Fails
+        with `RequestError` where the broker is no master any more, or stores nothing."""
+        self._check()
+        code = yield self._ops_written() if self._waiting else self._commit.safe()
+        self._check()
+        return code
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise _no_master()
+
+    def _ops_written(self) -> Deferred[ResponseCode]:
+        """Fires once the op messages that are asked for are written and safe."""
+        written: Deferred[ResponseCode] = Deferred()
         self._waiting.append(written)
         return written
 
@@ -193,8 +215,8 @@ class Settling:
                 for offset in offsets:
                     self.book.confirm(offset)
                 self.book.op_written(appended.queue_offset, max(offsets))
-                for written in waiting:
-                    self._commit.settled().addCallback(lambda _: None).chainDeferred(written)
+                if waiting:
+                    maybeDeferred(self._commit.safe).addBoth(_tell, waiting)
             else:
                 self._not_written(offsets, waiting)
 
@@ -207,7 +229,7 @@ class Settling:
             log.failure("{n} half messages are not noted as settled", n=len(offsets))
             self._not_written(offsets, waiting)
 
-    def _not_written(self, offsets: list[int], waiting: list[Deferred[None]]) -> None:
+    def _not_written(self, offsets: list[int], waiting: list[Deferred[ResponseCode]]) -> None:
         """What stands in the log without its op is said again; what does not is pending by now."""
         again = [offset for offset in offsets if self.book.is_unwritten(offset)]
         self._ops = again + self._ops
@@ -215,3 +237,12 @@ class Settling:
         self._waiting = waiting + self._waiting
         if self._ops and not (self._retry and self._retry.active()):
             self._retry = self._clock.callLater(RETRY_DELAY, self._ask_for_end)
+
+
+def _no_master() -> RequestError:
+    return RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is no master any more")
+
+
+def _tell(result: ResponseCode | Failure, waiting: Sequence[Deferred[ResponseCode]]) -> None:
+    for each in waiting:
+        each.callback(result)

@@ -2,7 +2,8 @@
 
 All appends of one reactor turn are written with one call at its end; then their answers leave
 together, and they are dispatched, before anyone is read from again: who has its answer finds its
-message. What the configuration promises holds when `done` is called:
+message, but where thousands of keys would keep others waiting. What the configuration promises
+holds when `done` is called:
 ASYNC_FLUSH: the system has the bytes; SYNC_FLUSH: they are on stable storage; and a replicator has
 said its word on top.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -155,6 +157,35 @@ class Commit:
         `wait` False: answered once written, whatever flush and replicas are configured to be.
         Raises `RequestError` where the store refuses; then `done` is not called.
         """
+        self._check(wait=wait)
+        self._appends.append((done, self._stored(message, batch), wait))
+        if not self._turn_is_open:
+            self._open_turn()
+
+    def safe(self) -> Deferred[ResponseCode]:
+        """Fires with how a message would end that is appended now and waits; appends none. All that
+        was appended before is as safe by then as messages are promised to be, and in its queues as
+        far as those may show it. Raises `RequestError` where `append` does."""
+        self._check(wait=True)
+        end = self._store.end_offset
+        safe: Deferred[ResponseCode] = Deferred()
+
+        def done(code: ResponseCode, _: Appended) -> None:
+            if self._store.dispatched_offset < end:
+                self._dispatch()
+            safe.callback(code)
+
+        entry = (done, Appended(end, end, 0, 0, ""), True)
+        if self._turn_is_open:
+            self._appends.append(entry)
+        elif self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
+            done(ResponseCode.SUCCESS, entry[1])
+        else:
+            self._answer_or_wait([entry], self._clock.seconds())
+        return safe
+
+    def _check(self, *, wait: bool) -> None:
+        """Raises `RequestError` where nothing may be appended now."""
         if self._stopped:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
         if not self._role.is_master:
@@ -166,9 +197,6 @@ class Commit:
             refusal = self.replicator.refusal()
             if refusal:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
-        self._appends.append((done, self._stored(message, batch), wait))
-        if not self._turn_is_open:
-            self._open_turn()
 
     def append_last(self, callback: Callable[[AppendLast], None]) -> None:
         """Calls `callback` once when all else of this turn is appended, so that what it appends is
@@ -234,12 +262,16 @@ class Commit:
         if not (yield self.flushed()):
             raise NotWritableError("the log could not be made durable: see its first failure")
 
-    def dispatch_all(self) -> None:
-        """Fills the queues with all that the log has; raises what the store raises where some of
-        it cannot be dispatched."""
+    @inlineCallbacks
+    def dispatch_all(self) -> Generator[Deferred[None], Any, None]:
+        """Fills the queues with all that the log has, and lets others in between; fails with what
+        the store raises where some of it cannot be dispatched."""
         while self._store.dispatch():
             for callback in tuple(self._after_dispatch):
                 callback()
+            if self._store.is_dispatched:
+                break
+            yield deferLater(self._clock, 0)
 
     def _stored(self, message: StoredMessage, batch: Batch | None) -> Appended:
         try:
@@ -313,6 +345,9 @@ class Commit:
             return
         for callback in tuple(self._after_dispatch):
             callback()
+        if self._later is None and not self._stopped and not self._store.is_dispatched:
+            # Others first.
+            self._later = self._clock.callLater(0, self._dispatch)
 
     def _answer_or_wait(self, appends: list[_Entry], began: float) -> None:
         entries = [entry for entry in appends if entry[2]]

@@ -118,6 +118,10 @@ class Flusher:
         self._paused = False
         self._next_round()
 
+    def checkpoint_soon(self) -> None:
+        """The next look finds a thorough checkpoint due."""
+        self._checkpoint_at = -float("inf")
+
     def when_flushed(self, end_offset: int, callback: Flushed) -> None:
         """Calls `callback` once all up to `end_offset`, which is written, is durable (True) or a
         sync failed (False)."""

@@ -55,7 +55,9 @@ class Writing(Part):
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.redirects = Redirects(refusals(host.config))
-        self.truncation = Truncation(self.store, self.commit, self.flusher, parts, host.in_slices)
+        self.truncation = Truncation(
+            self.store, self.commit, self.flusher, parts, host.in_slices, host.in_thread
+        )
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.store.message_store import MessageStore
@@ -27,7 +28,7 @@ log = Logger()
 
 class Truncation:
     """Cuts the log of `store`; `parts` are asked what they have of its end, `in_slices` does long
-    work bit by bit."""
+    work bit by bit and `in_thread` what blocks."""
 
     def __init__(
         self,
@@ -36,12 +37,14 @@ class Truncation:
         flusher: Flusher,
         parts: Assembly,
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_thread: InThread,
     ) -> None:
         self._store = store
         self._commit = commit
         self._flusher = flusher
         self._parts = parts
         self._in_slices = in_slices
+        self._in_thread = in_thread
 
     @inlineCallbacks
     def cut(self, end: int) -> Generator[Any, Any, None]:
@@ -54,9 +57,13 @@ class Truncation:
             yield part.truncating(end)
         yield self._flusher.pause()
         try:
+            # It may be very many files.
+            yield self._in_thread(self._store.settle_deletions)
             self._store.truncate_to(end)
         finally:
             self._flusher.resume()
+        # The one that there was may claim nothing any more: a crash would find all to be read.
+        self._flusher.checkpoint_soon()
         for part in self._parts:
             part.truncated(end)
 
@@ -67,7 +74,7 @@ class Truncation:
         cannot be."""
         store = self._store
         yield self._commit.make_durable()
-        self._commit.dispatch_all()
+        yield self._commit.dispatch_all()
         end = store.dispatched_offset
         if store.dispatch_limit is not None and end < store.written_offset:
             end = yield self._whole_end(end)

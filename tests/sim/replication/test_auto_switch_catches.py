@@ -52,11 +52,11 @@ class Stubborn(AutoSwitchHAClient):
 
 
 def test_a_slave_that_acknowledges_too_soon() -> None:
-    finds("without the message|cut at|others will never", make_log=HastyLog)
+    finds("without the message|cut at|others will never", make_log=HastyLog, steps=600)
 
 
 def test_a_master_that_drops_a_member_before_the_controller_knows() -> None:
-    finds("without the message|others will never", make_service=SelfWilled)
+    finds("without the message|others will never|cut at", make_service=SelfWilled)
 
 
 def test_a_master_that_shows_what_is_not_confirmed() -> None:

@@ -144,6 +144,15 @@ def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
     assert "listenPrt" not in printed.out
 
 
+def test_the_id_and_role_of_stocks_samples_for_controller_mode_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "broker-n0.conf"
+    file.write_text(
+        "brokerId = -1\nbrokerRole = SLAVE\n"
+        "enableControllerMode = true\ncontrollerAddr = 127.0.0.1:9878\n"
+    )
+    assert parsed(broker.Options, "-c", str(file)).loaded.notices == []
+
+
 @pytest.mark.parametrize(
     ("kind", "sample"),
     [
@@ -154,6 +163,9 @@ def test_p_names_what_looks_like_a_mistake_beside_what_it_prints(
         (controller.Options, "controller/controller-n1.conf"),
         (controller.Options, "controller/controller-n2.conf"),
         (namesrv.Options, "controller/namesrv-n0.properties"),
+        (broker.Options, "controller/broker-n0.conf"),
+        (broker.Options, "controller/broker-n1.conf"),
+        (broker.Options, "controller/broker-n2.conf"),
     ],
 )
 def test_the_samples_have_only_known_keys(kind: type[ServerOptions], sample: str) -> None:

@@ -9,7 +9,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ROOT, by_key, make_message, open_store, put, read_all
+from tests.support.stores import ROOT, ManualClock, by_key, make_message, open_store, put, read_all
 
 
 @pytest.fixture
@@ -201,3 +201,36 @@ def test_a_write_that_fails_behind_a_deletion_gives_its_offsets_back(files: Memo
         store.write_pending()
     fill(store, 100, 5)
     assert bodies(open_store(files.kill())) == AGAIN
+
+
+def test_a_queue_that_lost_all_to_retention_and_a_cut_keeps_its_place(files: MemoryFiles) -> None:
+    clock = ManualClock()
+    store = open_store(files, clock)
+    delete_and_make_again(store)
+    put(store, *[make_message(bytes(900), queue_id=1) for _ in range(12)])
+    store.checkpoint()
+    store.checkpoint()
+    clock.now_ms += 100 * 3_600_000
+    assert store.clean(clock.now_ms, at_any_hour=True)
+    (start,) = [unit.position for unit in store.queue_units("Topic", 1, 11, 1)]
+    assert store.min_queue_offset("Topic", 1) == 10
+    store.truncate_to(store.min_physical_offset)
+    assert start > store.end_offset
+    assert store.max_queue_offset("Topic", 1) == 10
+    assert open_store(files.kill(), clock).max_queue_offset("Topic", 1) == 10
+
+
+def test_after_half_a_deletion_there_is_no_other_one() -> None:
+    disk = FaultyFiles(MemoryFiles())
+    store = open_store(disk)
+    fill(store, 0, 3)
+    fill(store, 0, 3, "Other")
+    disk.faults += [
+        Fault("pwrite", "deletedtopics", times=1, kept=7),
+        Fault("truncate", "deletedtopics", times=1),
+    ]
+    for topic, why in (("Topic", "cannot be written"), ("Other", "restart")):
+        with pytest.raises(NotWritableError, match=why):
+            store.remove_topics([topic])
+    after = open_store(disk.inner.kill())
+    assert len(bodies(after)) == len(bodies(after, "Other")) == 3

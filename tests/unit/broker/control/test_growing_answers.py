@@ -10,12 +10,25 @@ from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.consumers import ProducerTable
 from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.bodies.offsets import ConsumeStatsList
-from rocketmq_tw.wire.bodies.topics import GroupList
+from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.groups import GetConsumeStatsInBrokerHeader
-from rocketmq_tw.wire.headers.topics import QueryTopicConsumeByWhoRequestHeader
+from rocketmq_tw.wire.headers.groups import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+)
+from rocketmq_tw.wire.headers.offsets import (
+    CloneGroupOffsetRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+    ResetOffsetRequestHeader,
+)
+from rocketmq_tw.wire.headers.topics import (
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
 from tests.support.broker import BrokerInMemory, fired
 from tests.support.network import FakePeer
 
@@ -76,3 +89,67 @@ def test_all_producers_and_subscribers_are_looked_for_bit_by_bit() -> None:
             broker.threads.run()
     assert len(decode_body(ProducerTable, answers[0].body).data) == 3_000
     assert len(decode_body(GroupList, answers[1].body).group_list) == 3_000
+
+
+def bit_by_bit(broker: BrokerInMemory, code: int, header: object) -> RemotingCommand:
+    """The answer, which takes some turns of the reactor."""
+    broker.threads.eager = False
+    answers: list[RemotingCommand] = []
+    broker.ask(code, header).addCallback(answers.append)
+    assert not answers, "it is not made in one go"
+    for _ in range(1_000):
+        broker.clock.advance(0.001)
+        broker.threads.run()
+    broker.threads.eager = True
+    return answers[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "header", "listed"),
+    [
+        (202, GetTopicStatsInfoRequestHeader(topic="T"), b'"maxOffset"'),
+        (208, GetConsumeStatsRequestHeader(consumer_group="G"), b'"consumerOffset"'),
+        (303, QueryConsumeTimeSpanRequestHeader(topic="T", group="G"), b'"minTimeStamp"'),
+        (308, QueryCorrectionOffsetHeader(topic="T", compare_group="other"), b":7"),
+        (222, ResetOffsetRequestHeader(topic="T", group="G", timestamp=-1), b'"queueId"'),
+    ],
+)
+def test_answers_about_all_queues_of_a_topic_are_made_bit_by_bit(
+    code: int, header: object, listed: bytes
+) -> None:
+    broker = BrokerInMemory()
+    broker.add_topic("T", read_queue_nums=1_000, write_queue_nums=1_000)
+    broker.groups.get("G")
+    for queue_id in range(1_000):
+        broker.offsets.commit("G", "T", queue_id, 7)
+    if code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET:
+        broker.subscribe("G", FakePeer(), topic="T")
+    answer = bit_by_bit(broker, code, header)
+    assert answer.code == 0 and answer.body.count(listed) == 1_000
+
+
+def test_all_topics_of_a_group_are_listed_and_copied_bit_by_bit() -> None:
+    broker = BrokerInMemory()
+    names = [f"T{number}" for number in range(9_000)]
+    broker.topics.update(*[TopicConfig(topic_name=name, read_queue_nums=1) for name in names])
+    broker.groups.get("D")
+    for name in names:
+        broker.offsets.commit("G", name, 0, 1)
+    header = QueryTopicsByConsumerRequestHeader(group="G")
+    answer = bit_by_bit(broker, RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
+    assert decode_body(TopicList, answer.body).topic_list == sorted(names)
+    copied = CloneGroupOffsetRequestHeader(src_group="G", dest_group="D")
+    assert bit_by_bit(broker, RequestCode.CLONE_GROUP_OFFSET, copied).code == 0
+    assert broker.offsets.topics_of("D") == set(names)
+
+
+def test_a_group_of_too_many_queues_is_asked_about_topic_by_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = BrokerInMemory()
+    for name in ("T", "U"):
+        broker.add_topic(name, read_queue_nums=4, write_queue_nums=4)
+        broker.offsets.commit("G", name, 0, 1)
+    monkeypatch.setattr(consume_stats, "MAX_LISTED_QUEUES", 7)
+    with pytest.raises(RequestError, match="more than 7 queues: ask for one topic at a time"):
+        broker.ask(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group="G"))

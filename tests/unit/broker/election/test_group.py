@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.controller import EpochEntry, EpochEntryCache
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import BrokerInMemory
 from tests.support.elected_group import ElectedGroup
 
 
@@ -41,3 +46,39 @@ def test_a_killed_masters_messages_are_all_at_the_next_one() -> None:
     group.start(1)
     group.run_until(lambda: group.in_sync() == {1, 2, 3})
     assert group.role(1) is Role.SLAVE
+
+
+def epochs_of(broker: BrokerInMemory) -> EpochEntryCache:
+    answer = broker.request(RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE))
+    assert answer is not None and answer.code == ResponseCode.SUCCESS
+    return decode_body(EpochEntryCache, answer.body)
+
+
+def test_a_broker_tells_of_the_epochs_of_its_log() -> None:
+    group = three(all_ack_in_sync_state_set=True)
+    for body in (b"first", b"second"):
+        master = group.master()
+        (number,) = group.masters()
+        group.send(number, body)
+        group.run_until(lambda body=body: body in group.acknowledged)
+        end = master.store.end_offset
+        if body == b"first":
+            begin, first_epoch = end, epochs_of(master).epoch_list[0].epoch
+            group.kill(number)
+            group.run_until(group.masters)
+    group.run(5)
+    for one in group.brokers.values():
+        told = epochs_of(one)
+        assert (told.cluster_name, told.broker_name) == ("C", "broker-a")
+        assert told.broker_id == one.broker.role.state.broker_id
+        assert told.max_offset == end
+        (former, last) = told.epoch_list
+        assert former == EpochEntry(epoch=first_epoch, start_offset=0, end_offset=begin)
+        assert last == EpochEntry(epoch=first_epoch + 1, start_offset=begin)
+
+
+def test_only_brokers_with_a_controller_have_epochs() -> None:
+    broker = BrokerInMemory()
+    answer = broker.request(RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE))
+    assert answer is not None and answer.code == ResponseCode.SYSTEM_ERROR
+    assert "enableControllerMode" in (answer.remark or "")

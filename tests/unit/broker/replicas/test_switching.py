@@ -8,6 +8,8 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.testing import MemoryReactorClock
 
+from rocketmq_tw.broker.assembly.broker import PARTS
+from rocketmq_tw.broker.election.part import Election
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
@@ -58,6 +60,8 @@ class Group:
                 "slave_read_enable": True,
                 "enable_controller_mode": True,
             },
+            # This object is who speaks to the controller.
+            kinds=[kind for kind in PARTS if kind is not Election],
             **self.store,
         )
         switching = broker.broker[Replicas].switching

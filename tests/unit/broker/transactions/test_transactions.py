@@ -16,6 +16,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.transactions import ResumeCheckHalfMessageRequestHeader
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.stores import START_MS
 from tests.support.transactions import (
     COMMIT,
     GIVEN_UP,
@@ -194,6 +195,16 @@ class TestAskingBack:
         expected = [first + 6_000 + n * 30_000 for n in range(4)]
         for at, due in zip(asked_at, expected, strict=True):
             assert due <= at <= due + 100
+
+    def test_a_producer_with_a_slow_clock_is_asked_no_sooner(self) -> None:
+        broker = BrokerInMemory()
+        peer = connect(broker)
+        broker.shift_ms = 60_000
+        ok(broker.send(properties={"TRAN_MSG": "true", "PGROUP": "P"}, born_timestamp=START_MS))
+        let(broker, 5)
+        assert not questions(peer)
+        let(broker, 2)
+        assert len(questions(peer)) == 1
 
     def test_what(self) -> None:
         broker = BrokerInMemory()

@@ -18,6 +18,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.store import dispatching
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -369,3 +370,42 @@ def test_stop_answers_all_and_accepts_no_more() -> None:
     assert stopped and answers == [("a", ResponseCode.SUCCESS)]
     alone.clock.advance(0)
     assert not alone.clock.getDelayedCalls(), "nothing ticks any more"
+
+
+def others_between(alone: Alone) -> list[int]:
+    """Gets, from a call of the reactor's after each dispatch, how many of them there were."""
+    dispatches: list[int] = []
+    seen: list[int] = []
+
+    def dispatched() -> None:
+        dispatches.append(alone.store.dispatched_offset)
+        alone.clock.callLater(0, lambda: seen.append(len(dispatches)))
+
+    alone.commit.on_dispatched(dispatched)
+    return seen
+
+
+def test_many_keys_let_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatching, "_WORK", 100)
+    alone, answers = Alone(), Answers()
+    seen = others_between(alone)
+    for number in range(6):
+        message = make_message(keys=" ".join(map(str, range(60))))
+        alone.commit.append(message, answers.to(str(number)))
+    alone.clock.advance(0)
+    assert [code for _, code in answers] == [ResponseCode.SUCCESS] * 6
+    assert seen == [1, 2, 3] and alone.store.is_dispatched
+    assert [call for call in alone.clock.getDelayedCalls() if call.getTime() == 0] == []
+
+
+def test_dispatch_all_lets_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatching, "_WORK", 100)
+    alone = Alone()
+    seen = others_between(alone)
+    for _ in range(6):
+        alone.store.append(make_message(keys=" ".join(map(str, range(60)))))
+    alone.store.write_pending()
+    done = alone.commit.dispatch_all()
+    assert not done.called
+    alone.clock.advance(0)
+    assert done.called and seen == [1, 2, 3] and alone.store.is_dispatched

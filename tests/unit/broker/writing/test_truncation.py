@@ -10,6 +10,7 @@ from twisted.internet.testing import MemoryReactorClock
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, Threads, fired, ok
@@ -120,3 +121,40 @@ def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch)
         threads.run()
     fired(done)
     assert cut_at == [unit.position]
+
+
+def test_deleted_queues_go_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, end = filled(MemoryFiles())
+    broker.store.remove_topics(["SCHEDULE_TOPIC_XXXX"])
+    jobs: list[Any] = []
+    removed: list[tuple[str, bool]] = []
+    call, remove_tree = Threads.__call__, MemoryFiles.remove_tree
+
+    def in_thread(threads: Threads, job: Any) -> Any:
+        def run() -> Any:
+            jobs.append(job)
+            try:
+                return job()
+            finally:
+                jobs.pop()
+
+        return call(threads, run)
+
+    def noted(files: MemoryFiles, path: str) -> None:
+        removed.append((path, bool(jobs)))
+        remove_tree(files, path)
+
+    monkeypatch.setattr(Threads, "__call__", in_thread)
+    monkeypatch.setattr(MemoryFiles, "remove_tree", noted)
+    cut(broker, end)
+    assert removed == [("/store/deletedqueues/0/SCHEDULE_TOPIC_XXXX", True)]
+
+
+def test_a_checkpoint_follows_at_once() -> None:
+    broker, end = filled(MemoryFiles())
+    broker.store.checkpoint()
+    cut(broker, end)
+    path = broker.store.paths.checkpoint
+    assert read_checkpoint(broker.files, path).safe_offset == -1
+    broker.clock.advance(broker.store.config.flush_interval_commit_log / 1000)
+    assert read_checkpoint(broker.files, path).safe_offset == end
