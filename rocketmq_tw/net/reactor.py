@@ -9,6 +9,7 @@ send a turn a twentieth.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from select import EPOLLIN
 from typing import Any
@@ -79,7 +80,9 @@ class ServerReactor(EPollReactor):
         """One round: waits for `timeout` seconds at most, or without end, and serves what is
         ready."""
         selectables = self._selectables
-        for fd, event in self._poller.poll(-1 if timeout is None else timeout, len(selectables)):
+        events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
+        began = self._now()
+        for fd, event in events:
             selectable = selectables.get(fd)
             if selectable is None:
                 # Another one of this round has closed it.
@@ -98,8 +101,21 @@ class ServerReactor(EPollReactor):
                     )
             else:
                 log.callWithLogger(selectable, self._doReadOrWrite, selectable, fd, event)
+        took = self._now() - began
+        if took >= STALL_SECONDS and len(events) > 1:
+            # Each for itself may have been quick. A slow one is named by its connection.
+            served = Counter(_served(selectables.get(fd)) for fd, _ in events).most_common()
+            names = ", ".join(f"{name} x {count}" for name, count in served)
+            self._stalls.report(took, f"one round of {len(events)} events: {names}")
 
     doIteration = doPoll
+
+
+def _served(selectable: Any) -> str:
+    """What an event of a round was for, as a line of the log has it."""
+    if selectable is None:
+        return "closed"
+    return type(getattr(selectable, "protocol", selectable)).__name__
 
 
 def _name(call: Any) -> str:

@@ -29,7 +29,7 @@ _GAP = 8192
 _MOST_AT_ONCE = 256
 #: Bytes of properties that one read asks a usual filter about, and so many times fewer of a slower
 #: one: above what the messages of a usual read have.
-_ASKED_BYTES = 4 << 20
+_ASKED_BYTES = 2 << 20
 
 
 def _runs(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
@@ -114,6 +116,37 @@ def test_a_slow_timer_that_was_set_before_is_named(turns: Turns) -> None:
     turns.reactor.runUntilCurrent()
     (line,) = lines(lambda: [turns.reactor.iterate(0.01) for _ in range(3)])
     assert line.endswith("the first Turns.hold")
+
+
+@pytest.mark.parametrize(("each", "count"), [(0.1, 3), (0.1, 1), (0.3, 1), (0.05, 3)])
+def test_events_that_are_slow_together(turns: Turns, each: float, count: int) -> None:
+    class Pair(FileDescriptor):
+        def __init__(self) -> None:
+            super().__init__(turns.reactor)
+            self.ends = socket.socketpair()
+            self.ends[1].send(b"x")
+
+        def fileno(self) -> int:
+            return self.ends[0].fileno()
+
+        def doRead(self) -> None:
+            turns.now += each
+            self.ends[0].recv(1)
+
+    pairs = [Pair() for _ in range(count)]
+    for pair in pairs:
+        pair.startReading()
+    said = lines(lambda: turns.reactor.doPoll(0))
+    for pair in pairs:
+        pair.stopReading()
+        for end in pair.ends:
+            end.close()
+    if count == 3 and each == 0.1:
+        (line,) = said
+        assert line.endswith("held for 0.30 s by one round of 3 events: Pair x 3")
+    else:
+        # One that is slow alone is named by who serves it.
+        assert said == []
 
 
 def test_a_slow_call_of_a_thread(turns: Turns) -> None:

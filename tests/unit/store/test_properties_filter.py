@@ -80,7 +80,7 @@ def test_one_read_looks_at_fewer_where_that_takes_long(store: MessageStore) -> N
         assert (found.status, found.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, looked_at)
 
 
-@pytest.mark.parametrize(("weight", "looked_at"), [(1, 139), (8, 17), (100, 1), (1000, 1)])
+@pytest.mark.parametrize(("weight", "looked_at"), [(1, 69), (8, 8), (100, 1), (1000, 1)])
 def test_one_read_looks_at_fewer_where_properties_are_long(
     store: MessageStore, weight: int, looked_at: int
 ) -> None:
@@ -95,7 +95,7 @@ def test_one_read_looks_at_fewer_where_properties_are_long(
 
 def test_what_was_found_is_given_where_no_more_can_be_looked_at(store: MessageStore) -> None:
     put(store, *[make_message(b"%d" % n, properties=b"n" * 30_000) for n in range(200)])
-    found = read(store, 0, by_properties=lambda properties: True, weight=50)
+    found = read(store, 0, by_properties=lambda properties: True, weight=25)
     assert (found.status, found.messages, found.next_offset) == (GetStatus.FOUND, 2, 2)
 
 
