@@ -8,10 +8,10 @@ from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.controller import ControllerConfig
-from rocketmq_tw.controller.core.live_brokers import BrokerKey, LiveBrokers
+from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.elections import Elections
-from rocketmq_tw.controller.liveness import Liveness
+from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.machine import ControllerMachine
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.controller.requests import ControllerRequests
@@ -91,7 +91,7 @@ class Controller:
         self.decider = Decider(clock, self.node, self.machine, self.live, config)
         notifier = RoleNotifier(client, self.live)
         self._elections = Elections(clock, self.decider, self.machine, self.live, notifier, config)
-        self._liveness = Liveness(
+        self._liveness = BrokerLiveness(
             clock,
             self.live,
             config.scan_not_active_broker_interval / 1000,
@@ -131,7 +131,7 @@ class Controller:
         closed = succeed(None) if listener is None else listener.stop(0.5)
         return closed.addCallback(lambda _: self.node.stop())
 
-    def _is_registered(self, key: BrokerKey) -> bool:
+    def _is_registered(self, key: ReplicaKey) -> bool:
         group = self.machine.state.group(key.name)
         return (
             group is not None

@@ -73,7 +73,8 @@ class Decider:
         return self._within_time(self._decide(make)).addBoth(self._decided)
 
     def read(self, make: Decide) -> "Deferred[Decision]":
-        """The same of what only looks: it sees all that was answered before it came."""
+        """Fires with the decision on a request that only looks: it sees all that was answered
+        before it came."""
         self._check_leads()
         return self._within_time(self._read(make))
 

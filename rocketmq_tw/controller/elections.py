@@ -9,7 +9,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.election import BrokerLife
-from rocketmq_tw.controller.core.live_brokers import BrokerKey
+from rocketmq_tw.controller.core.live_brokers import ReplicaKey
 from rocketmq_tw.controller.core.reads import groups_to_reelect
 from rocketmq_tw.controller.core.requests import elect_master
 from rocketmq_tw.controller.decider import Decider
@@ -51,7 +51,7 @@ class Elections:
         if self._scan.running:
             self._scan.stop()
 
-    def broker_gone(self, key: BrokerKey) -> None:
+    def broker_gone(self, key: ReplicaKey) -> None:
         """Elects where `key` is the master of its group."""
         group = self._machine.state.group(key.name)
         if group is None or group.cluster != key.cluster or group.sync.master != key.broker_id:

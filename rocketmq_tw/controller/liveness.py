@@ -8,8 +8,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.controller.core.decisions import MAX_TEXT
-from rocketmq_tw.controller.core.election import Standing
-from rocketmq_tw.controller.core.live_brokers import BrokerKey, LiveBrokers
+from rocketmq_tw.controller.core.election import CandidateStanding
+from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -17,7 +17,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 
-class Liveness:
+class BrokerLiveness:
     """Takes heartbeats (904) on every controller, so that whoever leads next knows who lives.
     `on_gone` hears of each broker that is lost."""
 
@@ -28,7 +28,7 @@ class Liveness:
         clock: Any,
         live: LiveBrokers[IPeer],
         interval: float,
-        on_gone: Callable[[BrokerKey], None],
+        on_gone: Callable[[ReplicaKey], None],
     ) -> None:
         """`interval` is what passes between two looks at who is silent, in seconds."""
         self._live = live
@@ -57,7 +57,7 @@ class Liveness:
                 ResponseCode.CONTROLLER_INVALID_REQUEST,
                 f"clusterName and brokerName have at most {MAX_TEXT} characters",
             )
-        key = BrokerKey(header.cluster_name, header.broker_name, header.broker_id or 0)
+        key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id or 0)
         standing = _standing(header)
         is_new = self._live.standing(*key) is None
         if not self._live.heartbeat(key, peer, standing, header.heartbeat_timeout_mills):
@@ -91,9 +91,9 @@ class Liveness:
         self.start()
 
 
-def _standing(header: BrokerHeartbeatRequestHeader) -> Standing:
-    unknown = Standing()
-    return Standing(
+def _standing(header: BrokerHeartbeatRequestHeader) -> CandidateStanding:
+    unknown = CandidateStanding()
+    return CandidateStanding(
         unknown.epoch if header.epoch is None else header.epoch,
         unknown.max_offset if header.max_offset is None else header.max_offset,
         unknown.priority if header.election_priority is None else header.election_priority,

@@ -9,7 +9,7 @@ from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.requests import Parse, read_requests, write_requests
 from rocketmq_tw.controller.decider import Decider
-from rocketmq_tw.controller.liveness import Liveness
+from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.kept_config import KeptConfig
@@ -37,7 +37,7 @@ class ControllerRequests:
         self,
         node: RaftNode,
         decider: Decider,
-        liveness: Liveness,
+        liveness: BrokerLiveness,
         notifier: RoleNotifier,
         config: ControllerConfig,
         kept: KeptConfig,

@@ -1,4 +1,4 @@
-"""The same on an engine that spreads: Spark's standalone cluster with two workers."""
+"""Spark's standalone cluster with two workers: reads and streams that spread."""
 
 import json
 import subprocess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocketmq_tw.broker.election.part import Election
+from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.files.memory import MemoryFiles
@@ -118,6 +118,6 @@ class ElectedGroup:
         return frozenset() if members is None else members.members
 
     def broker_id(self, number: int) -> int:
-        follower = self.brokers[number].broker[Election].follower
+        follower = self.brokers[number].broker[ElectedRole].follower
         assert follower is not None
         return follower.broker_id

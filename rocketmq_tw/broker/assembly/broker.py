@@ -21,7 +21,7 @@ from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, reso
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
-from rocketmq_tw.broker.election.part import Election
+from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.pop.part import Pop
@@ -53,7 +53,7 @@ PARTS: tuple[type[Part], ...] = (
     Cluster,
     Control,
     Delay,
-    Election,
+    ElectedRole,
     Filters,
     Pop,
     Reading,

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.election.interfaces import GroupState, Liveness
+from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.client.controller import ControllerClient, Elected, Registered
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.address import join_address, split_address
@@ -93,7 +93,7 @@ class GroupControllers:
             )
         )
 
-    def heartbeat(self, liveness: Liveness) -> None:
+    def heartbeat(self, liveness: HeartbeatReport) -> None:
         """See `IController`."""
         self._client.heartbeat(
             BrokerHeartbeatRequestHeader(

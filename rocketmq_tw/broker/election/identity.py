@@ -35,7 +35,7 @@ class Identity:
 
 
 @attrs.frozen
-class Claim:
+class IdClaim:
     """An id that the broker asks for, and the code that it gives with it."""
 
     identity: Identity
@@ -67,16 +67,16 @@ class IdentityFiles:
         fields = self._read(self._path, 3)
         return None if fields is None else self._identity(self._path, fields)
 
-    def claim(self) -> Claim | None:
+    def claim(self) -> IdClaim | None:
         """The claim that was not decided when the broker ended; None where there is none."""
         fields = self._read(self._claim_path, 4)
         if fields is None:
             return None
-        return Claim(self._identity(self._claim_path, fields), fields[3])
+        return IdClaim(self._identity(self._claim_path, fields), fields[3])
 
-    def write_claim(self, broker_id: int, check_code: str) -> Claim:
+    def write_claim(self, broker_id: int, check_code: str) -> IdClaim:
         """Keeps the wish for `broker_id`, before the controller hears of it."""
-        claim = Claim(Identity(self._cluster, self._broker_name, broker_id), check_code)
+        claim = IdClaim(Identity(self._cluster, self._broker_name, broker_id), check_code)
         self._write(self._claim_path, *self._fields(claim.identity), check_code)
         return claim
 
@@ -85,7 +85,7 @@ class IdentityFiles:
         with contextlib.suppress(FileNotFoundError):
             self._files.remove(self._claim_path)
 
-    def keep(self, claim: Claim) -> Identity:
+    def keep(self, claim: IdClaim) -> Identity:
         """Makes what was claimed the identity. A crash leaves the claim, the identity, or both;
         the identity is what counts then."""
         self._write(self._path, *self._fields(claim.identity))

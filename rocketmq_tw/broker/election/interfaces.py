@@ -24,7 +24,7 @@ class GroupState:
 
 
 @attrs.frozen(kw_only=True)
-class Liveness:
+class HeartbeatReport:
     """What a heartbeat says: how far the log of a broker is, and how long its silence may last."""
 
     broker_id: int
@@ -65,5 +65,5 @@ class IController(Protocol):
     ) -> Deferred[SyncStateSet]:
         """The master's proposal for the set; what holds from now on (1001)."""
 
-    def heartbeat(self, liveness: Liveness) -> None:
+    def heartbeat(self, liveness: HeartbeatReport) -> None:
         """Tells every controller that the broker is alive (904); an answer is not waited for."""

@@ -12,7 +12,7 @@ from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import ControllerFollower
 from rocketmq_tw.broker.election.identity import IdentityFiles
-from rocketmq_tw.broker.election.interfaces import GroupState, Liveness
+from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -30,7 +30,7 @@ from rocketmq_tw.wire.headers.controller import NotifyBrokerRoleChangedRequestHe
 LOOK_UP_SECONDS = 120.0
 
 
-class Election(Part):
+class ElectedRole(Part):
     """Gives the broker the role that its controllers say, with enableControllerMode."""
 
     def __init__(
@@ -163,7 +163,7 @@ class Election(Part):
             return
         progress = self._switching.progress
         self._controllers.heartbeat(
-            Liveness(
+            HeartbeatReport(
                 broker_id=follower.broker_id,
                 address=self._addresses.broker,
                 epoch=progress.epoch,

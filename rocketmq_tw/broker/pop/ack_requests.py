@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore
 from rocketmq_tw.broker.pop.check_points import ReviveMessages, new_check_point
-from rocketmq_tw.broker.pop.checks import Checks
+from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.extra_info import (
     ORDER_REVIVE_QUEUE,
     ExtraInfo,
@@ -46,7 +46,7 @@ class AckRequests:
     def __init__(
         self,
         config: BrokerConfig,
-        checks: Checks,
+        checks: PopChecks,
         store: IMessageStore,
         commit: Commit,
         messages: ReviveMessages,

@@ -22,7 +22,7 @@ def not_popped(role: Role) -> str:
     return f"a broker that is {role.value} stores no check points: pop from the master"
 
 
-class Checks:
+class PopChecks:
     """Refuses by `RequestError`, with stock's codes."""
 
     def __init__(

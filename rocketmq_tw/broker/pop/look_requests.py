@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from random import randrange
 
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, GetStatus, IMessageStore
-from rocketmq_tw.broker.pop.checks import Checks
+from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.polling import HeldPops, Polling
 from rocketmq_tw.broker.pop.pop_requests import answer_later
@@ -38,7 +38,7 @@ class LookRequests:
     def __init__(
         self,
         config: BrokerConfig,
-        checks: Checks,
+        checks: PopChecks,
         store: IMessageStore,
         topics: TopicTable,
         reads: PopReads,

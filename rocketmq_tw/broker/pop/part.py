@@ -13,7 +13,7 @@ from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
-from rocketmq_tw.broker.pop.checks import Checks, not_popped
+from rocketmq_tw.broker.pop.checks import PopChecks, not_popped
 from rocketmq_tw.broker.pop.look_requests import LookRequests
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.order_watch import OrderWatch
@@ -68,7 +68,7 @@ class Pop(Part):
             return None if checkpoint is None else checkpoint.read_ms
 
         messages = ReviveMessages(revive_topic(config.broker_cluster_name), host.now_ms, store_host)
-        checks = Checks(config, role, tables, store)
+        checks = PopChecks(config, role, tables, store)
         self.positions = Positions(offsets)
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
         self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._released)

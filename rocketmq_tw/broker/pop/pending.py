@@ -15,7 +15,7 @@ from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 
-class Pending:
+class PendingCheckPoint:
     """One check point; `waiting` are the queue offsets that nobody acknowledged."""
 
     __slots__ = ("key", "point", "revive_offset", "reviving", "under_way", "waiting")
@@ -60,9 +60,9 @@ class PendingCheckPoints:
     def __init__(self, read_offset: int, in_flight: InFlight) -> None:
         self.read_offset = read_offset
         self._in_flight = in_flight
-        self._by_key: dict[CheckPointKey, Pending] = {}
-        self._in_order: deque[Pending] = deque()
-        self._by_time: list[tuple[int, int, Pending]] = []
+        self._by_key: dict[CheckPointKey, PendingCheckPoint] = {}
+        self._in_order: deque[PendingCheckPoint] = deque()
+        self._by_time: list[tuple[int, int, PendingCheckPoint]] = []
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -79,7 +79,7 @@ class PendingCheckPoints:
         """Takes a check point in; one that is known already stays as it is."""
         if key in self._by_key:
             return
-        pending = Pending(key, point, revive_offset)
+        pending = PendingCheckPoint(key, point, revive_offset)
         if pending.waiting:
             self._by_key[key] = pending
             self._in_order.append(pending)
@@ -97,7 +97,7 @@ class PendingCheckPoints:
         if not pending.waiting:
             del self._by_key[key]
 
-    def take_due(self, now_ms: int) -> Pending | None:
+    def take_due(self, now_ms: int) -> PendingCheckPoint | None:
         """The check point that is due longest and of which messages wait; it is given out once,
         and again after `put_back`."""
         by_time = self._by_time
@@ -109,7 +109,7 @@ class PendingCheckPoints:
         self._compact()
         return None
 
-    def put_back(self, pending: Pending, due_ms: int) -> None:
+    def put_back(self, pending: PendingCheckPoint, due_ms: int) -> None:
         """What is left of it is to be tried again."""
         pending.reviving = False
         if pending.waiting:

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, Appended, MessageFilter
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
-from rocketmq_tw.broker.pop.checks import Checks
+from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.extra_info import ORDER_REVIVE_QUEUE
 from rocketmq_tw.broker.pop.polling import HeldPops, Polling
 from rocketmq_tw.broker.pop.positions import Claim, Positions
@@ -44,7 +44,7 @@ class PopRequests:
     def __init__(
         self,
         config: BrokerConfig,
-        checks: Checks,
+        checks: PopChecks,
         filters: MessageFilters,
         reads: PopReads,
         positions: Positions,

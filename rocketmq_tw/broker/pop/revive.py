@@ -23,7 +23,7 @@ from rocketmq_tw.broker.pop.check_points import (
     ReviveMessages,
     check_point_key,
 )
-from rocketmq_tw.broker.pop.pending import InFlight, Pending, PendingCheckPoints
+from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
@@ -214,7 +214,9 @@ class Revive:
             return False
         return True
 
-    def _append(self, queue: _Queue, pending: Pending, offset: int, message: StoredMessage) -> bool:
+    def _append(
+        self, queue: _Queue, pending: PendingCheckPoint, offset: int, message: StoredMessage
+    ) -> bool:
         """False where the store takes nothing now."""
 
         def done(code: ResponseCode, appended: Appended) -> None:
@@ -247,11 +249,11 @@ class Revive:
         pending.under_way.add(offset)
         return True
 
-    def _settle(self, queue: _Queue, pending: Pending, offset: int) -> None:
+    def _settle(self, queue: _Queue, pending: PendingCheckPoint, offset: int) -> None:
         """This message is dealt with."""
         queue.books.acknowledge(pending.key, [offset])
 
-    def _failed(self, queue: _Queue, pending: Pending, why: str) -> None:
+    def _failed(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> None:
         if pending.reviving:
             log.warn(
                 "what {group} popped of {topic} is not revived, trying again: {why}",
@@ -261,7 +263,7 @@ class Revive:
             )
             queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_MS)
 
-    def _store_again(self, queue: _Queue, pending: Pending, why: str) -> bool:
+    def _store_again(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> bool:
         """The messages are another broker's, which cannot be asked now: check points for a later
         time take the place of this one, in the log before it goes."""
         for offset in sorted(pending.waiting - pending.under_way):

@@ -9,7 +9,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.controller import EpochEntry, EpochEntryCache
+from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -34,10 +34,10 @@ class EpochRequests:
                 "this broker has no controller, so no epochs: enableControllerMode",
             )
         told = [
-            EpochEntry(epoch=entry.epoch, start_offset=entry.start, end_offset=following.start)
+            EpochEntryBody(epoch=entry.epoch, start_offset=entry.start, end_offset=following.start)
             for entry, following in pairwise(entries)
         ]
-        told += [EpochEntry(epoch=last.epoch, start_offset=last.start) for last in entries[-1:]]
+        told += [EpochEntryBody(epoch=last.epoch, start_offset=last.start) for last in entries[-1:]]
         body = EpochEntryCache(
             cluster_name=config.broker_cluster_name,
             broker_name=config.broker_name,

@@ -27,7 +27,7 @@ from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 
 
-class Progress(NamedTuple):
+class LogProgress(NamedTuple):
     """How far a broker is, as a controller weighs it: its newest epoch (-1: none), its log's end,
     and up to where that is confirmed."""
 
@@ -125,9 +125,9 @@ class Switching:
         return None if self._service is None else self._service.states.applied
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> LogProgress:
         """How far this broker is."""
         last, store = self.epochs.table.last, self._store
-        return Progress(
+        return LogProgress(
             -1 if last is None else last.epoch, store.end_offset, store.dispatch_limit or 0
         )

@@ -50,7 +50,7 @@ LONGEST_SLEEP = 10.0
 log = Logger()
 
 
-class Checks:
+class DecisionChecks:
     """Runs from `start` to `stop`; `retention_ms` is how long the log keeps messages."""
 
     def __init__(

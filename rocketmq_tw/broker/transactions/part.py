@@ -21,7 +21,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import READ, WRITE
 from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.transactions.book import State
-from rocketmq_tw.broker.transactions.checks import Checks
+from rocketmq_tw.broker.transactions.checks import DecisionChecks
 from rocketmq_tw.broker.transactions.counts import HalfCounts
 from rocketmq_tw.broker.transactions.cut import take_back
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, Half, make_half
@@ -73,7 +73,7 @@ class Transactions(Part):
         self.counts = HalfCounts(ConfigFile(host.files, path), host.now_ms)
         #: None unless the broker is the master and knows which half messages wait.
         self.settling: Settling | None = None
-        self.checks: Checks | None = None
+        self.checks: DecisionChecks | None = None
         self.committed = self.rolled_back = 0
         self._was_slave = False
         #: Where op messages were read from, and whether that pair is the first of the table.
@@ -271,7 +271,7 @@ class Transactions(Part):
             lambda offset: checks.again(offset),
             self._put,
         )
-        checks = Checks(
+        checks = DecisionChecks(
             self._writing.store,
             book,
             settling,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 
-class Standing(NamedTuple):
+class CandidateStanding(NamedTuple):
     """What a broker's heartbeats have said of its log; -1 where they say nothing."""
 
     epoch: int = -1
@@ -16,7 +16,7 @@ class Standing(NamedTuple):
 class BrokerLife(Protocol):
     """What is known of the brokers' heartbeats at the moment of a decision."""
 
-    def standing(self, cluster: str, name: str, broker_id: int) -> Standing | None:
+    def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """None for a broker that is not alive."""
 
 
@@ -51,5 +51,5 @@ def elect(
     return None
 
 
-def _rank(standing: Standing) -> tuple[int, int, int]:
+def _rank(standing: CandidateStanding) -> tuple[int, int, int]:
     return -standing.epoch, -standing.max_offset, standing.priority

@@ -5,7 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from rocketmq_tw.controller.core.election import Standing
+from rocketmq_tw.controller.core.election import CandidateStanding
 
 #: Stock's, for a heartbeat that says nothing of it.
 DEFAULT_TIMEOUT_MS = 10_000
@@ -17,7 +17,7 @@ MAX_STRANGERS = 1000
 Owner = TypeVar("Owner", bound=Hashable)
 
 
-class BrokerKey(NamedTuple):
+class ReplicaKey(NamedTuple):
     """Who sends heartbeats."""
 
     cluster: str
@@ -29,29 +29,29 @@ class _Live(msgspec.Struct, Generic[Owner]):
     owner: Owner
     seen_at: int
     timeout_ms: int
-    standing: Standing
+    standing: CandidateStanding
 
 
 class LiveBrokers(Generic[Owner]):
     """Times in milliseconds of one clock. A broker belongs to the connection (`owner`) over which
     its last heartbeat came."""
 
-    def __init__(self, now_ms: Callable[[], int], is_known: Callable[[BrokerKey], bool]) -> None:
+    def __init__(self, now_ms: Callable[[], int], is_known: Callable[[ReplicaKey], bool]) -> None:
         self._now_ms = now_ms
         self._is_known = is_known
-        self._live: dict[BrokerKey, _Live[Owner]] = {}
-        self._owned: dict[Owner, set[BrokerKey]] = {}
-        self._strangers: set[BrokerKey] = set()
+        self._live: dict[ReplicaKey, _Live[Owner]] = {}
+        self._owned: dict[Owner, set[ReplicaKey]] = {}
+        self._strangers: set[ReplicaKey] = set()
 
-    def standing(self, cluster: str, name: str, broker_id: int) -> Standing | None:
+    def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """What its heartbeats said; None for a broker that is not alive."""
-        live = self._live.get(BrokerKey(cluster, name, broker_id))
+        live = self._live.get(ReplicaKey(cluster, name, broker_id))
         if live is None or live.seen_at + live.timeout_ms < self._now_ms():
             return None
         return live.standing
 
     def heartbeat(
-        self, key: BrokerKey, owner: Owner, standing: Standing, timeout_ms: int | None
+        self, key: ReplicaKey, owner: Owner, standing: CandidateStanding, timeout_ms: int | None
     ) -> bool:
         """Takes a heartbeat; False where it is one stranger too many."""
         live = self._live.get(key)
@@ -73,7 +73,7 @@ class LiveBrokers(Generic[Owner]):
             live.standing = known._replace(priority=standing.priority)
         return True
 
-    def lose(self, owner: Owner) -> list[BrokerKey]:
+    def lose(self, owner: Owner) -> list[ReplicaKey]:
         """The connection is gone, and its brokers with it."""
         keys = sorted(self._owned.pop(owner, ()))
         for key in keys:
@@ -81,7 +81,7 @@ class LiveBrokers(Generic[Owner]):
             self._strangers.discard(key)
         return keys
 
-    def expire(self) -> list[tuple[BrokerKey, Owner]]:
+    def expire(self) -> list[tuple[ReplicaKey, Owner]]:
         """Takes out those who were silent for too long; gives them and their connections."""
         now = self._now_ms()
         silent = [key for key, one in self._live.items() if one.seen_at + one.timeout_ms < now]
@@ -97,7 +97,7 @@ class LiveBrokers(Generic[Owner]):
         """Whether a broker's last heartbeat came over this connection, and it is not taken out."""
         return owner in self._owned
 
-    def _admit(self, key: BrokerKey) -> bool:
+    def _admit(self, key: ReplicaKey) -> bool:
         if self._is_known(key):
             return True
         if len(self._strangers) >= MAX_STRANGERS:
@@ -108,7 +108,7 @@ class LiveBrokers(Generic[Owner]):
         self._strangers.add(key)
         return True
 
-    def _disown(self, key: BrokerKey, owner: Owner) -> None:
+    def _disown(self, key: ReplicaKey, owner: Owner) -> None:
         keys = self._owned.get(owner)
         if keys is not None:
             keys.discard(key)

@@ -27,8 +27,8 @@ from rocketmq_tw.message.sql92.syntax import (
     IsNull,
     IsTrue,
     Kind,
+    ListTest,
     Literal,
-    Membership,
     Node,
     Not,
     Nothing,
@@ -92,7 +92,7 @@ class Compiler:
             case IsNull(operand):
                 evaluate = self.compile(operand)
                 return lambda values: evaluate(values) is None
-            case Membership(name, texts, negated):
+            case ListTest(name, texts, negated):
                 return _membership(self._index(name), texts, negated)
             case TextTest():
                 return self._text_test(node)

@@ -17,8 +17,8 @@ from rocketmq_tw.message.sql92.syntax import (
     IsNull,
     IsTrue,
     Kind,
+    ListTest,
     Literal,
-    Membership,
     Node,
     Not,
     Nothing,
@@ -174,7 +174,7 @@ class Parser:
         while self._takes(","):
             texts.append(self._string())
         self._expect(")", ", or ) in the list behind IN")
-        return Membership(value.name, frozenset(texts), negated)
+        return ListTest(value.name, frozenset(texts), negated)
 
     # Values
 

@@ -59,7 +59,7 @@ class IsNull(NamedTuple):
     operand: Node
 
 
-class Membership(NamedTuple):
+class ListTest(NamedTuple):
     """IN, and with `negated` NOT IN."""
 
     name: str
@@ -95,14 +95,14 @@ Node = (
     | IsTrue
     | Comparison
     | IsNull
-    | Membership
+    | ListTest
     | TextTest
     | Not
     | And
     | Or
 )
 
-CONDITIONS = (IsTrue, Comparison, IsNull, Membership, TextTest, Not, And, Or)
+CONDITIONS = (IsTrue, Comparison, IsNull, ListTest, TextTest, Not, And, Or)
 
 
 def kind_of(node: Node) -> Kind:

@@ -47,7 +47,7 @@ class BrokerReplicasInfo(Body):
     replicas_info_table: dict[str, ReplicasInfo] = field(default_factory=dict)
 
 
-class EpochEntry(Body):
+class EpochEntryBody(Body):
     """A master's reign in a log: where it began, and where the next one did; the last one's end is
     not known, a large number."""
 
@@ -62,5 +62,5 @@ class EpochEntryCache(Body):
     cluster_name: str | None = None
     broker_name: str | None = None
     broker_id: int = 0
-    epoch_list: list[EpochEntry] = field(default_factory=list)
+    epoch_list: list[EpochEntryBody] = field(default_factory=list)
     max_offset: int = 0

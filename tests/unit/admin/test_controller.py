@@ -11,7 +11,7 @@ from rocketmq_tw.admin.tool import Servers, Tool, Work
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.cluster import ClusterInfo
-from rocketmq_tw.wire.bodies.controller import EpochEntry, EpochEntryCache
+from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.bodies.route import BrokerData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -173,8 +173,8 @@ def test_no_controller_answers(controlled: ControlledWorld) -> None:
 def test_the_epochs_of_logs(controlled: ControlledWorld, which: str) -> None:
     def epochs(request: RemotingCommand, peer: Any) -> RemotingCommand:
         entries = [
-            EpochEntry(epoch=1, start_offset=0, end_offset=50),
-            EpochEntry(epoch=3, start_offset=50),
+            EpochEntryBody(epoch=1, start_offset=0, end_offset=50),
+            EpochEntryBody(epoch=3, start_offset=50),
         ]
         cache = EpochEntryCache(
             cluster_name=CLUSTER, broker_name=GROUP, broker_id=7, epoch_list=entries, max_offset=90

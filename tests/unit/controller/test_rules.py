@@ -7,7 +7,7 @@ import pytest
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core import decisions
 from rocketmq_tw.controller.core.decisions import Decision
-from rocketmq_tw.controller.core.election import Standing, elect
+from rocketmq_tw.controller.core.election import CandidateStanding, elect
 from rocketmq_tw.controller.core.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -19,7 +19,7 @@ from rocketmq_tw.controller.core.events import (
     decode_event,
     encode_event,
 )
-from rocketmq_tw.controller.core.live_brokers import MAX_STRANGERS, BrokerKey, LiveBrokers
+from rocketmq_tw.controller.core.live_brokers import MAX_STRANGERS, LiveBrokers, ReplicaKey
 from rocketmq_tw.controller.core.reads import MAX_SHOWN, groups_to_reelect, sync_state_data
 from rocketmq_tw.controller.core.requests import (
     MAX_NAMES_BYTES,
@@ -37,9 +37,11 @@ class Alive:
     """Who is alive, by id."""
 
     def __init__(self, **standings: tuple[int, int, int]) -> None:
-        self.standings = {int(name[1:]): Standing(*values) for name, values in standings.items()}
+        self.standings = {
+            int(name[1:]): CandidateStanding(*values) for name, values in standings.items()
+        }
 
-    def standing(self, cluster: str, name: str, broker_id: int) -> Standing | None:
+    def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         return self.standings.get(broker_id) if cluster == "C" else None
 
 
@@ -283,8 +285,8 @@ class Books:
         self.live = LiveBrokers(lambda: self.now, lambda key: self.known)
 
     def beat(self, broker_id: int, owner: str, *standing: int, timeout: int | None = 100) -> bool:
-        key = BrokerKey("C", "g", broker_id)
-        return self.live.heartbeat(key, owner, Standing(*standing), timeout)
+        key = ReplicaKey("C", "g", broker_id)
+        return self.live.heartbeat(key, owner, CandidateStanding(*standing), timeout)
 
     def alive(self, broker_id: int) -> bool:
         return self.live.standing("C", "g", broker_id) is not None
@@ -297,7 +299,7 @@ def test_a_silent_broker_is_dead_before_anybody_looks() -> None:
     assert books.alive(1) and books.live.expire() == []
     books.now = 101
     assert not books.alive(1)
-    assert books.live.expire() == [(BrokerKey("C", "g", 1), "one")]
+    assert books.live.expire() == [(ReplicaKey("C", "g", 1), "one")]
     assert books.live.lose("one") == []
 
 
@@ -315,9 +317,9 @@ def test_a_broker_is_gone_with_its_last_connection_only() -> None:
     books.beat(1, "old")
     books.beat(2, "old")
     books.beat(1, "new")
-    assert books.live.lose("old") == [BrokerKey("C", "g", 2)]
+    assert books.live.lose("old") == [ReplicaKey("C", "g", 2)]
     assert books.alive(1) and not books.alive(2)
-    assert books.live.lose("new") == [BrokerKey("C", "g", 1)]
+    assert books.live.lose("new") == [ReplicaKey("C", "g", 1)]
     assert not books.alive(1)
 
 
@@ -325,9 +327,9 @@ def test_a_standing_never_goes_back_but_for_its_priority() -> None:
     books = Books()
     for heartbeat in ((2, 50, 3), (2, 40, 2), (1, 900, 1), (2, 60, 5), (3, 1, 4)):
         books.beat(1, "one", *heartbeat)
-    assert books.live.standing("C", "g", 1) == Standing(3, 1, 4)
+    assert books.live.standing("C", "g", 1) == CandidateStanding(3, 1, 4)
     books.beat(1, "one", 3, 0, 9)
-    assert books.live.standing("C", "g", 1) == Standing(3, 1, 9)
+    assert books.live.standing("C", "g", 1) == CandidateStanding(3, 1, 9)
 
 
 def test_strangers_find_room_up_to_a_limit_and_those_we_know_always() -> None:

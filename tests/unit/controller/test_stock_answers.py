@@ -8,9 +8,9 @@ import pytest
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
-from rocketmq_tw.controller.core.election import Standing
+from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.events import decode_event, encode_event
-from rocketmq_tw.controller.core.live_brokers import BrokerKey, LiveBrokers
+from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.controller.core.requests import elect_master, read_requests, write_requests
 from rocketmq_tw.controller.core.state import ControllerState
 from rocketmq_tw.wire import fastjson
@@ -69,10 +69,10 @@ class Rules:
         if "brokerId" not in command.ext_fields:
             return Decision(code=ResponseCode.CONTROLLER_INVALID_REQUEST, remark="no id")
         header = command.header(BrokerHeartbeatRequestHeader)
-        standing = Standing(header.epoch or 0, header.max_offset or 0)
+        standing = CandidateStanding(header.epoch or 0, header.max_offset or 0)
         if header.election_priority is not None:
             standing = standing._replace(priority=header.election_priority)
-        key = BrokerKey(header.cluster_name, header.broker_name, header.broker_id or 0)
+        key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id or 0)
         self.life.heartbeat(key, over, standing, header.heartbeat_timeout_mills)
         return Decision()
 

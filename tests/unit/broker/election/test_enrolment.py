@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred, execute, fail, succeed
 
 from rocketmq_tw.broker.election.enrolment import Enrolled, Enrolment, IdTakenError
-from rocketmq_tw.broker.election.identity import Claim, Identity, IdentityError, IdentityFiles
+from rocketmq_tw.broker.election.identity import IdClaim, Identity, IdentityError, IdentityFiles
 from rocketmq_tw.broker.election.interfaces import GroupState
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
@@ -144,7 +144,7 @@ def test_what_a_crash_left_beside_the_identity_goes() -> None:
     files = MemoryFiles()
     identity_files(files).write_claim(1, "code")
     claim = identity_files(files).claim()
-    assert claim == Claim(Identity("cluster", "broker-a", 1), "code")
+    assert claim == IdClaim(Identity("cluster", "broker-a", 1), "code")
     copy = files.read(CLAIM_PATH)
     identity_files(files).keep(claim)
     controllers = Controllers()

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
 from rocketmq_tw.broker.election.identity import IdentityFiles
-from rocketmq_tw.broker.election.interfaces import GroupState, Liveness
+from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
@@ -89,7 +89,7 @@ class Controllers:
 
         return self._answer(alter)
 
-    def heartbeat(self, liveness: Liveness) -> None:
+    def heartbeat(self, liveness: HeartbeatReport) -> None:
         """Not looked at here."""
 
     def _answer(self, decide: Callable[[], Any]) -> Deferred[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.controller import EpochEntry, EpochEntryCache
+from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
@@ -73,8 +73,8 @@ def test_a_broker_tells_of_the_epochs_of_its_log() -> None:
         assert told.broker_id == one.broker.role.state.broker_id
         assert told.max_offset == end
         (former, last) = told.epoch_list
-        assert former == EpochEntry(epoch=first_epoch, start_offset=0, end_offset=begin)
-        assert last == EpochEntry(epoch=first_epoch + 1, start_offset=begin)
+        assert former == EpochEntryBody(epoch=first_epoch, start_offset=0, end_offset=begin)
+        assert last == EpochEntryBody(epoch=first_epoch + 1, start_offset=begin)
 
 
 def test_only_brokers_with_a_controller_have_epochs() -> None:

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.assembly.broker import PARTS
-from rocketmq_tw.broker.election.part import Election
+from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
@@ -61,7 +61,7 @@ class Group:
                 "enable_controller_mode": True,
             },
             # This object is who speaks to the controller.
-            kinds=[kind for kind in PARTS if kind is not Election],
+            kinds=[kind for kind in PARTS if kind is not ElectedRole],
             **self.store,
         )
         switching = broker.broker[Replicas].switching
