@@ -20,6 +20,9 @@ TOPIC = "honest"
 BROKER, NAME_SERVER = "broker", "name server"
 #: Seconds between two rounds: the client shows what a server does, and leaves it idle mostly.
 _PAUSE = 0.002
+#: Answers to a pull of what is stored and not yet readable, and seconds until it is asked again.
+_NOT_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED})
+_NOT_YET_PAUSE = 0.005
 #: Errors whose text is kept.
 _MOST_TEXTS = 5
 _SUBSCRIPTION = 4
@@ -71,6 +74,10 @@ class HonestClient(Closing):
 class _Failed(Exception):
     """The answer is not what was asked for."""
 
+    def __init__(self, text: str, code: int = ResponseCode.SUCCESS) -> None:
+        super().__init__(text)
+        self.code = code
+
 
 class _Link:
     """A connection that is made anew after each failure."""
@@ -92,7 +99,7 @@ class _Link:
             self._connection = None
             raise
         if answer.code != ResponseCode.SUCCESS:
-            raise _Failed(f"answered {answer.code}: {answer.remark}")
+            raise _Failed(f"answered {answer.code}: {answer.remark}", answer.code)
         return answer
 
 
@@ -100,6 +107,7 @@ class _Client:
     """The rounds of the honest client."""
 
     def __init__(self, broker: str, name_server: str, timeout: float) -> None:
+        self._timeout = timeout
         self._broker = _Link(broker, timeout)
         self._name_server = _Link(name_server, timeout)
         self._number = 0
@@ -147,7 +155,16 @@ class _Client:
             "subVersion": "0",
             "expressionType": "TAG",
         }
-        answer = self._broker.ask(request)
+        # A message is readable a moment after its sender was answered, as in stock.
+        until = time.perf_counter() + self._timeout
+        while True:
+            try:
+                answer = self._broker.ask(request)
+                break
+            except _Failed as failed:
+                if failed.code not in _NOT_YET or time.perf_counter() > until:
+                    raise
+            time.sleep(_NOT_YET_PAUSE)
         if body not in answer.body:
             raise _Failed(f"the message {body!r} is not where it was stored")
         return answer
