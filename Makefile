@@ -16,7 +16,7 @@ for pause in 5 15 45; do \
 done; $(PIP) -e '$(1)'
 endef
 
-.PHONY: help run test lint types imports unit crash jars interop spark bench clean
+.PHONY: help run try-controller test lint types imports unit crash jars interop spark bench clean
 
 help:
 	@sed -n 's/^#: //p' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ $(STAMP)-test: setup.cfg pyproject.toml
 #: make run      install into .venv and start a name server and broker on 127.0.0.1
 run: $(STAMP)-run
 	@trap : INT; $(BIN)/twistd -n rmq-standalone || [ $$? = 130 ]
+
+#: make try-controller  three controllers and three brokers that elect their master, and what to type
+try-controller: $(STAMP)-run
+	@$(BIN)/python -m tools.try_controller
 
 #: make test     all of the following up to spark: everything a change must pass
 test: $(STAMP)-test lint types imports unit crash interop spark
