@@ -47,7 +47,7 @@ def test_nothing_acknowledged_is_lost_without_descriptors(tmp_path: Path) -> Non
         assert descriptors(broker) >= most - 1
         for each in idle:
             each.close()
-        wait_until(lambda: descriptors(broker) < most - LEFT // 2, "descriptors to come back")
+        # What comes back may go to the log's own files at once, so it is not counted.
         wait_until(partial(load.has_acked, len(load.acked) + 1000), "acks")
         broker.kill()
         acked = load.stop()
