@@ -94,27 +94,21 @@ class ElectedRole(Part):
         return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._told}
 
     def periodic(self) -> Iterable[Periodic]:
-        config = self._config
-        if not config.enable_controller_mode:
+        config, follower, controllers = self._config, self.follower, self._controllers
+        if follower is None or controllers is None:
             return
         poll = config.sync_broker_metadata_period / 1000
-        yield Periodic("asking for the role", poll, self._poll, may_hang=True)
+        yield Periodic("asking for the role", poll, follower.poll, may_hang=True)
         yield Periodic("the heartbeat", lambda: config.broker_heartbeat_interval / 1000, self._beat)
         leader = config.sync_controller_metadata_period / 1000
-        yield Periodic("asking who leads", leader, self._find_leader, may_hang=True)
-        yield Periodic("the controllers' name", LOOK_UP_SECONDS, self._look_up, may_hang=True)
-
-    def _poll(self) -> Deferred[None] | None:
-        return None if self.follower is None else self.follower.poll()
-
-    def _look_up(self) -> Deferred[None] | None:
-        return None if self._controllers is None else self._controllers.look_up()
-
-    def _find_leader(self) -> Deferred[object] | None:
-        if self._controllers is None:
-            return None
         # Whoever needs the leader says that there is none.
-        return self._controllers.find_leader().addErrback(lambda _: None)
+        yield Periodic(
+            "asking who leads",
+            leader,
+            lambda: controllers.find_leader().addErrback(lambda _: None),
+            may_hang=True,
+        )
+        yield Periodic("the controllers' name", LOOK_UP_SECONDS, controllers.look_up, may_hang=True)
 
     def _told(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         if self.follower is None:
