@@ -83,6 +83,21 @@ class BrokerConfig(Config, frozen=True):
     trace_on: Live[bool] = True
     start_accept_send_request_time_stamp: Live[NonNegativeLong] = 0
     reject_transaction_message: Live[bool] = False
+    store_reply_message_enable: Live[bool] = True
+    recall_message_enable: Live[bool] = False
+    allow_recall_when_broker_not_writeable: Live[bool] = True
+
+    # only topics that say their kind (message.type) take part in it; a key of stock's proxies
+    enable_topic_message_type_check: Live[bool] = False
+
+    # SYSTEM_BUSY instead of a late answer; milliseconds
+    broker_fast_failure_enable: Live[bool] = True
+    wait_time_mills_in_send_queue: Live[PositiveLong] = 200
+    wait_time_mills_in_pull_queue: Live[PositiveLong] = 5_000
+    wait_time_mills_in_lite_pull_queue: Live[PositiveLong] = 5_000
+    wait_time_mills_in_heartbeat_queue: Live[PositiveLong] = 31_000
+    wait_time_mills_in_transaction_queue: Live[PositiveLong] = 3_000
+    wait_time_mills_in_ack_queue: Live[PositiveLong] = 3_000
 
     # transactions; milliseconds and bytes
     transaction_time_out: Live[PositiveLong] = 6_000
@@ -96,6 +111,9 @@ class BrokerConfig(Config, frozen=True):
     short_polling_time_mills: Live[PositiveLong] = 1_000
     lite_pull_message_enable: bool = True
     slave_read_enable: Live[bool] = False
+
+    # static topics: what is asked of other brokers; milliseconds
+    forward_timeout: Live[PositiveLong] = 3_000
 
     # controllers; milliseconds
     controller_addr: AddressList = ""

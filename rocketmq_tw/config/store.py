@@ -51,6 +51,11 @@ class MessageStoreConfig(Config, frozen=True):
     max_message_size: Positive = 4 << 20
     enabled_append_prop_crc: bool = field(default=False, name="enabledAppendPropCRC")
 
+    # messages in further queues (INNER_MULTI_DISPATCH), light ones (%LMQ%) without topics
+    enable_multi_dispatch: bool = False
+    enable_lmq: bool = False
+    max_lmq_consume_queue_num: Positive = 20_000
+
     # flush; milliseconds
     flush_disk_type: Annotated[str, Format(choice("ASYNC_FLUSH", "SYNC_FLUSH"))] = "ASYNC_FLUSH"
     flush_interval_commit_log: Positive = 500
@@ -90,6 +95,17 @@ class MessageStoreConfig(Config, frozen=True):
     )
     flush_delay_offset_interval: PositiveLong = 10_000
 
+    # messages for a time of their own; milliseconds, bytes
+    timer_wheel_enable: bool = True
+    timer_precision_ms: Positive = 1_000
+    timer_roll_window_slot: Positive = 2 * 24 * 3600
+    timer_max_delay_sec: Live[Positive] = 3 * 24 * 3600
+    timer_flush_interval_ms: Positive = 1_000
+    timer_congest_num_each_slot: Live[Positive] = INT[1]
+    timer_stop_enqueue: Live[bool] = False
+    timer_stop_dequeue: Live[bool] = False
+    mapped_file_size_timer_log: Annotated[int, Range(4096, INT[1])] = 100 << 20
+
     # replication; milliseconds, bytes. Empty haMasterAddress: what the name servers say.
     #: 0: the one above the broker's, as stock's start makes it.
     ha_listen_port: Port = 0
@@ -112,6 +128,22 @@ class MessageStoreConfig(Config, frozen=True):
     ha_max_time_slave_not_catchup: Positive = 15_000
     sync_from_last_file: bool = False
     async_learner: bool = False
+
+    # a commit log in a DLedger group
+    enable_dledger_commit_log: bool = field(default=False, name="enableDLegerCommitLog")
+    dledger_group: str = field(default="", name="dLegerGroup")
+    #: Ids and addresses of all members: `n0-127.0.0.1:40911;n1-127.0.0.1:40912`.
+    dledger_peers: str = field(default="", name="dLegerPeers")
+    dledger_self_id: str = field(default="", name="dLegerSelfId")
+    #: Members that the leadership is handed to where they can take it, with `;` between.
+    preferred_leader_id: str = ""
+    #: Empty: `dledger-ID/data` below the root.
+    store_path_dledger_commit_log: LocalPath = field(default="", name="storePathDLedgerCommitLog")
+
+    @property
+    def timer_slot_ms(self) -> int:
+        """The nearest precision below the one that is set which stock's wheel has."""
+        return max((ms for ms in (200, 500, 1000) if ms <= self.timer_precision_ms), default=100)
 
     @property
     def max_gap(self) -> int:

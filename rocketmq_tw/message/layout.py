@@ -122,6 +122,12 @@ def physical_offset(record: bytes) -> int:
     return offset
 
 
+def moved(record: bytes, offset: int) -> bytes:
+    """The record with another place in the log."""
+    end = _PHYSICAL_OFFSET.size
+    return record[: end - 8] + offset.to_bytes(8, "big") + record[end:]
+
+
 def properties_of(data: bytes, start: int, size: int) -> bytes:
     """The properties of the record of `size` bytes at `start`; empty where its lengths do not fit,
     and nothing else of it is looked at."""

@@ -206,7 +206,9 @@ class ServerConnection(RemotingProtocol):
         number = response.opaque
         charged = self._open.pop(number, 0)
         if charged:
-            self._charge(-charged)
+            # As `_charge`, without a call for each message.
+            self._charged -= charged
+            self._budget.used -= charged
         if self._opaques and number in self._opaques:
             response.opaque = self._opaques.pop(number)
         length = self._answer(response)
@@ -253,9 +255,11 @@ class ServerConnection(RemotingProtocol):
         self.reply(command.response(ResponseCode.SYSTEM_BUSY, remark))
 
     def _replies_later(self, command: RemotingCommand) -> None:
-        if command.opaque in self._open:
-            self._open[command.opaque] = charged = self._memory_of(command)
-            self._charge(charged)
+        number = command.opaque
+        if number in self._open:
+            self._open[number] = charged = self._memory_of(command)
+            self._charged += charged
+            self._budget.used += charged
 
     def _wait(self, command: RemotingCommand, result: Deferred[Any]) -> None:
         # Until it fires, even where the connection is lost before: it holds the request.

@@ -32,4 +32,15 @@ def room_for_connections() -> int:
     return limit - min(RESERVED, limit // 2)
 
 
+def room_for_files() -> int:
+    """The files that a store may keep open: where the limit is low, a half of what connections
+    leave, so that checkpoints, replicas and the store's other files have the rest."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_FILES
+    return min(_MOST_FILES, max(_FEWEST_FILES, (limit - room_for_connections()) // 2))
+
+
+#: What a store makes use of, and what it needs at least.
+_MOST_FILES, _FEWEST_FILES = 256, 8
 _NO_LIMIT = 1 << 31

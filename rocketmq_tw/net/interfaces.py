@@ -1,6 +1,6 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -17,6 +17,10 @@ Handler = Callable[[RemotingCommand, "IPeer"], Any]
 
 #: Runs a blocking call in a thread; fires with its result.
 InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
+
+#: Goes through steps, a few in each turn of the reactor, so that nobody else waits long; fires at
+#: their end, fails with what they raise. They meet what happens in between.
+InSlices = Callable[[Iterator[None]], "Deferred[Any]"]
 
 #: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
 RequestCheck = Callable[[RemotingCommand, "IPeer"], None]
@@ -85,8 +89,8 @@ class IListener(Interface):
     def serve(handlers: Mapping[int, Handler]) -> None:
         """Answers requests by these handlers and by no others from now on."""
 
-    def gather(work: Callable[[], None]) -> None:
-        """Carries out `work`; its answers leave in one piece for each connection."""
+    def gather(work: Callable[..., None], *args: Any) -> None:
+        """Calls `work` with `args`; its answers leave in one piece for each connection."""
 
     def observe(observer: Callable[[ServedRequest], None]) -> Callable[[], None]:
         """Calls `observer` at the end of each request from now on, but for those that came while

@@ -146,8 +146,8 @@ class Listener:
         self.handlers.clear()
         self.handlers.update(handlers)
 
-    def gather(self, work: Callable[[], None]) -> None:
-        self._shared.outboxes.gather(work)
+    def gather(self, work: Callable[..., None], *args: Any) -> None:
+        self._shared.outboxes.gather(work, *args)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         # Wrapped, so that each call adds one and takes back its own.

@@ -37,7 +37,13 @@ class ServerReactor(EPollReactor):
         self._turn_ends: list[Callable[[], None]] = []
         self._now = now
         self._stalls = StallLog(now)
+        self._round_began = now()
         super().__init__()
+
+    def waited(self) -> float:
+        """How many seconds ago the round of events began: so long, at least, what is served now was
+        there and not read."""
+        return self._now() - self._round_began
 
     def at_turn_end(self, call: Callable[[], None]) -> None:
         """Calls `call` behind all events and timers of this turn, before the next wait."""
@@ -81,7 +87,7 @@ class ServerReactor(EPollReactor):
         ready."""
         selectables = self._selectables
         events = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
-        began = self._now()
+        began = self._round_began = self._now()
         for fd, event in events:
             selectable = selectables.get(fd)
             if selectable is None:

@@ -37,8 +37,8 @@ class RemotingServer:
         self._listeners.append(listener)
         return listener
 
-    def gather(self, work: Callable[[], None]) -> None:
-        self._shared.outboxes.gather(work)
+    def gather(self, work: Callable[..., None], *args: Any) -> None:
+        self._shared.outboxes.gather(work, *args)
 
     def stop(self, timeout: float | None = None) -> Deferred[None]:
         stopped = DeferredList([listener.stop(timeout) for listener in list(self._listeners)])

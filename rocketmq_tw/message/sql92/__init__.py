@@ -7,6 +7,7 @@ from rocketmq_tw.message.sql92.compiled import (
     PropertiesMatch,
     check_length,
     compile_expression,
+    is_remembered,
 )
 from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, MAX_TESTS, ExpressionError
 
@@ -18,4 +19,5 @@ __all__ = [
     "PropertiesMatch",
     "check_length",
     "compile_expression",
+    "is_remembered",
 ]

@@ -56,6 +56,9 @@ class _Memory:
         self._room = characters
         self._known: OrderedDict[str, Compiled | ExpressionError] = OrderedDict()
 
+    def __contains__(self, text: str) -> bool:
+        return text in self._known
+
     def get(self, text: str) -> Compiled | ExpressionError | None:
         found = self._known.get(text)
         if found is not None:
@@ -114,6 +117,11 @@ def check_length(text: str) -> None:
         raise ExpressionError(
             MAX_EXPRESSION + 1, f"{len(text)} characters, {MAX_EXPRESSION} are the limit"
         )
+
+
+def is_remembered(text: str) -> bool:
+    """Whether `compile_expression` need not read the text."""
+    return text in _memory
 
 
 def compile_expression(text: str) -> Compiled:

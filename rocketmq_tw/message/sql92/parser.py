@@ -49,36 +49,27 @@ class Parser:
     def parse(self) -> Node:
         """Raises `ExpressionError`."""
         column = self._lexer.peek().column
-        node = self._condition(self._or(), column)
+        node = self._condition(self._joined("OR"), column)
         behind = self._lexer.peek()
         self.rest = 0 if behind.kind is TokenKind.END else behind.column
         return node
 
     # Conditions
 
-    def _or(self) -> Node:
+    def _joined(self, word: str) -> Node:
+        """What OR joins, or what AND does; in one method, to need no deeper a stack than two."""
+        is_or = word == "OR"
         column = self._lexer.peek().column
-        left = self._and()
-        if not self._takes("OR"):
+        left = self._joined("AND") if is_or else self._equality()
+        if not self._takes(word):
             return left
         operands = [self._condition(left, column)]
         while True:
             column = self._lexer.peek().column
-            operands.append(self._condition(self._and(), column))
-            if not self._takes("OR"):
-                return Or(tuple(operands))
-
-    def _and(self) -> Node:
-        column = self._lexer.peek().column
-        left = self._equality()
-        if not self._takes("AND"):
-            return left
-        operands = [self._condition(left, column)]
-        while True:
-            column = self._lexer.peek().column
-            operands.append(self._condition(self._equality(), column))
-            if not self._takes("AND"):
-                return And(tuple(operands))
+            operand = self._joined("AND") if is_or else self._equality()
+            operands.append(self._condition(operand, column))
+            if not self._takes(word):
+                return Or(tuple(operands)) if is_or else And(tuple(operands))
 
     def _equality(self) -> Node:
         column = self._lexer.peek().column
@@ -195,7 +186,7 @@ class Parser:
         if token.kind is TokenKind.SIGN and token.text == "(":
             self._enter(token)
             self._lexer.next()
-            inner = self._or()
+            inner = self._joined("OR")
             self._expect(")", ") or a further part of the condition in ( )")
             self._depth -= 1
             return inner

@@ -20,6 +20,8 @@ class ConsumerOffsetTable(Body):
 
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
     data_version: DataVersion | None = None
+    #: With enableLmq: "topic@group" of groups of light queues to the offset in their one queue.
+    lmq_offset_table: dict[str, int] | None = None
 
 
 class DelayOffsetTable(Body):

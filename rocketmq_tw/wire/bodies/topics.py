@@ -50,6 +50,32 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo):
     hosted_queues: dict[int, list[LogicQueueMappingItem]] = field(default_factory=dict)
 
 
+class TopicConfigAndQueueMapping(TopicConfig):
+    """Answer to 351: a topic with how the broker hosts it where it is static and `lo` asks for it,
+    as what is moved has for each broker."""
+
+    mapping_detail: TopicQueueMappingDetail | None = None
+
+
+class TopicRemappingDetailWrapper(Body):
+    """The file that mqadmin writes in front of and behind a change of a static topic: broker name
+    to what that broker has of it."""
+
+    topic: str = ""
+    type: str = ""
+    epoch: int = 0
+    broker_config_map: dict[str, TopicConfigAndQueueMapping] = field(default_factory=dict)
+    broker_to_map_in: list[str] = field(default_factory=list)
+    broker_to_map_out: list[str] = field(default_factory=list)
+
+
+class TopicQueueMappingTable(Body):
+    """`topicQueueMapping.json`: static topic to how the broker hosts it."""
+
+    topic_queue_mapping_info_map: dict[str, TopicQueueMappingDetail] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)
+
+
 class TopicConfigTable(Body):
     """Answer to 21, and `topics.json`: topic name to configuration.
 

@@ -55,6 +55,20 @@ class SendMessageResponseHeader(Header, kw_only=True):
     recall_handle: str | None = None
 
 
+class RecallMessageRequestHeader(TopicRpcHeader, kw_only=True):
+    """370; `recall_handle` is from the answer to the send of a message with a time of its own."""
+
+    topic: str
+    recall_handle: str | None = None
+    producer_group: str | None = None
+
+
+class RecallMessageResponseHeader(Header, kw_only=True):
+    """`msg_id` is the UNIQ_KEY of the message that is taken back."""
+
+    msg_id: str
+
+
 class ConsumerSendMsgBackRequestHeader(RpcHeader, kw_only=True):
     """36; `offset` is the message's physical one. `delay_level` below 0 sends it to the dead-letter
     queue, 0 lets the broker choose by the times it was consumed."""

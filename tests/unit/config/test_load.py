@@ -32,6 +32,8 @@ ALL_TYPES = (*TYPES, NamesrvConfig, NettyClientConfig, StandaloneConfig, Control
 OURS = {
     "checkCRCOnRead",
     "controllerSnapshotInterval",
+    # Stock's proxies have it.
+    "enableTopicMessageTypeCheck",
     "frameMaxLength",
     "maxBytesInFlight",
     "maxConnections",
@@ -158,7 +160,6 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
         "authenticationEnabled",
         "enableCalcFilterBitMap",
         "enableConsumeQueueExt",
-        "enableDLegerCommitLog",
         "enableSlaveActingMaster",
     ],
 )

@@ -22,6 +22,8 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net import port as ports
 from rocketmq_tw.net.reactor import ServerReactor
 from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.store.commit_log import CommitLog
+from tests.support.broker import BrokerInMemory
 from tests.support.memory_server import MemoryServer, RawClient
 
 RAISE = """
@@ -45,6 +47,26 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
 
     return limit
+
+
+@pytest.mark.parametrize(
+    ("files", "open_files"), [(16, 8), (128, 32), (1024, 256), (resource.RLIM_INFINITY, 256)]
+)
+def test_a_store_keeps_fewer_files_open_where_few_may_be(
+    limited: Callable[[int], None], files: int, open_files: int
+) -> None:
+    limited(files)
+    broker = BrokerInMemory(mapped_file_size_commit_log=4096)
+    broker.put("Topic", *[bytes(1000)] * 80)
+    for queue_id in range(1, 300):
+        broker.put("Topic", b"x", queue_id=queue_id)
+    for offset in range(80):
+        broker.pull(offset)
+    store = broker.store
+    assert len(store._queues._pool._open) <= open_files
+    log = store._log
+    assert isinstance(log, CommitLog)
+    assert len(log._pool._open) <= max(2, open_files // 4)
 
 
 @pytest.mark.parametrize(

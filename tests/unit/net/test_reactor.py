@@ -225,3 +225,16 @@ def test_a_turn_ends_behind_its_events_and_timers(logged: list[LogEvent]) -> Non
         assert len(called) == 4
     finally:
         close(reactor)
+
+
+def test_it_tells_how_long_its_round_takes() -> None:
+    now = [10.0]
+    reactor = ServerReactor(lambda: now[0])
+    try:
+        reactor.doIteration(0)
+        now[0] += 0.5
+        assert reactor.waited() == 0.5
+        reactor.doIteration(0)
+        assert reactor.waited() == 0.0
+    finally:
+        close(reactor)
