@@ -11,18 +11,22 @@ from struct import pack
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.message.record import RecordError, encode_batch_records, encode_record, host_bytes
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import Appended, ILog
+from rocketmq_tw.store.multi_dispatch import MultiDispatch, has_offsets
 from rocketmq_tw.store.queues import QueueTable
 
 #: What a record may have beside its body.
 _RECORD_ROOM = 64 * 1024
 #: A clock that was set back by less than this does not show in store times.
 _CLOCK_SLACK_MS = 1_000
+#: No queue of a topic is made by a message's property where there are so many.
+_MOST_QUEUES = 100_000
 _PREPARED_OR_ROLLBACK = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
@@ -42,14 +46,18 @@ class Appending:
         queues: QueueTable,
         dispatching: Dispatching,
         clock: Callable[[], int],
+        multi_dispatch: MultiDispatch | None = None,
     ) -> None:
+        """`multi_dispatch`: messages may name further queues."""
         self.last_timestamp = 0
         self._config = config
         self._log = log
+        self._front = log.front_size
         self._queues = queues
         self._dispatching = dispatching
         self._maker = dispatching.maker
         self._clock = clock
+        self._multi_dispatch = multi_dispatch
         #: Queues that an append not yet written moved on, and their next offset before it.
         self._moved: list[tuple[ConsumeQueue, int]] = []
         #: Behind a replica's last bytes, or records that recovery did not dispatch; until they are
@@ -74,7 +82,10 @@ class Appending:
             now, last = self._clock(), self.last_timestamp
             message.store_timestamp = last if 0 < last - now < _CLOCK_SLACK_MS else now
             message.queue_offset = queue.next_offset if in_queue else 0
-            message.physical_offset = log.end_offset
+            message.physical_offset = log.end_offset + self._front
+            further: list[ConsumeQueue] = []
+            if self._multi_dispatch is not None:
+                further = self._further_queues(self._multi_dispatch, message, batch, in_queue)
             if batch:
                 offsets = self._push_batch(message, batch, in_queue)
             else:
@@ -85,6 +96,9 @@ class Appending:
         if in_queue:
             self._moved.append((queue, queue.next_offset))
             queue.next_offset += len(offsets)
+            for other in further:
+                self._moved.append((other, other.next_offset))
+                other.next_offset += 1
         prefix = _message_id_prefix(message.store_host)
         first = offsets[0]
         if batch:
@@ -93,6 +107,52 @@ class Appending:
         else:
             ids = f"{prefix}{first:016X}"
         return Appended(first, log.end_offset, message.queue_offset, message.store_timestamp, ids)
+
+    def _further_queues(
+        self,
+        multi_dispatch: MultiDispatch,
+        message: StoredMessage,
+        batch: Batch | None,
+        in_queue: bool,
+    ) -> list[ConsumeQueue]:
+        """The queues beside its own that the message gets into, each once; its properties say then
+        at which offset."""
+        if batch is not None:
+            if has_offsets(batch.common) or any(map(has_offsets, batch.properties)):
+                raise IllegalMessageError(
+                    "a message of a batch may not say where it stands in further queues:"
+                    " send single messages"
+                )
+            return []
+        if not in_queue:
+            return []
+        named = multi_dispatch.named(message.topic, message.queue_id, message.properties)
+        if not named:
+            return []
+        queues = {key: self._further_queue(*key) for key in named}
+        own = message.topic, message.queue_id
+        if own in queues:
+            raise IllegalMessageError("a message names its own queue among the further ones")
+        message.properties = multi_dispatch.with_offsets(
+            message.properties, [queues[key].next_offset for key in named]
+        )
+        message.parsed = None
+        return list(queues.values())
+
+    def _further_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        most = self._config.max_lmq_consume_queue_num
+        queues = self._queues
+        if queues.find(topic, queue_id) is None:
+            is_light = topic.startswith(LMQ_PREFIX)
+            if (queues.light if is_light else len(queues)) >= (most if is_light else _MOST_QUEUES):
+                raise NotWritableError(
+                    f"the queue {topic} is not made: there are {queues.light} light queues"
+                    f" (maxLmqConsumeQueueNum) and {len(queues)} queues in all"
+                )
+        queue = queues.find_or_create(topic, queue_id)
+        if queue.failure:
+            self._write_out(queue)
+        return queue
 
     def _write_out(self, queue: ConsumeQueue) -> None:
         """The queue could not be written: takes a message for it only if it can be by now."""
@@ -136,11 +196,15 @@ class Appending:
         """Buffers the records of a batch; returns the offset of each."""
         log = self._log
         data, sizes = self._batch_records(message, batch, in_queue)
-        if not log.push_fitting(data):
-            message.physical_offset = log.reserve(len(data))
-            data, sizes = self._batch_records(message, batch, in_queue)
-            log.push(data)
-        offsets = tuple(accumulate(sizes[:-1], initial=message.physical_offset))
+        if self._front:
+            offsets = tuple(log.push_each(data, sizes))
+            message.physical_offset = offsets[0]
+        else:
+            if not log.push_fitting(data):
+                message.physical_offset = log.reserve(len(data))
+                data, sizes = self._batch_records(message, batch, in_queue)
+                log.push(data)
+            offsets = tuple(accumulate(sizes[:-1], initial=message.physical_offset))
         if not self._dispatching.from_log:
             self._dispatching.wait_all(self._maker.of_batch(message, batch, offsets, sizes))
         message.store_size = sizes[0]
@@ -176,6 +240,12 @@ class Appending:
             self._dispatching.reached = offset
         log.push_raw(data)
         self._raw_end = log.end_offset
+        self._dispatching.read_from_log()
+
+    def log_grew(self) -> None:
+        """The log got records that were not appended here; until they are dispatched next offsets
+        are not known."""
+        self._raw_end = self._log.end_offset
         self._dispatching.read_from_log()
 
     def write(self) -> int:

@@ -7,6 +7,7 @@ are for one thread; `fsync` may run in another meanwhile, but not while `truncat
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 from zope.interface import implementer
 
@@ -20,6 +21,7 @@ from rocketmq_tw.store.scan import LogScan
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unsynced import Unsynced
 
+#: Files that readers of the log have open.
 _HANDLES = 64
 #: What passes once somebody makes room: of the disk, or of descriptors.
 _NO_ROOM = NO_DESCRIPTOR | {errno.ENOSPC, errno.EDQUOT}
@@ -28,13 +30,21 @@ Bytes = bytes | bytearray | memoryview
 
 @implementer(ILog)
 class CommitLog:
-    """See `ILog`; `plain` is as a `HandlePool` has it."""
+    """See `ILog`; `plain` is as a `HandlePool` has it, which keeps up to `handles` files open."""
+
+    front_size = 0
 
     def __init__(
-        self, files: IFiles, directory: str, file_size: int, *, plain: IFiles | None = None
+        self,
+        files: IFiles,
+        directory: str,
+        file_size: int,
+        *,
+        plain: IFiles | None = None,
+        handles: int = _HANDLES,
     ) -> None:
         self._files = files
-        self._pool = HandlePool(files, _HANDLES, plain=plain)
+        self._pool = HandlePool(files, handles, plain=plain)
         self.segments = Segments(self._pool, directory, file_size, Unsynced())
         self.file_size = file_size
         self.end_offset = 0
@@ -46,6 +56,11 @@ class CommitLog:
         self._runs: list[tuple[int, list[Bytes]]] = []
         #: Files that are written and may not be synced; the only ones `fsync` touches.
         self._unsynced: dict[int, IFile] = {}
+
+    @property
+    def directory(self) -> str:
+        """Where the files are."""
+        return self.segments.directory
 
     @property
     def min_offset(self) -> int:
@@ -62,7 +77,11 @@ class CommitLog:
         """Behind the last file, whether it is filled or not."""
         return self.segments.end
 
-    def load(self, *, clean: bool) -> None:
+    def first_record(self, start: int) -> int:
+        """See `ILog`."""
+        return start
+
+    def load(self, *, clean: bool, safe: int = -1) -> None:
         """See `ILog`."""
         self._files.make_dirs(self.segments.directory)
         # A crash may have come while a file's end was cut off.
@@ -128,6 +147,10 @@ class CommitLog:
         else:
             self._runs.append((offset, [data]))
         self.end_offset = offset + len(data)
+
+    def push_each(self, data: bytes, sizes: Sequence[int]) -> Sequence[int]:
+        """Not called: records that follow each other are one run of bytes here."""
+        raise StoreError("records of a plain log are pushed as one run")
 
     def push_raw(self, data: Bytes) -> None:
         """Buffers a replica's bytes, which may cross the ends of files."""

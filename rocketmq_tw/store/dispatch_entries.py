@@ -14,6 +14,7 @@ from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.multi_dispatch import FurtherUnit, MultiDispatch
 
 _UNIQUE_ID = b"UNIQ_KEY\x01"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -33,6 +34,8 @@ class DispatchEntry(msgspec.Struct, gc=False):
     keys: tuple[bytes, ...]
     properties: bytes = b""
     count: int = 1
+    #: Units beside its own (`multi_dispatch`).
+    further: tuple[FurtherUnit, ...] = ()
 
     @property
     def tags_codes(self) -> tuple[int]:
@@ -63,6 +66,7 @@ class BatchEntry(msgspec.Struct, gc=False):
     properties: Sequence[bytes] = ()
     common: bytes = b""
     in_queue: bool = True
+    further: tuple[FurtherUnit, ...] = ()
 
     def properties_of(self, number: int) -> bytes:
         """The properties of one of the messages, counted from 0."""
@@ -87,6 +91,11 @@ class BatchEntry(msgspec.Struct, gc=False):
 
 
 AnyDispatchEntry = DispatchEntry | BatchEntry
+
+
+def work_of(entry: AnyDispatchEntry) -> int:
+    """What it costs to dispatch an entry, in keys for the index."""
+    return len(entry.keys) + 1 + len(entry.further)
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -145,9 +154,16 @@ def _differing_ids(messages: Sequence[bytes]) -> list[bytes] | None:
 class EntryMaker:
     """Makes entries of records; knows the delay levels and whether an index is kept."""
 
-    def __init__(self, delay_levels: tuple[int, ...], *, index: bool) -> None:
+    def __init__(
+        self,
+        delay_levels: tuple[int, ...],
+        *,
+        index: bool,
+        multi_dispatch: MultiDispatch | None = None,
+    ) -> None:
         self._delay_levels = delay_levels
         self._index = index
+        self._multi_dispatch = multi_dispatch
 
     def of_record(
         self,
@@ -186,7 +202,7 @@ class EntryMaker:
                 keys = (unique,) if unique else ()
                 if b"KEYS\x01" in properties:
                     keys += _words(property_value(properties, b"KEYS\x01"))
-        return DispatchEntry(
+        entry = DispatchEntry(
             topic,
             queue_id,
             queue_offset,
@@ -198,6 +214,9 @@ class EntryMaker:
             keys,
             properties,
         )
+        if self._multi_dispatch is not None and entry.in_queue:
+            entry.further = self._multi_dispatch.further(topic, queue_id, properties)
+        return entry
 
     def of_head(self, head: RecordHead) -> DispatchEntry:
         """The entry of a record that was read."""

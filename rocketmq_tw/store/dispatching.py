@@ -12,7 +12,12 @@ from operator import attrgetter
 
 from rocketmq_tw.store.beginnings import is_first_again
 from rocketmq_tw.store.deleted_topics import DeletedTopics
-from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, DispatchEntry, EntryMaker
+from rocketmq_tw.store.dispatch_entries import (
+    AnyDispatchEntry,
+    DispatchEntry,
+    EntryMaker,
+    work_of,
+)
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Arrival, ILog
@@ -71,7 +76,7 @@ class Dispatching:
     def wait(self, entry: AnyDispatchEntry) -> None:
         """A record was appended behind all that wait."""
         self._waiting.append(entry)
-        self._waiting_work += len(entry.keys) + 1
+        self._waiting_work += len(entry.keys) + len(entry.further) + 1
         if self._waiting_work > _MOST_WAITING:
             self.read_from_log()
 
@@ -94,19 +99,24 @@ class Dispatching:
         """The log lost what was buffered behind `end`."""
         waiting = self._waiting
         while waiting and waiting[-1].physical_offset >= end:
-            self._waiting_work -= len(waiting.pop().keys) + 1
+            self._waiting_work -= work_of(waiting.pop())
 
     def forget_topics(self, topics: Set[str]) -> None:
         """What waits for topics that were deleted is passed over when its turn comes."""
         self._waiting = deque(
             [_passed_over(entry) if entry.topic in topics else entry for entry in self._waiting]
         )
-        self._waiting_work = sum(len(entry.keys) + 1 for entry in self._waiting)
+        self._waiting_work = sum(map(work_of, self._waiting))
 
     def cut(self, offset: int) -> None:
         """The log, the queues and the index end at `offset` now."""
         self._clear()
         self.reached = min(self.reached, offset)
+        self.from_log = self.reached < self._log.end_offset
+
+    def pass_over(self, offset: int) -> None:
+        """There is nothing to dispatch in front of `offset`."""
+        self.reached = max(self.reached, offset)
         self.from_log = self.reached < self._log.end_offset
 
     def run(self, limit: int) -> int:
@@ -166,7 +176,7 @@ class Dispatching:
                 break
             reached = end
             entries.append(waiting.popleft())
-            work = len(entries[-1].keys) + 1
+            work = work_of(entries[-1])
             self._waiting_work -= work
             self._work_left -= work
         return entries, reached
@@ -179,7 +189,7 @@ class Dispatching:
         for head in scan:
             entry = of_head(head)
             entries.append(entry)
-            left -= len(entry.keys) + _READ_WORK
+            left -= len(entry.keys) + len(entry.further) + _READ_WORK
             if left <= 0:
                 break
         self._work_left = left
@@ -221,7 +231,7 @@ class Dispatching:
 
 
 def _passed_over(entry: AnyDispatchEntry) -> DispatchEntry:
-    """Takes the entry's place and goes nowhere."""
+    """Takes the entry's place and goes nowhere but into further queues: these are not deleted."""
     return DispatchEntry(
         entry.topic,
         entry.queue_id,
@@ -232,4 +242,6 @@ def _passed_over(entry: AnyDispatchEntry) -> DispatchEntry:
         entry.store_timestamp,
         in_queue=False,
         keys=(),
+        properties=entry.properties if isinstance(entry, DispatchEntry) else b"",
+        further=entry.further,
     )

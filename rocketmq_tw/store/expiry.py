@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from rocketmq_tw.store.checkpointing import Checkpointing
@@ -9,6 +10,9 @@ from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.time_search import log_store_time
+
+#: Queues that one step looks at; in each some twenty units may be read.
+_STEP = 50
 
 
 def last_writes(log: ILog, done: int, most: int) -> list[int]:
@@ -18,7 +22,7 @@ def last_writes(log: ILog, done: int, most: int) -> list[int]:
     for _start, following in pairwise(log.file_starts):
         if following > done or len(times) == most:
             break
-        moment = log_store_time(log, following)
+        moment = log_store_time(log, log.first_record(following))
         if moment < 0:
             break
         times.append(moment)
@@ -31,17 +35,21 @@ def remove_oldest(
     queues: QueueTable,
     index: MessageIndex | None,
     checkpointing: Checkpointing,
-) -> int:
+) -> Iterator[int]:
     """Removes the `count` oldest files of the log and what only points into them, though of each
-    queue one file at most between two checkpoints; returns how many files went."""
+    queue one file at most between two checkpoints; in steps between which the store may change,
+    each of which gives how many files it removed."""
     for _ in range(count):
         log.remove_first()
     removed = count
-    safe_offset, rounds = checkpointing.last.safe_offset, checkpointing.rounds
-    for queue in queues:
-        if not count and len(queue.segments.starts) == 1:
-            continue
-        removed += queue.remove_before(log.min_offset, safe_offset, *rounds)
     if index is not None:
         removed += index.remove_before(log.min_offset)
-    return removed
+    for number, queue in enumerate(queues, 1):
+        # One that was deleted meanwhile may have a successor in its place.
+        if (count or len(queue.segments.starts) != 1) and queues.has(queue):
+            safe_offset = checkpointing.last.safe_offset
+            removed += queue.remove_before(log.min_offset, safe_offset, *checkpointing.rounds)
+        if number % _STEP == 0:
+            yield removed
+            removed = 0
+    yield removed

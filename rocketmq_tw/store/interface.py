@@ -132,7 +132,9 @@ class ILog(Interface):
     Appends are buffered until `write`. One thread uses the log; only `fsync` may run in another
     one meanwhile, but not while `truncate_to` does. Errors are `StoreError`."""
 
+    directory: str = Attribute("Where its files are.")
     file_size: int = Attribute("No record crosses a multiple of this.")
+    front_size: int = Attribute("So many bytes of its own stand in front of each record.")
     file_starts: Sequence[int] = Attribute("Where each file starts, the oldest first.")
     files_end: int = Attribute("Behind the last file, whether it is filled or not.")
     min_offset: int = Attribute("Where the oldest file starts; the end where there is none.")
@@ -141,9 +143,13 @@ class ILog(Interface):
     flushed_offset: int = Attribute("Up to here it is on stable storage.")
     failure: str = Attribute("Why nothing can be written any more; empty while all is well.")
 
-    def load(*, clean: bool) -> None:
-        """Finds the files; `clean`: nothing interrupted the last one who wrote. `end_at` must
-        follow once recovery knows the end."""
+    def first_record(start: int) -> int:
+        """Where the first record of the file that starts at `start` stands."""
+
+    def load(*, clean: bool, safe: int = -1) -> None:
+        """Finds the files; `clean`: nothing interrupted the last one who wrote; `safe`: a
+        checkpoint vouches for all in front of it. `end_at` must follow once recovery knows the
+        end."""
 
     def scan(position: int, end: int, *, check_body: bool = True) -> RecordScan:
         """Reads the records from one that starts at `position`, up to `end` at most, whatever
@@ -166,6 +172,10 @@ class ILog(Interface):
 
     def push(data: bytes) -> None:
         """Buffers a record at the offset that `reserve` gave."""
+
+    def push_each(data: bytes, sizes: Sequence[int]) -> Sequence[int]:
+        """Buffers the records of `sizes` bytes that `data` has, each at an offset of its own, which
+        it is made to say; returns the offsets. Only where `front_size` is not 0."""
 
     def push_raw(data: bytes) -> None:
         """Buffers a replica's bytes, which may cross the ends of files."""
@@ -284,9 +294,6 @@ class IMessageStore(Interface):
     def queue_units(topic: str, queue_id: int, offset: int, count: int) -> Sequence[QueueUnit]:
         """What the consume queue itself has from an offset on, as far as it is still readable."""
 
-    def queues() -> dict[str, set[int]]:
-        """Topics with the queue ids that have files: a look at every queue."""
-
     def queue_ids(topic: str) -> Sequence[int]:
         """The ids of a topic's queues that have files."""
 
@@ -317,18 +324,19 @@ class IMessageStore(Interface):
         checkpoint in another thread, no append that waits for one. Consumers' offsets, delays and
         held reads behind `offset` are its own to correct before it goes on."""
 
-    def remove_topics(topics: Iterable[str]) -> Callable[[], None]:
+    def remove_topics(topics: Iterable[str]) -> None:
         """Removes the consume queues of topics. What was appended to them so far belongs to no
-        queue any more, whatever is built again; what is appended from now on, to new ones.
-        Returns a call that makes this durable, for a thread; so does the next `fsync`."""
+        queue any more, whatever is built again; what is appended from now on, to new ones. The next
+        `fsync` makes it durable."""
 
     has_unsynced_deletions: bool = Attribute(
         "Whether the next `fsync` has topics' removals to sync."
     )
 
-    def clean(now_ms: int, *, at_any_hour: bool = False) -> int:
-        """Retention by age and disk ratio; returns the number of files removed. `at_any_hour`:
-        what is too old goes now, not only at `deleteWhen`."""
+    def clean(now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
+        """Retention by age and disk ratio, in steps between which the store may be used; each gives
+        the number of files that it removed. `at_any_hour`: what is too old goes now, not only at
+        `deleteWhen`."""
 
     unsynced_files: int = Attribute("How many files the next checkpoint has to sync.")
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from zope.interface import implementer
@@ -26,15 +26,11 @@ from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.expiry import last_writes, remove_oldest
 from rocketmq_tw.store.index import MessageIndex
-from rocketmq_tw.store.interface import (
-    Appended,
-    Arrival,
-    ILog,
-    IMessageStore,
-)
+from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
+from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
 from rocketmq_tw.store.ownership import Ownership
 from rocketmq_tw.store.paths import StorePaths
-from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
 from rocketmq_tw.store.removing import TopicRemoval, truncate
@@ -45,7 +41,7 @@ from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 class MessageStore(StoreReads):
     """See `IMessageStore`. `clock` gives milliseconds since 1970; `memory_bytes` is the machine's
     memory, from which stock reckons what is still cached; `log` is a commit log of its own unless
-    another one is given.
+    another one is given; queues keep `open_files` open, its readers some more.
 
     With `SYNC_FLUSH`, `dispatch` stops at what is flushed: a consumer must not commit an offset
     that a power loss would give to another message. `dispatch_limit` lowers it further (a
@@ -62,6 +58,7 @@ class MessageStore(StoreReads):
         memory_bytes: int = 8 << 30,
         log: ILog | None = None,
         confirmed_only: bool = False,
+        open_files: int = HANDLES,
     ) -> None:
         if config.mapped_file_size_consume_queue % UNIT_SIZE:
             raise StoreError(
@@ -83,8 +80,10 @@ class MessageStore(StoreReads):
         self._clock = clock
         if log is None:
             size = config.mapped_file_size_commit_log
-            log = CommitLog(reserving, self.paths.commit_log, size, plain=files)
-        queues = QueueTable(files, self.paths.consume_queue, config.mapped_file_size_consume_queue)
+            handles = max(2, open_files // 4)
+            log = CommitLog(reserving, self.paths.commit_log, size, plain=files, handles=handles)
+        size = config.mapped_file_size_consume_queue
+        queues = QueueTable(files, self.paths.consume_queue, size, open_files)
         index = None
         if config.message_index_enable:
             index = MessageIndex(
@@ -92,7 +91,8 @@ class MessageStore(StoreReads):
             )
         super().__init__(config, log, queues, index, memory_bytes)
         self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
-        maker = EntryMaker(self.delay_levels, index=self._index is not None)
+        further, has_index = multi_dispatch_of(config), self._index is not None
+        maker = EntryMaker(self.delay_levels, index=has_index, multi_dispatch=further)
         self._checkpointing = Checkpointing(
             reserving, self.paths.checkpoint, log, self._queues, self._index, self._deleted
         )
@@ -102,7 +102,7 @@ class MessageStore(StoreReads):
         self._dispatching = Dispatching(
             log, self._queues, self._index, maker, self._deleted, self._removal.remove
         )
-        self._appending = Appending(config, log, self._queues, self._dispatching, clock)
+        self._appending = Appending(config, log, self._queues, self._dispatching, clock, further)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
         #: Something was done half: what is in memory says nothing about the files any more.
@@ -159,7 +159,7 @@ class MessageStore(StoreReads):
         if self._confirmed_only:
             self.dispatch_limit = checkpoint.confirm_phy_offset
         self._removal.load()
-        self._log.load(clean=clean)
+        self._log.load(clean=clean, safe=checkpoint.safe_offset)
         return checkpoint
 
     def _run_recovery(self, checkpoint: Checkpoint, clean: bool) -> RecoveryReport:
@@ -317,6 +317,34 @@ class MessageStore(StoreReads):
         self._appending.cut(offset)
         self._dispatching.cut(offset)
 
+    # A log that others write too
+
+    def log_grew(self) -> None:
+        """The log got records that were not appended here: they are dispatched from there."""
+        self._appending.log_grew()
+
+    def log_shrank(self) -> None:
+        """The log dropped what was appended and not dispatched. Raises `NotWritableError`, and then
+        nothing can be stored before a restart."""
+        end = self._log.end_offset
+        self._appending.cut(end)
+        self._dispatching.cut(end)
+        for queue in self._queues:
+            queue.next_offset = queue.max_offset
+        try:
+            self._deleted.take_back(end)
+        except OSError as error:
+            self._break(f"a deletion cannot be taken back: {error}")
+            raise NotWritableError(self._refusal) from error
+
+    def log_began_anew(self) -> None:
+        """The log begins behind all that it had: readers find that removed."""
+        begin = self._log.min_offset
+        self.log_shrank()
+        self._dispatching.pass_over(begin)
+        for queue in self._queues:
+            queue.correct_min_offset(begin)
+
     def fsync(self) -> int:
         """See `IMessageStore`; one call at a time."""
         # First: no message may be durable that a deletion in front of it could take along.
@@ -351,7 +379,7 @@ class MessageStore(StoreReads):
 
     # Housekeeping
 
-    def remove_topics(self, topics: Iterable[str]) -> Callable[[], None]:
+    def remove_topics(self, topics: Iterable[str]) -> None:
         """See `IMessageStore`."""
         doomed = frozenset(topics)
         if self._is_broken:
@@ -364,7 +392,6 @@ class MessageStore(StoreReads):
                 self._break(f"a deletion was written in part: {error}")
             raise NotWritableError(f"the deletion cannot be written: {error}") from error
         self._dispatching.forget_topics(doomed)
-        return self._deleted.sync
 
     @property
     def has_unsynced_deletions(self) -> bool:
@@ -397,15 +424,24 @@ class MessageStore(StoreReads):
         write()
         self._removal.remove_files()
 
-    def clean(self, now_ms: int, *, at_any_hour: bool = False) -> int:
+    def clean(self, now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
         """See `IMessageStore`."""
         if self._is_broken:
-            return 0
-        pressure = disk_pressure(self.config, self._files.usage(self.paths.root))
+            return
+        # The log may lie on a disk of its own, and nothing can be stored where either is full.
+        disks = {self._files.usage(path) for path in (self._log.directory, self.paths.root)}
+        pressure = max(
+            (disk_pressure(self.config, disk) for disk in disks), key=lambda found: found.value
+        )
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset
         done = min(self._log.flushed_offset, self._dispatching.reached, safe)
         times = last_writes(self._log, done, self.config.delete_file_batch_max)
         count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        return remove_oldest(count, self._log, self._queues, self._index, self._checkpointing)
+        log, queues, checkpointing = self._log, self._queues, self._checkpointing
+        for removed in remove_oldest(count, log, queues, self._index, checkpointing):
+            yield removed
+            if self._refusal:
+                # It was closed meanwhile, or broke.
+                return

@@ -6,31 +6,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.message.names import is_storable
+from rocketmq_tw.message.names import LMQ_PREFIX, is_storable
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
-from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
+from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry, DispatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.unsynced import Unsynced
 
-#: Fewer than the usual limit of 1024 descriptors leaves for sockets.
-_HANDLES = 256
+#: Files that queues have open; fewer than the usual limit of 1024 descriptors leaves for sockets.
+HANDLES = 256
 _MAX_QUEUE_ID = 0x7FFFFFFF
 #: Units that may be in memory since queues cannot be written, some 60 bytes each.
 _MOST_UNWRITTEN = 1 << 20
 
 
 class QueueTable:
-    """`unsynced` has what changed since the last checkpoint."""
+    """`unsynced` has what changed since the last checkpoint; up to `handles` files stay open."""
 
-    def __init__(self, files: IFiles, directory: str, file_size: int) -> None:
+    def __init__(
+        self, files: IFiles, directory: str, file_size: int, handles: int = HANDLES
+    ) -> None:
         self._files = files
         self._directory = directory
         self._file_size = file_size
-        self._pool = HandlePool(files, _HANDLES)
+        self._pool = HandlePool(files, handles)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._of_topic: dict[str, list[ConsumeQueue]] = {}
         self._waiting: list[ConsumeQueue] = []
+        self._light = 0
         self._unwritten = Unwritten()
         self.unsynced = Unsynced()
 
@@ -55,6 +58,10 @@ class QueueTable:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None where it never had a message."""
         return self._queues.get((topic, queue_id))
+
+    def has(self, queue: ConsumeQueue) -> bool:
+        """Whether it is one of these: not removed, nor replaced by another of its name."""
+        return self._queues.get((queue.topic, queue.queue_id)) is queue
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue; raises `IllegalMessageError` for what cannot name one."""
@@ -84,6 +91,8 @@ class QueueTable:
         queues = self._queues
         arrived: list[AnyDispatchEntry] = []
         for entry in entries:
+            if entry.further:
+                arrived += self.put(_in_further_queues(entry))
             if not entry.in_queue:
                 continue
             queue = queues.get((entry.topic, entry.queue_id))
@@ -148,6 +157,7 @@ class QueueTable:
         gone = self.unsynced
         for queue in self._of_topic.pop(topic, ()):
             del self._queues[topic, queue.queue_id]
+            self._light -= topic.startswith(LMQ_PREFIX)
             queue.forget_unwritten()
             for start in queue.segments.starts:
                 path = queue.segments.path(start)
@@ -188,6 +198,11 @@ class QueueTable:
         return max((end.position for end in ends if end is not None and end.is_written), default=-1)
 
     @property
+    def light(self) -> int:
+        """How many light queues there are."""
+        return self._light
+
+    @property
     def with_files(self) -> int:
         """How many queues have a file: one that never got a message has none."""
         return sum(bool(queue.segments.starts) for queue in self._queues.values())
@@ -214,6 +229,7 @@ class QueueTable:
             self._make_directory,
         )
         self._of_topic.setdefault(topic, []).append(queue)
+        self._light += topic.startswith(LMQ_PREFIX)
         return queue
 
     def _make_directory(self, queue: ConsumeQueue) -> None:
@@ -223,3 +239,21 @@ class QueueTable:
 
     def _names_unsynced(self, queue: ConsumeQueue) -> None:
         self.unsynced.dirs |= {self._directory, f"{self._directory}/{queue.topic}"}
+
+
+def _in_further_queues(entry: AnyDispatchEntry) -> Iterator[DispatchEntry]:
+    """The record of an entry as each further queue has it."""
+    assert isinstance(entry, DispatchEntry), "a batch names no queues"
+    for topic, queue_id, queue_offset in entry.further:
+        yield DispatchEntry(
+            topic,
+            queue_id,
+            queue_offset,
+            entry.physical_offset,
+            entry.size,
+            entry.tags_code,
+            entry.store_timestamp,
+            True,
+            (),
+            entry.properties,
+        )

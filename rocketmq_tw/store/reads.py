@@ -96,6 +96,10 @@ class StoreReads:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
+        first = queue.unit(queue.min_offset)
+        if first is not None and first.position < self._log.min_offset:
+            # Retention is on its way to it: what is gone already has no time to be found by.
+            queue.correct_min_offset(self._log.min_offset)
         return time_search.offset_by_time(self._log, queue, timestamp, upper=upper)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
@@ -110,6 +114,16 @@ class StoreReads:
             return -1
         return time_search.queue_store_time(self._log, queue, queue.min_offset)
 
+    @property
+    def log_directory(self) -> str:
+        """Where the files of the log are."""
+        return self._log.directory
+
+    def oldest_store_time(self) -> int:
+        """Store time of the oldest record of the log; -1 where there is none."""
+        log = self._log
+        return time_search.log_store_time(log, log.first_record(log.min_offset))
+
     def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
         """See `IMessageStore`."""
         queue = self._queues.find(topic, queue_id)
@@ -117,11 +131,6 @@ class StoreReads:
             return []
         units = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
         return [unit for unit in units if unit is not None]
-
-    def queues(self) -> dict[str, set[int]]:
-        """See `IMessageStore`."""
-        found = {topic: set(self.queue_ids(topic)) for topic in self.queue_topics()}
-        return {topic: ids for topic, ids in found.items() if ids}
 
     def queue_ids(self, topic: str) -> list[int]:
         """See `IMessageStore`."""

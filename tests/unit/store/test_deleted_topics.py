@@ -9,7 +9,16 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ROOT, ManualClock, by_key, make_message, open_store, put, read_all
+from tests.support.stores import (
+    ROOT,
+    ManualClock,
+    by_key,
+    make_message,
+    open_store,
+    put,
+    queues_of,
+    read_all,
+)
 
 
 @pytest.fixture
@@ -27,7 +36,8 @@ def fill(store: MessageStore, first: int, count: int, topic: str = "Topic") -> N
 
 def delete_and_make_again(store: MessageStore) -> None:
     fill(store, 0, 10)
-    store.remove_topics(["Topic"])()
+    store.remove_topics(["Topic"])
+    store.fsync()
     fill(store, 100, 5)
 
 
@@ -63,7 +73,7 @@ def test_all_queues_built_again_leave_out_what_was_deleted(files: MemoryFiles) -
         files.remove_tree(f"{ROOT}/consumequeue")
         store = open_store(files)
         assert bodies(store) == AGAIN
-        assert store.queues() == {"Topic": {0}}
+        assert queues_of(store) == {"Topic": {0}}
         assert by_key(store, "Gone", "k", 9, 0, 1 << 62) == []
         store.close()
 
@@ -86,10 +96,12 @@ def test_a_deletion_after_a_checkpoint_makes_no_start_read_everything(files: Mem
     fill(store, 0, 10)
     fill(store, 0, 10, "Gone")
     store.checkpoint()
-    store.remove_topics(["Gone"])()
+    store.remove_topics(["Gone"])
+    store.fsync()
     after = open_store(files.kill())
     assert after.report is not None and (after.report.records, after.report.notes) == (0, [])
-    after.remove_topics(["Topic"])()
+    after.remove_topics(["Topic"])
+    after.fsync()
     last = open_store(files.kill())
     assert last.report is not None and last.report.records == 0
 
@@ -104,7 +116,7 @@ def test_messages_that_wait_for_dispatch_go_with_their_topic(files: MemoryFiles)
     assert not files.exists(f"{ROOT}/abort")
     store = open_store(files)
     assert store.report is not None and store.report.clean
-    assert store.queues() == {"Kept": {0}}
+    assert queues_of(store) == {"Kept": {0}}
 
 
 def test_a_replicas_messages_that_wait_go_with_their_topic(files: MemoryFiles) -> None:
@@ -116,7 +128,7 @@ def test_a_replicas_messages_that_wait_go_with_their_topic(files: MemoryFiles) -
     replica.remove_topics(["Gone"])
     replica.write_pending()
     replica.dispatch()
-    assert replica.queues() == {"Kept": {0}}
+    assert queues_of(replica) == {"Kept": {0}}
 
 
 def test_removing_topics_syncs_nothing_on_the_calling_thread(files: MemoryFiles) -> None:
@@ -126,13 +138,13 @@ def test_removing_topics_syncs_nothing_on_the_calling_thread(files: MemoryFiles)
         fill(store, 0, 30, topic)
     store.checkpoint()
     disk.faults += [Fault("fsync"), Fault("sync_dir")]
-    make_durable = store.remove_topics(["A", "B"])
-    assert store.queues() == {"C": {0}}
+    store.remove_topics(["A", "B"])
+    assert queues_of(store) == {"C": {0}}
     assert store.has_unsynced_deletions
     disk.faults.clear()
-    make_durable()
+    store.fsync()
     assert not store.has_unsynced_deletions
-    assert open_store(files.crash()).queues() == {"C": {0}}
+    assert queues_of(open_store(files.crash())) == {"C": {0}}
 
 
 def test_a_deletion_that_cannot_be_written_or_synced_is_said(files: MemoryFiles) -> None:
@@ -161,7 +173,7 @@ def test_a_torn_line_takes_no_other_along(files: MemoryFiles) -> None:
     at = data.index(b'"B"')
     files.open(path).pwrite(bytes(8), at - 4)
     files.remove_tree(f"{ROOT}/consumequeue")
-    assert open_store(files.kill()).queues() == {"B": {0}}
+    assert queues_of(open_store(files.kill())) == {"B": {0}}
 
 
 def test_deletions_are_forgotten_with_their_log(files: MemoryFiles) -> None:
@@ -211,7 +223,7 @@ def test_a_queue_that_lost_all_to_retention_and_a_cut_keeps_its_place(files: Mem
     store.checkpoint()
     store.checkpoint()
     clock.now_ms += 100 * 3_600_000
-    assert store.clean(clock.now_ms, at_any_hour=True)
+    assert sum(store.clean(clock.now_ms, at_any_hour=True))
     (start,) = [unit.position for unit in store.queue_units("Topic", 1, 11, 1)]
     assert store.min_queue_offset("Topic", 1) == 10
     store.truncate_to(store.min_physical_offset)

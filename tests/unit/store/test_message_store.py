@@ -8,6 +8,7 @@ from zope.interface.verify import verifyObject
 from rocketmq_tw.broker.interfaces import IMessageStore, MessageFilter
 from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
+from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
@@ -23,7 +24,15 @@ from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import ManualClock, by_key, make_message, open_store, put, read_all
+from tests.support.stores import (
+    ManualClock,
+    by_key,
+    make_message,
+    open_store,
+    put,
+    queues_of,
+    read_all,
+)
 
 
 @pytest.fixture
@@ -243,7 +252,7 @@ def test_illegal_messages_change_nothing(store: MessageStore, message, reason: s
     with pytest.raises(IllegalMessageError, match=reason):
         store.append(message)
     assert store.end_offset == 0
-    assert store.queues() == {}
+    assert queues_of(store) == {}
 
 
 def test_a_full_disk_refuses_and_recovers(files: FaultyFiles, store: MessageStore) -> None:
@@ -452,7 +461,7 @@ def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageSt
     put(store, make_message(topic="Gone"), make_message(topic="Kept"))
     store.remove_topics(["Gone"])
     store.remove_topics(["../config"])
-    assert store.queues() == {"Kept": {0}}
+    assert queues_of(store) == {"Kept": {0}}
     assert files.list("/store/consumequeue") == ["Kept"]
     assert store.append(make_message(topic="Gone")).queue_offset == 0
 
@@ -464,10 +473,10 @@ def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     put(store, *[make_message(bytes(900), keys="k") for _ in range(20)])
     store.checkpoint()
     clock.now_ms += 100 * 3_600_000
-    assert store.clean(clock.now_ms) == 0
+    assert sum(store.clean(clock.now_ms)) == 0
     change(store.config, {"deleteWhen": hours})
-    assert store.clean(clock.now_ms - 50 * 3_600_000) == 0
-    assert store.clean(clock.now_ms) > 0
+    assert sum(store.clean(clock.now_ms - 50 * 3_600_000)) == 0
+    assert sum(store.clean(clock.now_ms)) > 0
     lowest = store.min_physical_offset
     assert lowest == store._log.segments.starts[-1]
     low = store.min_queue_offset("Topic", 0)
@@ -475,6 +484,53 @@ def test_retention_by_age_and_by_room(clock: ManualClock) -> None:
     assert read(store, low).status is GetStatus.FOUND
     assert read(store, 0).status is GetStatus.OFFSET_TOO_SMALL
     assert store.record_at(0) is None
+
+
+def test_retention_lets_others_in_between(clock: ManualClock) -> None:
+    store = open_store(MemoryFiles(), clock, delete_file_batch_max=150)
+    queues = 300
+    for _ in range(3):
+        put(store, *[make_message(bytes(900), queue_id=n) for n in range(queues)])
+        put(store, *[make_message(bytes(900), topic="Gone", queue_id=n) for n in range(50)])
+        clock.now_ms += 1_000
+    store.checkpoint()
+    began = clock.now_ms
+    clock.now_ms += 100 * 3_600_000
+    steps = store.clean(clock.now_ms, at_any_hour=True)
+    removed = next(steps)
+    assert removed == store.config.delete_file_batch_max
+    assert store.min_queue_offset("Topic", 0) > 0 == store.min_queue_offset("Topic", queues - 1)
+    # What is gone from the log is found neither by reads nor by time.
+    assert store.read_queue("Topic", queues - 1, 0, 1, 1 << 20).status in (
+        GetStatus.FOUND,
+        GetStatus.MESSAGE_WAS_REMOVING,
+    )
+    assert store.offset_by_time("Topic", 200, began - 10_000) > 0
+    assert store.offset_by_time("Topic", 200, began - 10_000) == store.min_queue_offset(
+        "Topic", 200
+    )
+    store.remove_topics(["Gone"])
+    put(store, make_message(b"new", topic="Gone"))
+    made = store._queues.find("Gone", 0)
+    assert len(list(steps)) > 4
+    assert store._queues.find("Gone", 0) is made
+    assert [message.body for message in read_all(store, topic="Gone")] == [b"new"]
+    assert not any(
+        unit.position < store.min_physical_offset
+        for n in range(queues)
+        for unit in store.queue_units("Topic", n, store.min_queue_offset("Topic", n), 1)
+    )
+    assert list(store.clean(clock.now_ms))[:1] == [0]
+
+
+def test_retention_ends_with_the_store(clock: ManualClock) -> None:
+    store = open_store(MemoryFiles(), clock)
+    put(store, *[make_message(bytes(900), queue_id=n) for n in range(300)])
+    store.checkpoint()
+    steps = store.clean(clock.now_ms + 100 * 3_600_000, at_any_hour=True)
+    next(steps)
+    store.close()
+    assert list(steps) == []
 
 
 def test_retention_leaves_what_no_checkpoint_has(clock: ManualClock) -> None:
@@ -489,7 +545,7 @@ def test_retention_leaves_what_no_checkpoint_has(clock: ManualClock) -> None:
     with pytest.raises(StoreError):
         store.checkpoint()
     clock.now_ms += 100 * 3_600_000
-    store.clean(clock.now_ms)
+    sum(store.clean(clock.now_ms))
     assert 0 < store.min_physical_offset <= 8 * 1000
     after = open_store(memory.kill(), clock)
     assert after.max_queue_offset("Topic", 0) == 16
@@ -508,7 +564,7 @@ def test_a_power_loss_during_retention_leaves_no_gap(clock: ManualClock, seed: i
         store.checkpoint()
         files.changes, files.lose_power_at = 0, moment
         try:
-            assert store.clean(clock.now_ms + 100 * 3_600_000) > 3
+            assert sum(store.clean(clock.now_ms + 100 * 3_600_000)) > 3
             store.checkpoint()
             break
         except PowerLoss:
@@ -525,11 +581,38 @@ def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> N
     store.checkpoint()
     used = files.usage("/").used
     files.capacity = used + used // 20
-    assert store.clean(clock.now_ms) > 0
+    assert sum(store.clean(clock.now_ms)) > 0
     with pytest.raises(NotWritableError, match="nearly full"):
         store.append(make_message())
     files.capacity = used * 100
-    store.clean(clock.now_ms)
+    sum(store.clean(clock.now_ms))
+    store.append(make_message())
+
+
+class TwoDisks(MemoryFiles):
+    """What is below `/log` lies on a disk of its own, which is as full as a test says."""
+
+    log_percent = 10
+
+    def usage(self, path: str) -> DiskUsage:
+        return DiskUsage(100, self.log_percent) if path.startswith("/log") else DiskUsage(100, 10)
+
+
+def test_the_disk_of_the_log_counts_where_it_is_another_one(clock: ManualClock) -> None:
+    files = TwoDisks()
+    store = open_store(files, clock, store_path_commit_log="/log/commitlog")
+    put(store, *[make_message(bytes(900)) for _ in range(20)])
+    store.checkpoint()
+    assert sum(store.clean(clock.now_ms)) == 0
+    files.log_percent = 86
+    assert sum(store.clean(clock.now_ms)) > 0
+    store.append(make_message())
+    files.log_percent = 91
+    sum(store.clean(clock.now_ms))
+    with pytest.raises(NotWritableError, match="nearly full"):
+        store.append(make_message())
+    files.log_percent = 10
+    sum(store.clean(clock.now_ms))
     store.append(make_message())
 
 

@@ -152,7 +152,7 @@ def test_a_note_is_forgotten_once_no_queue_of_its_can_come_back(
     put(store, *[make_message(bytes(500), topic="Other") for _ in range(12)])
     store.checkpoint()
     clock.now_ms += 100 * 3_600_000
-    assert store.clean(clock.now_ms, at_any_hour=True)
+    assert sum(store.clean(clock.now_ms, at_any_hour=True))
     store.close()
     files = files.kill()
     store = open_store(files)

@@ -75,7 +75,7 @@ def test_a_log_that_is_cut_to_its_oldest_file_still_knows_where_it_is(
     fill(store, numbered(0, 30))
     store.checkpoint()
     clock.now_ms += 100 * 3_600_000
-    assert store.clean(clock.now_ms, at_any_hour=True)
+    assert sum(store.clean(clock.now_ms, at_any_hour=True))
     first = store.min_physical_offset
     assert first > 0
     store.truncate_to(first)
@@ -202,7 +202,7 @@ def test_nothing_is_claimed_or_removed_behind_a_truncation_that_failed() -> None
     disk.faults.clear()
     clock.now_ms += 100 * 3_600_000
     assert store.prepare_checkpoint() is None
-    assert store.clean(clock.now_ms, at_any_hour=True) == 0
+    assert sum(store.clean(clock.now_ms, at_any_hour=True)) == 0
     assert bodies(open_store(memory.kill()))[:25] == numbered(0, 25)
 
 
@@ -235,7 +235,7 @@ def test_killed_while_the_only_file_is_emptied(directory: str) -> None:
     store.checkpoint()
     for _ in range(5):
         clock.now_ms += 100 * 3_600_000
-        store.clean(clock.now_ms, at_any_hour=True)
+        sum(store.clean(clock.now_ms, at_any_hour=True))
         store.checkpoint()
         fill(store, [b"38 later"])
         store.checkpoint()
@@ -258,7 +258,10 @@ def test_a_topic_is_deleted_while_a_cut_that_failed_may_be_undone() -> None:
     disk.faults.append(Fault("sync_dir", "commitlog", errno.EIO, times=1))
     with pytest.raises(NotWritableError):
         store.truncate_to(offsets[5])
-    store.remove_topics(["Topic"])()
+    store.remove_topics(["Topic"])
+    # The log cannot be synced any more, deletions can.
+    with pytest.raises(NotWritableError):
+        store.fsync()
     assert bodies(open_store(memory.crash())) == []
 
 
@@ -270,7 +273,7 @@ def test_a_write_that_fails_in_the_only_file_leaves_the_file() -> None:
     fill(store, numbered(0, 30))
     store.checkpoint()
     clock.now_ms += 100 * 3_600_000
-    assert store.clean(clock.now_ms, at_any_hour=True)
+    assert sum(store.clean(clock.now_ms, at_any_hour=True))
     first, end = store.min_physical_offset, store.max_queue_offset("Topic", 0)
     store.truncate_to(first)
     disk.faults.append(Fault("pwrite", "commitlog", errno.EIO, times=1))

@@ -1,0 +1,236 @@
+"""Wheel and log together: what waits, from which slot it is found, and how both come to agree.
+
+The log says all that the wheel says but numbers, so what a crash took from the wheel is linked into
+it again. What stands for messages that the commit log has lost is unlinked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.timer.timer_log import TimerLog
+from rocketmq_tw.store.timer.unit import NOWHERE, UNIT_SIZE, TimerUnit
+from rocketmq_tw.store.timer.wheel import SLOTS, Slot, TimerWheel
+
+#: Entries between two steps of what may be long.
+_STEP = 500
+#: So many entries for older messages may stand behind one that is looked for: what a broker put off
+#: by one slot when it stopped, and some more.
+_OLDER = 12_000
+
+
+class Snapshot(NamedTuple):
+    """What changed up to a moment, for `TimerFiles.write`."""
+
+    pages: dict[int, bytes]
+    position: int
+    data: bytes
+
+    @property
+    def log_end(self) -> int:
+        """Where the timer log ends with it."""
+        return self.position + len(self.data)
+
+    def __bool__(self) -> bool:
+        return bool(self.pages or self.data)
+
+
+class TimerFiles:
+    """One thread uses it; `write` may run in another one, and so may what `log.reader` gives.
+    Raises `StoreError` and `OSError`."""
+
+    def __init__(
+        self, files: IFiles, root: str, *, file_size: int, precision_ms: int, slots: int = SLOTS
+    ) -> None:
+        self._files = files
+        self._log_directory = f"{root}/timerlog"
+        self.precision_ms = precision_ms
+        self.wheel = TimerWheel(files, f"{root}/timerwheel", precision_ms, slots=slots)
+        self.log = TimerLog(HandlePool(files), self._log_directory, file_size)
+
+    def slot_of(self, time_ms: int) -> int:
+        """When the slot of a time begins."""
+        return time_ms // self.precision_ms * self.precision_ms
+
+    def load(self, *, log_position: int, since_ms: int, commit_end: int, clean: bool) -> list[str]:
+        """Finds what waits for `since_ms` or later: the wheel's file has what the log has in front
+        of `log_position`, and the commit log ends at `commit_end`; `clean`: nothing interrupted
+        the last one who wrote. Returns what was lost, in words: with any of them, messages of the
+        commit log may wait for which nothing is found here."""
+        notes = []
+        self._files.make_dirs(self._log_directory)
+        had_wheel = self.wheel.load(since_ms)
+        log = self.log
+        log.load(clean=clean)
+        start = log_position
+        if not log.is_place(log_position):
+            notes.append(
+                f"the timer log goes from {log.start} to {log.files_end} at most, and was at"
+                f" {log_position}"
+            )
+            start = log.start
+        if not had_wheel:
+            if log_position > 0:
+                notes.append("there is no timer wheel any more: it is made again from the log")
+            start = log.start
+        end = start
+        for position, unit in log.scan(start):
+            self._link(position, unit)
+            end = position + UNIT_SIZE
+        log.end_at(end, cut=not clean)
+        if end < log_position and not notes:
+            notes.append(f"the timer log ends at {end} and was at {log_position}")
+        notes.extend(self._mend(since_ms))
+        for _ in self.unlink_behind(commit_end):
+            pass
+        return notes
+
+    def add(self, unit: TimerUnit) -> int:
+        """Lets a message wait; `unit.previous` is found here. Returns the entry's position."""
+        time_ms = self.slot_of(unit.time_ms)
+        slot = self.wheel.get(time_ms)
+        previous = NOWHERE if slot is None else slot.last
+        position = self.log.append(unit._replace(previous=previous))
+        self._link(position, unit)
+        return position
+
+    def number(self, time_ms: int) -> int:
+        """What waits for the slot of a time, less what takes something back."""
+        slot = self.wheel.get(time_ms)
+        return 0 if slot is None else slot.number
+
+    def _link(self, position: int, unit: TimerUnit) -> None:
+        """Puts an entry of the log into its slot, if it is not there yet."""
+        time_ms = self.slot_of(unit.time_ms)
+        slot = self.wheel.get(time_ms)
+        if slot is None:
+            self.wheel.put(time_ms, Slot(position, position, unit.weight))
+        elif position > slot.last:
+            self.wheel.put(time_ms, Slot(slot.first, position, slot.number + unit.weight))
+
+    def _mend(self, since_ms: int) -> Iterator[str]:
+        """Makes the slots anew that point behind the log's end: it lost some of itself."""
+        log = self.log
+        broken = {
+            time_ms: slot for time_ms, slot in self.wheel.waiting(since_ms) if slot.last >= log.end
+        }
+        if not broken:
+            return
+        yield f"{len(broken)} slots of the timer wheel pointed behind the log's end {log.end}"
+        for time_ms in broken:
+            self.wheel.clear(time_ms)
+        start = max(min(slot.first for slot in broken.values()), log.start)
+        if log.is_place(start):
+            for position, unit in log.scan(start):
+                if position >= log.end:
+                    break
+                if self.slot_of(unit.time_ms) in broken:
+                    self._link(position, unit)
+
+    # What the commit log has and has not
+
+    def unlink_behind(self, commit_end: int) -> Iterator[None]:
+        """Takes out what waits for messages at or behind `commit_end`, in steps; nobody may write
+        meanwhile. Durable only as far as the log is concerned."""
+        log = self.log
+        reader = log.reader()
+        cut, contiguous, older = log.end, True, 0
+        position, count = log.before(log.end), 0
+        while position != NOWHERE and older < _OLDER:
+            unit = reader.unit(position)
+            if unit is None:
+                break
+            if unit.offset >= commit_end:
+                self._unlink(position, unit)
+                if contiguous:
+                    cut = position
+                older = 0
+            else:
+                contiguous = False
+                older += 1
+            position = log.before(position)
+            count += 1
+            if count % _STEP == 0:
+                yield
+        if cut < log.end:
+            log.cut(cut)
+
+    def offsets_since(self, offset: int, since_ms: int) -> set[int]:
+        """The places in the commit log, from `offset` on, of the messages that wait for a slot at
+        `since_ms` or later; may run in a thread while nobody appends."""
+        log = self.log
+        reader = log.reader()
+        found: set[int] = set()
+        older = 0
+        position = log.before(log.end)
+        while position != NOWHERE and older < _OLDER:
+            unit = reader.unit(position)
+            if unit is None:
+                break
+            older = 0 if unit.offset >= offset else older + 1
+            if unit.offset >= offset and self.slot_of(unit.time_ms) >= since_ms:
+                found.add(unit.offset)
+            position = log.before(position)
+        return found
+
+    def _unlink(self, position: int, unit: TimerUnit) -> None:
+        time_ms = self.slot_of(unit.time_ms)
+        slot = self.wheel.get(time_ms)
+        if slot is None or slot.last != position:
+            return
+        if unit.previous < 0:
+            self.wheel.clear(time_ms)
+        else:
+            self.wheel.put(time_ms, Slot(slot.first, unit.previous, slot.number - unit.weight))
+
+    def remove_expired(self, min_offset: int, since_ms: int) -> Iterator[None]:
+        """Removes the oldest files, in steps, whose messages all stand before `min_offset` of the
+        commit log and that no slot from `since_ms` on leads to. Never the last one."""
+        log = self.log
+        starts = log.file_starts
+        expired = 0
+        for start in starts[:-1]:
+            last = log.last_unit_of(start)
+            if start + log.file_size > log.written or last is None or last.offset >= min_offset:
+                break
+            expired += 1
+        if not expired:
+            return
+        first = log.end
+        for count, (_, slot) in enumerate(self.wheel.waiting(since_ms), 1):
+            first = min(first, slot.first if slot.first >= 0 else 0)
+            if count % _STEP == 0:
+                yield
+        for start in starts[:expired]:
+            if start + log.file_size > first or log.file_starts[0] != start:
+                return
+            log.remove_first()
+            yield
+
+    # Writing
+
+    def take_changes(self) -> Snapshot:
+        """What changed since, for `write` and then `written` or `not_written`."""
+        return Snapshot(self.wheel.take_dirty(), *self.log.take_unwritten())
+
+    def write(self, changes: Snapshot) -> None:
+        """Makes changes durable, the log before the wheel that leads into it; in any thread."""
+        self.log.write(changes.position, changes.data)
+        self.wheel.write(changes.pages)
+
+    def written(self, changes: Snapshot, since_ms: int) -> None:
+        """They are durable; nothing before `since_ms` is asked for any more."""
+        self.log.forget_written(changes.position, changes.data)
+        self.wheel.forget_before(since_ms)
+
+    def not_written(self, changes: Snapshot) -> None:
+        """They could not be written, and come again with the next ones."""
+        self.wheel.give_back(changes.pages)
+
+    def close(self) -> None:
+        """Closes the files; what is not written is gone."""
+        self.log.close()
+        self.wheel.close()

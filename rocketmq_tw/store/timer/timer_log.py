@@ -1,0 +1,235 @@
+"""The timer log: entries one after the other, each leading to the one before in its slot.
+
+What is appended stays in memory until `write`, which comes behind a sync of the commit log: so no
+entry outlives the message that it stands for, and none is ahead of what was delivered before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.segments import Segments, Short
+from rocketmq_tw.store.timer.unit import (
+    NOWHERE,
+    UNIT_SIZE,
+    TimerUnit,
+    blank,
+    decode_unit,
+    units_in_file,
+)
+from rocketmq_tw.store.unsynced import Unsynced
+
+#: Read at once where entries may be apart, and where all of them are wanted.
+_NEAR = 4096
+_BLOCK = 512 * UNIT_SIZE
+
+
+class _Tail(NamedTuple):
+    """What is not written yet, and where that begins."""
+
+    start: int
+    data: bytearray
+
+
+class TimerLog:
+    """Positions count over all files. One thread appends and cuts; others may read entries and
+    `write` meanwhile."""
+
+    def __init__(self, pool: HandlePool, directory: str, file_size: int) -> None:
+        self._segments = Segments(pool, directory, file_size, Unsynced())
+        self._per_file = units_in_file(file_size)
+        self._tail = _Tail(0, bytearray())
+
+    @property
+    def file_size(self) -> int:
+        return self._segments.file_size
+
+    @property
+    def start(self) -> int:
+        """Where the oldest file starts; without files, where the first entry goes."""
+        return self._segments.starts[0] if self._segments.starts else self._tail.start
+
+    @property
+    def end(self) -> int:
+        """Behind the last entry, with those that are not written."""
+        return self._tail.start + len(self._tail.data)
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes that wait for `write`."""
+        return len(self._tail.data)
+
+    @property
+    def written(self) -> int:
+        """Up to here the files have it."""
+        return self._tail.start
+
+    @property
+    def files_end(self) -> int:
+        """Behind the last file, filled or not."""
+        return self._segments.end
+
+    @property
+    def file_starts(self) -> list[int]:
+        """Where each file starts, the oldest first."""
+        return list(self._segments.starts)
+
+    def is_place(self, position: int) -> bool:
+        """Whether an entry may stand at a position of the files there are, or right behind them."""
+        segments = self._segments
+        if not segments.starts:
+            return position == 0
+        used = position % segments.file_size
+        is_unit = used % UNIT_SIZE == 0 or used >= self._per_file * UNIT_SIZE
+        return is_unit and segments.starts[0] <= position <= segments.end
+
+    def load(self, *, clean: bool) -> None:
+        """Finds the files; `end_at` must follow. `clean`: nothing interrupted the last one who
+        wrote. Raises `StoreError`."""
+        # A crash may have come while a file's end was cut off.
+        short = Short.REFUSE if clean else Short.EXTEND
+        self._segments.load("mappedFileSizeTimerLog", short=short)
+        self._tail = _Tail(self._segments.end, bytearray())
+
+    def scan(self, position: int) -> Iterator[tuple[int, TimerUnit]]:
+        """The entries that the files have from `position` on, with their positions, up to the first
+        place where none is."""
+        segments = self._segments
+        while segments.has(segments.start_of(position)):
+            start = segments.start_of(position)
+            room = start + self._per_file * UNIT_SIZE - position
+            if room <= 0:
+                position = start + segments.file_size
+                continue
+            data = segments.pread(min(_BLOCK, room), position)
+            for at in range(0, len(data) - UNIT_SIZE + 1, UNIT_SIZE):
+                unit = decode_unit(data, at)
+                if unit is None:
+                    return
+                yield position + at, unit
+            position += len(data) // UNIT_SIZE * UNIT_SIZE
+            if len(data) < UNIT_SIZE:
+                return
+
+    def end_at(self, position: int, *, cut: bool) -> None:
+        """The log ends at `position` from now on; with `cut` what files have behind it is removed,
+        durably."""
+        if cut and position < self._segments.end:
+            self._segments.cut(position, durable=True)
+        self._tail = _Tail(position, bytearray())
+
+    def append(self, unit: TimerUnit) -> int:
+        """Adds an entry; returns its position."""
+        tail = self._tail.data
+        end = self._tail.start + len(tail)
+        used = end % self._segments.file_size
+        if used >= self._per_file * UNIT_SIZE:
+            rest = self._segments.file_size - used
+            tail += blank(rest)
+            end += rest
+        tail += unit.encode()
+        return end
+
+    def reader(self, *, ascending: bool = False) -> TimerLogReader:
+        """Reads what the log has now, in any thread; mostly from its end to its start, or the other
+        way where it is `ascending`."""
+        return TimerLogReader(self._segments, self._tail, ascending)
+
+    def before(self, position: int) -> int:
+        """Where the entry in front of `position` stands; `NOWHERE` at the log's start."""
+        size = self._segments.file_size
+        used = position % size
+        if used == 0:
+            used = size
+        base = (position - 1) // size * size if position else 0
+        at = base + (min(used // UNIT_SIZE, self._per_file) - 1) * UNIT_SIZE
+        return at if at >= self.start and position > 0 else NOWHERE
+
+    def cut(self, position: int) -> None:
+        """Drops all entries at and behind `position`, durably as far as they were written; nobody
+        may write meanwhile."""
+        tail = self._tail
+        if position >= tail.start:
+            self._tail = _Tail(tail.start, tail.data[: position - tail.start])
+        else:
+            self._segments.cut(position, durable=True)
+            self._tail = _Tail(position, bytearray())
+
+    # Writing
+
+    def take_unwritten(self) -> tuple[int, bytes]:
+        """What `write` has to write: where it goes, and the bytes."""
+        return self._tail.start, bytes(self._tail.data)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Writes what `take_unwritten` gave, durably; in any thread."""
+        segments = self._segments
+        at = 0
+        while at < len(data):
+            where = position + at
+            room = segments.file_size - where % segments.file_size
+            # Durable one by one: a power loss among several could leave a gap.
+            segments.write([data[at : at + room]], where, durable_name=True)
+            at += room
+        segments.sync()
+
+    def forget_written(self, position: int, data: bytes) -> None:
+        """What `take_unwritten` gave is in the files."""
+        rest = self._tail.data[len(data) :]
+        self._tail = _Tail(position + len(data), rest)
+
+    def remove_first(self) -> None:
+        """Removes the oldest file, durably."""
+        self._segments.remove_first()
+        self._segments.sync_names()
+
+    def last_unit_of(self, start: int) -> TimerUnit | None:
+        """The last entry of the whole file that starts there."""
+        at = start + (self._per_file - 1) * UNIT_SIZE
+        return decode_unit(self._segments.pread(UNIT_SIZE, at))
+
+    def close(self) -> None:
+        """Closes the files; what is not written is gone."""
+        self._segments.close()
+
+
+class TimerLogReader:
+    """The log as it was when this was made; its files stay as long as it is used."""
+
+    def __init__(self, segments: Segments, tail: _Tail, ascending: bool) -> None:
+        self._segments = segments
+        self._tail = tail
+        self._ascending = ascending
+        self._block = b""
+        self._block_at = 0
+
+    def unit(self, position: int) -> TimerUnit | None:
+        """The entry at a position; None where there is none."""
+        tail = self._tail
+        if position >= tail.start:
+            at = position - tail.start
+            return decode_unit(bytes(tail.data[at : at + UNIT_SIZE]))
+        at = position - self._block_at
+        if not 0 <= at <= len(self._block) - UNIT_SIZE:
+            # Those that are read one after the other are often next to each other.
+            start = self._segments.start_of(position)
+            end = position + UNIT_SIZE
+            self._block_at = position if self._ascending else max(start, end - _NEAR)
+            size = _NEAR if self._ascending else end - self._block_at
+            self._block = self._segments.pread(size, self._block_at)
+            at = position - self._block_at
+        return decode_unit(self._block, at)
+
+    def chain(self, last: int) -> Iterator[tuple[int, TimerUnit]]:
+        """The entries of a slot with their positions, from its last one on to the first."""
+        position = last
+        while position >= 0:
+            unit = self.unit(position)
+            if unit is None:
+                return
+            yield position, unit
+            if unit.previous >= position:
+                return
+            position = unit.previous

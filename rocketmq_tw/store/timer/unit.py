@@ -1,0 +1,87 @@
+"""One entry of the timer log: a message, and the time that it waits for."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+#: Size, position of the slot's entry before, magic, time of writing, milliseconds from there to
+#: the time waited for, the message's place and size in the commit log, hash of its topic, reserved.
+_UNIT = Struct(">iqiqiqiiq")
+UNIT_SIZE = _UNIT.size
+_BLANK = Struct(">iqi")
+BLANK_SIZE = _BLANK.size
+#: Stock writes 0xBBCCDDEE ^ 1880681586 + 8, where the sum comes first.
+_BLANK_MAGIC = (0xBBCCDDEE ^ (1880681586 + 8)) - (1 << 32)
+
+#: Bits of a magic.
+DEFAULT = 1
+ROLL = 2
+DELETE = 4
+_MAGICS = range(16)
+
+#: What a position is where there is none.
+NOWHERE = -1
+
+
+class TimerUnit(NamedTuple):
+    """`time_ms` is what the message waits for; with ROLL it goes into the timer's topic again then,
+    with DELETE it takes back another one of the same slot. `write_ms` is when it began to wait;
+    `offset` and `size` say where the message stands in the commit log."""
+
+    previous: int
+    magic: int
+    write_ms: int
+    time_ms: int
+    offset: int
+    size: int
+    topic_hash: int
+
+    @property
+    def rolls(self) -> bool:
+        return bool(self.magic & ROLL)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it takes another message back; one that rolls does so the next time."""
+        return self.magic & (DELETE | ROLL) == DELETE
+
+    @property
+    def weight(self) -> int:
+        """By how much it changes the number of its slot."""
+        return -1 if self.magic & DELETE else 1
+
+    def encode(self) -> bytes:
+        return _UNIT.pack(
+            UNIT_SIZE,
+            self.previous,
+            self.magic,
+            self.write_ms,
+            self.time_ms - self.write_ms,
+            self.offset,
+            self.size,
+            self.topic_hash,
+            0,
+        )
+
+
+def decode_unit(data: bytes | bytearray, position: int = 0) -> TimerUnit | None:
+    """The entry at `position` of `data`; None where none is."""
+    if len(data) < position + UNIT_SIZE:
+        return None
+    size, previous, magic, write_ms, delay, offset, message_size, topic_hash, _ = _UNIT.unpack_from(
+        data, position
+    )
+    if size != UNIT_SIZE or magic not in _MAGICS:
+        return None
+    return TimerUnit(previous, magic, write_ms, write_ms + delay, offset, message_size, topic_hash)
+
+
+def blank(size: int) -> bytes:
+    """What fills the last `size` bytes of a file, padded with zeros."""
+    return _BLANK.pack(size, 0, _BLANK_MAGIC).ljust(size, b"\0")
+
+
+def units_in_file(file_size: int) -> int:
+    """How many entries a file has before its blank."""
+    return (file_size - BLANK_SIZE) // UNIT_SIZE

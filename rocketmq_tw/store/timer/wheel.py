@@ -1,0 +1,212 @@
+"""The wheel: what waits for each stretch of time, in a file of stock's, read page by page.
+
+A slot stands for `precision_ms` and has its place in the file by its time; one round of the file is
+14 days at a second's precision. What it knows of a time holds until a time one round later takes
+the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from struct import Struct
+from typing import NamedTuple
+
+from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.store.errors import DamagedStoreError
+
+#: Time divided by the precision, first and last position in the timer log, number, and a magic
+#: that is always 0.
+_SLOT = Struct(">qqqii")
+SLOT_SIZE = _SLOT.size
+#: Stock's: seven days at a second's precision, twice, whatever the precision is.
+SLOTS = 2 * 7 * 24 * 3600
+_PAGE_SLOTS = 128
+_PAGE_SIZE = _PAGE_SLOTS * SLOT_SIZE
+#: Pages that are read at once by a start.
+_READ_PAGES = 256
+_MAX_INT = (1 << 31) - 1
+
+
+class Slot(NamedTuple):
+    """`number` counts what was put into it, less what took something back."""
+
+    first: int
+    last: int
+    number: int
+
+
+class TimerWheel:
+    """Pages that hold nothing of the time to come are not kept in memory; changes are written by
+    `take_dirty` and `write`."""
+
+    def __init__(self, files: IFiles, path: str, precision_ms: int, *, slots: int = SLOTS) -> None:
+        self.precision_ms = precision_ms
+        self.slots = slots
+        self._files = files
+        self._path = path
+        self._file: IFile | None = None
+        self._pages: dict[int, bytearray] = {}
+        self._dirty: set[int] = set()
+        #: Up to which slot pages were looked at for being over, and which were.
+        self._over_until = 0
+        #: All that is for this slot or later is in memory.
+        self._kept_since = 0
+        self._over: set[int] = set()
+
+    @property
+    def round_ms(self) -> int:
+        """How far apart two times are that have one place."""
+        return self.slots * self.precision_ms
+
+    def load(self, since_ms: int) -> bool:
+        """Opens the file, made where it is missing, and keeps what is for `since_ms` or later;
+        returns whether it was there. Raises `DamagedStoreError` for one of another size."""
+        size = self.slots * SLOT_SIZE
+        there = self._files.exists(self._path)
+        self._file = file = self._files.open(self._path, create=True)
+        found = file.size()
+        if found not in (0, size):
+            raise DamagedStoreError(
+                f"{self._path} has {found} bytes where a timer wheel has {size}: restore it, or"
+                " remove it and the start makes it again from the timer log"
+            )
+        if found == 0:
+            file.truncate(size)
+            file.fsync()
+            self._over_until = since_ms // self.precision_ms
+            return False
+        self._kept_since = 1 << 62
+        self.keep_since(since_ms)
+        return there
+
+    def keep_since(self, since_ms: int) -> None:
+        """Keeps all pages from now on that have something for `since_ms` or later; reads the whole
+        file, in any thread while nobody else uses the wheel."""
+        assert self._file is not None, "load comes first"
+        since = max(since_ms // self.precision_ms, 1)
+        if since >= self._kept_since:
+            return
+        self._kept_since = self._over_until = since
+        step = _READ_PAGES * _PAGE_SIZE
+        for start in range(0, self.slots * SLOT_SIZE, step):
+            block = self._file.pread(step, start)
+            for at in range(0, len(block), _PAGE_SIZE):
+                number = (start + at) // _PAGE_SIZE
+                page = block[at : at + _PAGE_SIZE]
+                if page.count(0) == len(page) or number in self._pages:
+                    continue
+                page = page.ljust(_PAGE_SIZE, b"\0")
+                if any(slot[0] >= since for slot in _SLOT.iter_unpack(page)):
+                    self._pages[number] = bytearray(page)
+
+    def get(self, time_ms: int) -> Slot | None:
+        """What waits for the slot of a time; None where nothing ever did."""
+        number = time_ms // self.precision_ms
+        index = number % self.slots
+        page = self._page(index // _PAGE_SLOTS)
+        if page is None:
+            return None
+        of, first, last, count, _ = _SLOT.unpack_from(page, index % _PAGE_SLOTS * SLOT_SIZE)
+        return Slot(first, last, count) if of == number and last >= 0 else None
+
+    def put(self, time_ms: int, slot: Slot) -> None:
+        """Says what waits for the slot of a time; a later round that has its place keeps it."""
+        number = time_ms // self.precision_ms
+        index = number % self.slots
+        at = index // _PAGE_SLOTS
+        page = self._page(at)
+        if page is None:
+            page = self._pages[at] = bytearray(_PAGE_SIZE)
+        if _SLOT.unpack_from(page, index % _PAGE_SLOTS * SLOT_SIZE)[0] > number:
+            return
+        count = max(-_MAX_INT, min(slot.number, _MAX_INT))
+        _SLOT.pack_into(
+            page, index % _PAGE_SLOTS * SLOT_SIZE, number, slot.first, slot.last, count, 0
+        )
+        self._dirty.add(at)
+
+    def clear(self, time_ms: int) -> None:
+        """Nothing waits for the slot of a time."""
+        self.put(time_ms, Slot(-1, -1, 0))
+
+    def next_time(self, since_ms: int, until_ms: int) -> int | None:
+        """The first slot at `since_ms` or later for which something waits, or did; None where there
+        is none before `until_ms`. Pages that nothing waits in are passed over at once."""
+        number, until = since_ms // self.precision_ms, -(-until_ms // self.precision_ms)
+        until = min(until, number + self.slots)
+        while number < until:
+            index = number % self.slots
+            in_page, width = index % _PAGE_SLOTS, self._width(index)
+            page = self._pages.get(index // _PAGE_SLOTS)
+            if page is not None:
+                for step in range(min(width, until - number)):
+                    at = (in_page + step) * SLOT_SIZE
+                    of, _, last, _, _ = _SLOT.unpack_from(page, at)
+                    if of == number + step and last >= 0:
+                        return (number + step) * self.precision_ms
+            number += width
+        return None
+
+    def waiting(self, since_ms: int) -> Iterator[tuple[int, Slot]]:
+        """Each slot from `since_ms` on for which something waits, with its time, in no order. What
+        changes meanwhile may be told or not."""
+        since = since_ms // self.precision_ms
+        for page in list(self._pages.values()):
+            for of, first, last, count, _ in _SLOT.iter_unpack(bytes(page)):
+                if of >= since and of and last >= 0:
+                    yield of * self.precision_ms, Slot(first, last, count)
+
+    # Writing
+
+    def take_dirty(self) -> dict[int, bytes]:
+        """The pages that changed since, for `write`."""
+        dirty, self._dirty = self._dirty, set()
+        return {page: bytes(self._pages[page]) for page in dirty}
+
+    def give_back(self, pages: Mapping[int, bytes]) -> None:
+        """They could not be written and are dirty again."""
+        self._dirty.update(pages)
+
+    def write(self, pages: Mapping[int, bytes]) -> None:
+        """Writes pages, durably; in any thread."""
+        assert self._file is not None, "load comes first"
+        for page, data in sorted(pages.items()):
+            start = page * _PAGE_SIZE
+            self._file.pwrite(data[: self.slots * SLOT_SIZE - start], start)
+        if pages:
+            self._file.fsync()
+
+    def forget_before(self, time_ms: int) -> None:
+        """Keeps the pages no longer that are written and have nothing at `time_ms` or later. To be
+        called while no page is on its way to the file."""
+        until = time_ms // self.precision_ms
+        self._kept_since = max(self._kept_since, until)
+        while self._over_until < until:
+            index = self._over_until % self.slots
+            self._over.add(index // _PAGE_SLOTS)
+            self._over_until += min(self._width(index), until - self._over_until)
+        for at in [page for page in self._over if page not in self._dirty]:
+            page = self._pages.get(at)
+            if page is None or all(slot[0] < until for slot in _SLOT.iter_unpack(page)):
+                self._pages.pop(at, None)
+                self._over.discard(at)
+
+    def close(self) -> None:
+        """Closes the file; what is dirty is gone."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _width(self, index: int) -> int:
+        """How many slots its page has from a place on; the last page may be a short one."""
+        return min(_PAGE_SLOTS - index % _PAGE_SLOTS, self.slots - index)
+
+    def _page(self, at: int) -> bytearray | None:
+        page = self._pages.get(at)
+        if page is None:
+            assert self._file is not None, "load comes first"
+            data = self._file.pread(_PAGE_SIZE, at * _PAGE_SIZE)
+            if data.count(0) == len(data):
+                return None
+            page = self._pages[at] = bytearray(data.ljust(_PAGE_SIZE, b"\0"))
+        return page

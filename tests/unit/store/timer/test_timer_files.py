@@ -1,0 +1,273 @@
+"""Wheel and log together, over starts, cuts and what a crash leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import DamagedStoreError
+from rocketmq_tw.store.timer.timer_files import TimerFiles
+from rocketmq_tw.store.timer.unit import BLANK_SIZE, DEFAULT, DELETE, UNIT_SIZE, TimerUnit
+
+START = 1_700_000_000_000
+#: Four entries a file, and some bytes that stay unused.
+FILE_SIZE = 4 * UNIT_SIZE + BLANK_SIZE + 20
+ALL = 1 << 40
+
+
+class Timed:
+    """Files of a timer, and what their checkpoint would say."""
+
+    def __init__(self, files: MemoryFiles | None = None, since_ms: int = START) -> None:
+        self.disk = files or MemoryFiles()
+        self.since_ms = since_ms
+        self.log_position = 0
+        self.timer = self._open()
+        self.notes: list[str] = []
+        self.load()
+
+    def _open(self) -> TimerFiles:
+        return TimerFiles(self.disk, "/store", file_size=FILE_SIZE, precision_ms=1000, slots=1000)
+
+    def load(self, commit_end: int = ALL, *, clean: bool = False) -> None:
+        self.notes = self.timer.load(
+            log_position=self.log_position,
+            since_ms=self.since_ms,
+            commit_end=commit_end,
+            clean=clean,
+        )
+
+    def again(
+        self, disk: MemoryFiles | None = None, commit_end: int = ALL, *, clean: bool = False
+    ) -> None:
+        self.timer.close()
+        self.disk = disk or self.disk
+        self.timer = self._open()
+        self.load(commit_end, clean=clean)
+
+    def add(self, seconds: int, offset: int, magic: int = DEFAULT) -> int:
+        return self.timer.add(TimerUnit(-1, magic, START, START + seconds * 1000, offset, 100, 0))
+
+    def write(self, *, checkpoint: bool = True) -> None:
+        changes = self.timer.take_changes()
+        self.timer.write(changes)
+        self.timer.written(changes, self.since_ms)
+        if checkpoint:
+            self.log_position = changes.log_end
+
+    def waiting(self) -> dict[int, list[int]]:
+        """Seconds -> the places of what waits so long, the oldest first."""
+        reader = self.timer.log.reader()
+        return {
+            (time_ms - START) // 1000: [unit.offset for _, unit in reader.chain(slot.last)][::-1]
+            for time_ms, slot in sorted(self.timer.wheel.waiting(self.since_ms))
+        }
+
+
+@pytest.fixture
+def timed() -> Timed:
+    return Timed()
+
+
+def fill(timed: Timed, count: int = 11, first: int = 0) -> None:
+    for number in range(first, first + count):
+        timed.add(number % 3, number * 100)
+
+
+THREE_SLOTS = {0: [0, 300, 600, 900], 1: [100, 400, 700, 1000], 2: [200, 500, 800]}
+
+
+def test_each_slot_has_its_entries_written_or_not(timed: Timed) -> None:
+    fill(timed)
+    assert timed.waiting() == THREE_SLOTS
+    timed.write()
+    assert timed.waiting() == THREE_SLOTS
+    assert [timed.timer.number(START + n * 1000) for n in range(4)] == [4, 4, 3, 0]
+    names = timed.disk.list("/store/timerlog")
+    assert names == [f"{n * FILE_SIZE:020d}" for n in range(3)]
+    assert {len(timed.disk.read(f"/store/timerlog/{name}")) for name in names} == {FILE_SIZE}
+
+
+def test_what_takes_a_message_back_counts_less(timed: Timed) -> None:
+    timed.add(1, 0)
+    timed.add(1, 100)
+    timed.add(1, 200, DEFAULT | DELETE)
+    assert timed.timer.number(START + 1000) == 1
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_start_finds_all_again(timed: Timed, clean: bool) -> None:
+    fill(timed)
+    timed.write()
+    timed.again(clean=clean)
+    assert timed.waiting() == THREE_SLOTS and not timed.notes
+    timed.add(2, 1100)
+    assert timed.waiting()[2] == [200, 500, 800, 1100]
+
+
+def test_the_wheel_is_made_good_from_the_log(timed: Timed) -> None:
+    fill(timed, 5)
+    timed.write()
+    wheel = timed.disk.read("/store/timerwheel")
+    fill(timed, 6, first=5)
+    timed.write(checkpoint=False)
+    timed.disk.open("/store/timerwheel").pwrite(wheel, 0)
+    timed.again()
+    assert timed.waiting() == THREE_SLOTS and not timed.notes
+    assert timed.timer.number(START) == 4
+
+
+def test_a_wheel_that_is_gone_is_made_again(timed: Timed) -> None:
+    fill(timed)
+    timed.write()
+    timed.disk.remove("/store/timerwheel")
+    timed.again()
+    assert timed.waiting() == THREE_SLOTS
+    assert timed.notes == ["there is no timer wheel any more: it is made again from the log"]
+
+
+def test_a_log_that_lost_some_of_itself(timed: Timed) -> None:
+    fill(timed)
+    timed.write()
+    for start in (FILE_SIZE, 2 * FILE_SIZE):
+        timed.disk.remove(f"/store/timerlog/{start:020d}")
+    timed.again()
+    assert timed.waiting() == {0: [0, 300], 1: [100], 2: [200]}
+    assert len(timed.notes) == 2
+    timed.add(1, 400)
+    assert timed.waiting()[1] == [100, 400]
+
+
+def test_a_log_that_is_gone(timed: Timed) -> None:
+    fill(timed)
+    timed.write()
+    timed.disk.remove_tree("/store/timerlog")
+    timed.again()
+    assert timed.waiting() == {} and timed.notes
+    fill(timed)
+    assert timed.waiting() == THREE_SLOTS
+
+
+@pytest.mark.parametrize("seed", [None, *range(20)])
+def test_a_power_loss_while_all_is_written(seed: int | None) -> None:
+    """What the checkpoint speaks of is there, and what follows in the log is whole."""
+    timed = Timed()
+    fill(timed, 5)
+    timed.write()
+    fill(timed, 6, first=5)
+    changes = timed.timer.take_changes()
+    # As if the power went in the middle of both.
+    timed.timer.log._segments.sync = lambda: None
+    timed.timer.log.write(changes.position, changes.data)
+    for page, data in changes.pages.items():
+        timed.timer.wheel._file.pwrite(data, page * 4096)
+    timed.again(timed.disk.crash(seed))
+    found = sorted(offset for slot in timed.waiting().values() for offset in slot)
+    assert found[:5] == [0, 100, 200, 300, 400]
+    assert found == [n * 100 for n in range(len(found))]
+    # What is written behind the end now is not followed by what the crash left.
+    count = len(found)
+    fill(timed, 1, first=count)
+    timed.write()
+    timed.again()
+    found = sorted(offset for slot in timed.waiting().values() for offset in slot)
+    assert found == [n * 100 for n in range(count + 1)]
+
+
+def test_the_log_of_another_file_size_is_refused(timed: Timed) -> None:
+    fill(timed)
+    timed.write()
+    timed.timer.close()
+    other = TimerFiles(
+        timed.disk, "/store", file_size=FILE_SIZE + 52, precision_ms=1000, slots=1000
+    )
+    with pytest.raises(DamagedStoreError, match="mappedFileSizeTimerLog"):
+        other.load(log_position=0, since_ms=START, commit_end=ALL, clean=True)
+
+
+class TestTheCommitLogIsCut:
+    @pytest.mark.parametrize("written", [0, 5, 11])
+    @pytest.mark.parametrize("kept", range(12))
+    def test_what_it_lost_is_unlinked(self, written: int, kept: int) -> None:
+        timed = Timed()
+        fill(timed, written)
+        timed.write()
+        fill(timed, 11 - written, first=written)
+        for _ in timed.timer.unlink_behind(kept * 100):
+            pass
+        expected = {
+            seconds: offsets
+            for seconds in range(3)
+            if (offsets := [n * 100 for n in range(kept) if n % 3 == seconds])
+        }
+        assert timed.waiting() == expected
+        assert [timed.timer.number(START + n * 1000) for n in range(3)] == [
+            len(expected.get(n, [])) for n in range(3)
+        ]
+        timed.log_position = min(timed.log_position, timed.timer.log.end)
+        timed.write()
+        timed.again()
+        assert timed.waiting() == expected and not timed.notes
+
+    def test_at_a_start(self, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        timed.again(commit_end=650)
+        assert timed.waiting() == {0: [0, 300, 600], 1: [100, 400], 2: [200, 500]}
+
+    def test_behind_what_was_put_off(self, timed: Timed) -> None:
+        fill(timed)
+        timed.add(5, 100)
+        for _ in timed.timer.unlink_behind(1000):
+            pass
+        assert timed.waiting() == {
+            0: [0, 300, 600, 900],
+            1: [100, 400, 700],
+            2: [200, 500, 800],
+            5: [100],
+        }
+
+
+def test_the_places_of_what_waits(timed: Timed) -> None:
+    fill(timed)
+    assert timed.timer.offsets_since(600, START) == {600, 700, 800, 900, 1000}
+    assert timed.timer.offsets_since(600, START + 2000) == {800}
+    timed.write()
+    assert timed.timer.offsets_since(0, START + 2000) == {200, 500, 800}
+
+
+class TestRetention:
+    def names(self, timed: Timed) -> list[int]:
+        return [int(name) // FILE_SIZE for name in timed.disk.list("/store/timerlog")]
+
+    def expire(self, timed: Timed, min_offset: int) -> list[int]:
+        for _ in timed.timer.remove_expired(min_offset, timed.since_ms):
+            pass
+        return self.names(timed)
+
+    def test_files_go_whose_messages_are_gone(self, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        timed.since_ms = START + 10_000
+        assert self.expire(timed, 300) == [0, 1, 2]
+        assert self.expire(timed, 301) == [1, 2]
+        assert self.expire(timed, ALL) == [2], "never the last one"
+        timed.again()
+        assert not timed.notes
+        assert timed.add(20, 1100) == 2 * FILE_SIZE + 3 * UNIT_SIZE
+
+    def test_a_file_stays_that_the_wheel_leads_to(self, timed: Timed) -> None:
+        timed.add(50, 0)
+        fill(timed, 10, first=1)
+        timed.write()
+        timed.since_ms = START + 10_000
+        assert self.expire(timed, ALL) == [0, 1, 2]
+        timed.since_ms = START + 60_000
+        assert self.expire(timed, ALL) == [2]
+
+    def test_what_is_not_written_yet_stays(self, timed: Timed) -> None:
+        fill(timed)
+        timed.since_ms = START + 10_000
+        assert self.expire(timed, ALL) == []
+        timed.write()
+        assert self.expire(timed, ALL) == [2]

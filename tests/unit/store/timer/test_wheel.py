@@ -1,0 +1,119 @@
+"""The wheel's file, in the bytes that stock 5.3.3 writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import DamagedStoreError
+from rocketmq_tw.store.timer.wheel import SLOT_SIZE, Slot, TimerWheel
+
+PATH = "/store/timerwheel"
+#: Not a multiple of a page's slots.
+SLOTS = 1000
+START = 1_700_000_000_000
+
+
+def make(files: MemoryFiles, since_ms: int = START, precision_ms: int = 1000) -> TimerWheel:
+    files.make_dirs("/store")
+    wheel = TimerWheel(files, PATH, precision_ms, slots=SLOTS)
+    wheel.load(since_ms)
+    return wheel
+
+
+def written(wheel: TimerWheel) -> None:
+    wheel.write(wheel.take_dirty())
+
+
+def test_a_slot_has_stocks_bytes() -> None:
+    files = MemoryFiles()
+    wheel = make(files)
+    wheel.put(START + 5_999, Slot(0, 104, 3))
+    written(wheel)
+    data = files.read(PATH)
+    assert len(data) == SLOTS * SLOT_SIZE == SLOTS * 32
+    at = (START // 1000 + 5) % SLOTS * 32
+    assert data[at : at + 32] == bytes.fromhex(
+        "0000000065 53f105 0000000000000000 0000000000000068 00000003 00000000"
+    )
+    assert data.count(0) == len(data) - 6
+
+
+def test_a_slot_is_found_by_any_time_of_it_and_no_other() -> None:
+    wheel = make(MemoryFiles())
+    wheel.put(START, Slot(0, 0, 1))
+    assert wheel.get(START + 999) == Slot(0, 0, 1)
+    assert wheel.get(START + 1000) is None
+    assert wheel.get(START + wheel.round_ms) is None
+
+
+def test_a_younger_time_takes_the_place_of_an_older_one_and_not_the_other_way() -> None:
+    wheel = make(MemoryFiles())
+    wheel.put(START + wheel.round_ms, Slot(52, 52, 1))
+    wheel.put(START, Slot(0, 0, 1))
+    assert wheel.get(START) is None
+    assert wheel.get(START + wheel.round_ms) == Slot(52, 52, 1)
+    wheel.put(START + 2 * wheel.round_ms, Slot(104, 104, 1))
+    assert wheel.get(START + wheel.round_ms) is None
+
+
+def test_what_waits_is_there_after_a_start_and_the_next_one_is_found() -> None:
+    files = MemoryFiles()
+    wheel = make(files)
+    for seconds in (3, 200, 900):
+        wheel.put(START + seconds * 1000, Slot(seconds, seconds, 1))
+    written(wheel)
+    again = make(files, START + 100_000)
+    assert again.next_time(START + 100_000, START + 2_000_000) == START + 200_000
+    assert again.next_time(START + 100_000, START + 200_000) is None
+    assert again.next_time(START + 201_000, START + 2_000_000) == START + 900_000
+    assert again.next_time(START + 901_000, START + 2_000_000) is None
+    assert dict(again.waiting(START + 201_000)) == {START + 900_000: Slot(900, 900, 1)}
+    again.clear(START + 200_000)
+    assert again.next_time(START + 100_000, START + 2_000_000) == START + 900_000
+
+
+def test_what_was_over_at_the_start_can_be_kept_again() -> None:
+    files = MemoryFiles()
+    wheel = make(files)
+    wheel.put(START + 3_000, Slot(3, 3, 1))
+    written(wheel)
+    again = make(files, START + 500_000)
+    assert again.next_time(START, START + 10_000) is None
+    again.keep_since(START)
+    assert again.next_time(START, START + 10_000) == START + 3_000
+
+
+def test_what_is_over_is_forgotten_once_it_is_written_and_still_in_the_file() -> None:
+    files = MemoryFiles()
+    wheel = make(files)
+    for seconds in range(0, 600, 50):
+        wheel.put(START + seconds * 1000, Slot(seconds, seconds, 1))
+    wheel.forget_before(START + 300_000)
+    assert wheel.next_time(START, START + 1000) == START, "not written yet"
+    written(wheel)
+    wheel.forget_before(START + 300_000)
+    assert wheel.next_time(START, START + 1000) is None
+    assert wheel.next_time(START + 300_000, START + 900_000) == START + 300_000
+    # A place that is asked for all the same is read.
+    assert wheel.get(START) == Slot(0, 0, 1)
+
+
+def test_pages_that_could_not_be_written_are_written_with_the_next_ones() -> None:
+    files = MemoryFiles()
+    wheel = make(files)
+    wheel.put(START, Slot(0, 0, 1))
+    pages = wheel.take_dirty()
+    wheel.put(START + 1000, Slot(52, 52, 1))
+    wheel.give_back(pages)
+    written(wheel)
+    again = make(files)
+    assert again.get(START) and again.get(START + 1000)
+    assert not wheel.take_dirty()
+
+
+def test_a_file_of_another_size_is_refused() -> None:
+    files = MemoryFiles()
+    make(files)
+    with pytest.raises(DamagedStoreError, match="32000 bytes where a timer wheel has 3200:"):
+        TimerWheel(files, PATH, 1000, slots=100).load(START)
