@@ -4,7 +4,7 @@ import msgspec
 from zope.interface import implementer
 
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.state_machine import IStateMachine
+from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotError
 
 
 class Put(msgspec.Struct, tag="put", frozen=True):
@@ -56,5 +56,15 @@ class KeyValue:
     def take_snapshot(self) -> bytes:
         return _encode(self.values)
 
+    def check_snapshot(self, data: bytes) -> None:
+        _values_of(data)
+
     def load_snapshot(self, data: bytes) -> None:
-        self.values = msgspec.json.decode(data, type=dict[str, str])
+        self.values = _values_of(data)
+
+
+def _values_of(data: bytes) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SnapshotError(str(error)) from error

@@ -1,11 +1,10 @@
 """A member of a group as a process has it: the core, its files, a clock and the network."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -14,32 +13,19 @@ from twisted.python.failure import Failure
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
-from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
+from rocketmq_tw.raft.core.replication import OpeningBody, empty_body
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
+from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals
-from rocketmq_tw.raft.state_machine import IStateMachine
+from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
 
 #: Runs something that may block and fires with its result: a thread pool's, or at once.
 RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
-
-
-class NodeConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """A group, the addresses of its members, and what the core does not know of."""
-
-    group: str
-    peers: dict[str, str]
-    raft: RaftConfig
-    #: Milliseconds a request between members may take.
-    request_timeout_ms: int = 3000
-    #: Milliseconds an append waits for a quorum.
-    max_wait_ack_time_ms: int = 2500
-    checkpoint_interval_ms: int = 3000
-    #: Entries between two snapshots of the state machine; 0: none.
-    snapshot_every: int = 10_000
 
 
 class RaftNode:
@@ -61,7 +47,12 @@ class RaftNode:
         *,
         machine: Any = None,
         random: Random | None = None,
+        opening: OpeningBody = empty_body,
+        first_pos: int = 0,
+        keeps_store: bool = False,
     ) -> None:
+        """`opening` and `first_pos` are `RaftCore`'s. `keeps_store`: the store is somebody else's,
+        who has what it said was committed and closes it."""
         self._clock = clock
         self.config = config
         self._store = store
@@ -71,14 +62,25 @@ class RaftNode:
         self._run_blocking = run_blocking
         self._machine: IStateMachine | None = machine
         self.core = RaftCore(
-            config.raft, store, store.hard_state, store.commit_index, random or Random()
+            config.raft,
+            store,
+            store.hard_state,
+            store.commit_index,
+            random or Random(),
+            opening=opening,
+            applies_anew=not keeps_store,
+            first_pos=first_pos,
+            accepts=None if machine is None else SnapshotCheck(machine),
         )
+        self._keeps_store = keeps_store
         self._pending = PendingProposals(clock, config.max_wait_ack_time_ms / 1000)
         self._answers: dict[int, Deferred[m.RaftMessage]] = {}
         self._reads: dict[int, Deferred[None]] = {}
         self._ready_reads: list[tuple[int, Deferred[None]]] = []
         self._tokens = 0
         self._since_snapshot = 0
+        #: Data files in front of this position are to go.
+        self._drop_before = 0
         self._running = False
         self._storing: Deferred[None] | None = None
         self._in_pump = False
@@ -87,11 +89,15 @@ class RaftNode:
         self._checkpoint_call: IDelayedCall | None = None
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[RaftRole, int], None]] = []
+        #: Called with entries that are committed and stored here, in their order, each once.
+        self.commit_listeners: list[Callable[[Sequence[Entry]], None]] = []
+        #: Called with the place before the first entry once the log has begun anew behind it.
+        self.restart_listeners: list[Callable[[LogBase], None]] = []
         #: Fires with the failure that made this node stop by itself: its disk's, or its state
         #: machine's.
         self.when_failed: Deferred[None] = Deferred()
-        if machine is not None and store.snapshot is not None:
-            machine.load_snapshot(store.read_snapshot(0, store.snapshot.size))
+        if machine is not None:
+            load_stored_snapshot(machine, store)
 
     # Life
 
@@ -119,7 +125,8 @@ class RaftNode:
             try:
                 self._store.write_checkpoint(self.core.stored_commit_index)
             finally:
-                self._store.close()
+                if not self._keeps_store:
+                    self._store.close()
         except OSError:
             self.log.failure(
                 "the last checkpoint is not written; the next start looks further back"
@@ -157,6 +164,21 @@ class RaftNode:
         entries = self.core.propose(list(bodies))
         self._wake()
         return [self._pending.add(entry) for entry in entries]
+
+    def append(self, bodies: Sequence[bytes], end_pos: int) -> None:
+        """Appends entries to a log that ends at `end_pos`, and waits for nobody:
+        `commit_listeners` hear of them. Raises `Refused` as `propose` does."""
+        self._check_running()
+        if self.core.log.end_pos != end_pos:
+            raise Refused(Code.TERM_CHANGED, f"the log ends at {self.core.log.end_pos} now")
+        self.core.propose(bodies)
+        self._wake()
+
+    def drop_files_before(self, position: int) -> None:
+        """Removes, soon, the data files that end at or before `position`: the log begins behind
+        them. All that they hold must be committed and applied."""
+        self._drop_before = max(self._drop_before, position)
+        self._wake()
 
     def read(self) -> "Deferred[None]":
         """Fires when the state machine may be read: it then holds all that any member had
@@ -246,6 +268,9 @@ class RaftNode:
 
     def _drain(self) -> None:
         while self._running and self._storing is None:
+            if self._drop_before:
+                self._drop_files()
+                continue
             ready = self.core.ready()
             if ready is None:
                 self._maybe_snapshot()
@@ -260,7 +285,16 @@ class RaftNode:
                 continue
             self._use_disk(partial(self._store.store, ready), partial(self._stored, ready))
 
+    def _drop_files(self) -> None:
+        position, self._drop_before = self._drop_before, 0
+        if self._store.begin_behind(position):
+            self.core.compacted()
+            self._use_disk(self._store.drop_covered, lambda: None)
+
     def _stored(self, ready: Ready) -> None:
+        if ready.writes.reset is not None:
+            for listener in self.restart_listeners:
+                listener(ready.writes.reset)
         self._finish(ready)
         self._checkpoint_soon()
 
@@ -293,6 +327,9 @@ class RaftNode:
         for entry in ready.committed:
             result = None if self._machine is None else self._machine.apply(entry)
             self._pending.applied(entry, result)
+        if ready.committed:
+            for listener in self.commit_listeners:
+                listener(ready.committed)
         self._since_snapshot += len(ready.committed)
         self.core.advance()
         self._serve_reads(ready)
@@ -347,10 +384,10 @@ class RaftNode:
 
     def _send_all(self, messages: Iterable[m.RaftMessage]) -> None:
         for message in messages:
-            answer = self._answers.pop(message.rpc, None) if _is_response(message) else None
+            answer = self._answers.pop(message.rpc, None) if m.is_response(message) else None
             if answer is not None:
                 answer.callback(message)
-            elif not _is_response(message):
+            elif not m.is_response(message):
                 self._request(message)
 
     def _request(self, message: m.RaftMessage) -> None:
@@ -410,14 +447,3 @@ class RaftNode:
 
 def _transfer_code(message: m.RaftMessage) -> Code:
     return message.code if isinstance(message, m.TransferResponse) else Code.UNKNOWN
-
-
-def _is_response(message: m.RaftMessage) -> bool:
-    return isinstance(
-        message,
-        m.VoteResponse
-        | m.HeartbeatResponse
-        | m.PushResponse
-        | m.SnapshotResponse
-        | m.TransferResponse,
-    )

@@ -24,6 +24,9 @@ from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, PushKind, VoteResult
 from rocketmq_tw.raft.core.entry import MAGIC, Entry, crc_fits
 
+#: No log gets this far; what is added to a position behind it may not fit in 64 bits.
+_FARTHEST = 1 << 62
+
 
 def entry_to_body(entry: Entry) -> EntryBody:
     return EntryBody(
@@ -128,7 +131,7 @@ def request_from_body(body: DLedgerBody, rpc: int) -> m.RaftMessage:
             entries=tuple(entry_from_body(entry) for entry in entries),
         )
     if isinstance(body, SnapshotRequestBody):
-        if body.next_pos < 0 or body.last_included_term > body.term:
+        if not 0 <= body.next_pos <= _FARTHEST or body.last_included_term > body.term:
             raise DLedgerBodyError(
                 Code.UNEXPECTED_ARGUMENT,
                 f"a snapshot of term {body.last_included_term} that ends at {body.next_pos}"

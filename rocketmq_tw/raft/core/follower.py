@@ -2,7 +2,7 @@
 
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.election import Election
-from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, Entry
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, RaftMessage, SnapshotRequest
@@ -130,11 +130,16 @@ class Follower:
             if not late:
                 log.truncate_after(state.matched_index)
             return Code.SUCCESS
+        if late and entry.index > log.end_index:
+            # The leader begins behind all that it gave us: nothing of its own is cut.
+            late, state.matched_index = False, log.end_index
         if late or entry.index <= state.matched_index or entry.term > state.term:
             return Code.INCONSISTENT_STATE
-        if entry.index - 1 == state.matched_index:
+        # Who has nothing yet begins where the group does, which need not be at 0.
+        is_new = log.is_empty and log.base == LogBase() and not state.config.state_machine
+        if entry.index - 1 == state.matched_index and not (is_new and entry.pos):
             log.truncate_after(entry.index - 1)
-        elif state.config.state_machine:
+        elif state.config.state_machine or not self._may_begin_at(entry):
             # The leader's log begins behind ours and no snapshot fills the gap.
             return Code.INCONSISTENT_STATE
         else:
@@ -144,6 +149,16 @@ class Follower:
         log.append(entry)
         state.matched_index = entry.index
         return Code.SUCCESS
+
+    def _may_begin_at(self, entry: Entry) -> bool:
+        """Whether the entries between what is committed here and `entry` can fill the room
+        between them; committed ones are not given up for one that cannot be the group's."""
+        state, log = self._state, self._state.log
+        if log.is_empty or state.commit_index < log.begin_index:
+            return True
+        missing = entry.index - state.commit_index - 1
+        room = entry.pos - log.read(state.commit_index).end_pos
+        return missing * ENTRY_HEADER_SIZE <= room <= (missing + 1) * state.config.data_file_size
 
     def on_snapshot(self, request: SnapshotRequest) -> None:
         """Takes a chunk of a snapshot."""

@@ -85,7 +85,7 @@ class Log:
     def _load(self, base: LogBase) -> None:
         store = self._store
         begin = store.begin_index
-        if begin - 1 != base.index:
+        if begin - 1 != base.index or begin == 0:
             self.base = LogBase(begin - 1, -1, store.read(begin).pos)
         index, end = begin, store.end_index
         while index <= end:
@@ -184,10 +184,14 @@ class Log:
             self.end_chain, entry.index, entry.term, entry.pos, entry.body_crc
         )
 
+    def place_of(self, length: int) -> int:
+        """Where the next entry lies if its body has `length` bytes."""
+        return place(self.end_pos, ENTRY_HEADER_SIZE + length, self._file_size)
+
     def make(self, term: int, body: bytes) -> Entry:
         """Appends a new entry of the leader's."""
         index = self.end_index + 1
-        pos = place(self.end_pos, ENTRY_HEADER_SIZE + len(body), self._file_size)
+        pos = self.place_of(len(body))
         crc = crc_of_body(body)
         # Behind a snapshot the last chain CRC is unknown: the chain starts anew with a 0.
         chain = 0 if self.end_chain is None else chain_crc(self.end_chain, index, term, pos, crc)

@@ -89,3 +89,11 @@ class TransferRequest(RaftMessage, frozen=True):
 
 class TransferResponse(RaftMessage, frozen=True):
     code: Code
+
+
+def is_response(message: RaftMessage) -> bool:
+    """Whether a message answers another one."""
+    return isinstance(
+        message,
+        VoteResponse | HeartbeatResponse | PushResponse | SnapshotResponse | TransferResponse,
+    )

@@ -29,9 +29,10 @@ from rocketmq_tw.raft.core.heartbeat import Heartbeats
 from rocketmq_tw.raft.core.log import Log, LogBase, LogStore, LogWrites
 from rocketmq_tw.raft.core.member_state import HardState, MemberState
 from rocketmq_tw.raft.core.reads import Reads, ReadState
-from rocketmq_tw.raft.core.replication import Replication
+from rocketmq_tw.raft.core.replication import OpeningBody, Replication, empty_body
 from rocketmq_tw.raft.core.snapshot import (
     Snapshot,
+    SnapshotJudge,
     SnapshotReceiver,
     SnapshotSender,
     SnapshotStore,
@@ -81,17 +82,27 @@ class RaftCore:
         hard_state: HardState,
         commit_index: int,
         random: Random,
+        *,
+        opening: OpeningBody = empty_body,
+        applies_anew: bool = True,
+        first_pos: int = 0,
+        accepts: SnapshotJudge | None = None,
     ) -> None:
+        """`opening` makes the entry with which a new leader commits what others left it;
+        `applies_anew`: what was committed in an earlier life is applied once more. The group's
+        first entry lies at `first_pos`. `accepts` says whether a snapshot's bytes can be loaded;
+        None: all can."""
         if config.self_id not in config.members:
             raise ValueError(f"{config.self_id} is none of the members {config.members}")
         meta = store.snapshot
-        log = Log(store, LogBase() if meta is None else meta.base, config.data_file_size)
+        base = LogBase(next_pos=first_pos) if meta is None else meta.base
+        log = Log(store, base, config.data_file_size)
         self._store = store
         self._state = state = MemberState(config, log, hard_state, random)
         floor = log.base.index if meta is None else meta.index
         state.commit_to(max(floor, min(commit_index, log.end_index)))
         state.matched_index = state.commit_index
-        self.applied_index = floor
+        self.applied_index = floor if applies_anew else state.commit_index
         #: The commit index that what is on stable storage vouches for: of the last `Ready` done.
         self.stored_commit_index = state.commit_index
         self._commit_in_flight = state.commit_index
@@ -99,8 +110,8 @@ class RaftCore:
         state.role_listeners.append(self._roles.append)
         self.election = Election(state)
         self.heartbeats = Heartbeats(state, self.election)
-        self._snapshots = SnapshotReceiver(state)
-        self.replication = Replication(state, SnapshotSender(state, store))
+        self._snapshots = SnapshotReceiver(state, accepts)
+        self.replication = Replication(state, SnapshotSender(state, store), opening)
         self._follower = Follower(state, self.election, self._snapshots)
         self._transfer = LeadershipTransfer(state, self.election, self.heartbeats, self.replication)
         self._reads = Reads(state, self.heartbeats, self.replication)
@@ -320,6 +331,8 @@ class RaftCore:
         if ready.writes.entries:
             self._state.log.stored(ready.writes.entries[-1].index)
             self.replication.advance_commit()
+        if ready.writes.reset is not None:
+            self.applied_index = max(self.applied_index, ready.writes.reset.index)
         if ready.snapshot is not None:
             self.applied_index = max(self.applied_index, ready.snapshot.meta.index)
         if ready.committed:

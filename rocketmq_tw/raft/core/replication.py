@@ -1,19 +1,33 @@
 """The leader's side of the log: it brings every follower's log to its own, and commits."""
 
+from collections.abc import Callable
+
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
-from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, Entry
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, SnapshotResponse
 from rocketmq_tw.raft.core.progress import PeerProgress, Pending, Phase
 from rocketmq_tw.raft.core.quorum import quorum_index
 from rocketmq_tw.raft.core.snapshot import SnapshotSender
 
+#: Makes the body of a new leader's first entry, which is to begin at this position of the data
+#: files. Its length is the same for all positions.
+OpeningBody = Callable[[int], bytes]
+
+
+def empty_body(position: int) -> bytes:
+    """An opening entry that says nothing."""
+    return b""
+
 
 class Replication:
     """Progress of all followers; used only while we lead."""
 
-    def __init__(self, state: MemberState, snapshots: SnapshotSender) -> None:
+    def __init__(
+        self, state: MemberState, snapshots: SnapshotSender, opening: OpeningBody = empty_body
+    ) -> None:
         self._state = state
+        self._opening = opening
         self._snapshots = snapshots
         self.progress: dict[str, PeerProgress] = {}
         #: The first index that a read may rely on: what our predecessors left is committed then.
@@ -27,7 +41,8 @@ class Replication:
         log = self._state.log
         if log.end_index > self._state.commit_index:
             # Entries of older terms are committed only by one of our own behind them.
-            log.make(self._state.term, b"")
+            place = log.place_of(len(self._opening(0)))
+            log.make(self._state.term, self._opening(place + ENTRY_HEADER_SIZE))
         self.barrier_index = log.end_index
         for peer in self._state.peers:
             progress = PeerProgress(peer, quiet_since=self._state.now)
@@ -181,6 +196,10 @@ class Replication:
         progress.failures = 0
         if progress.phase is Phase.COMPARE:
             self._compared(progress, response)
+        elif progress.phase is Phase.TRUNCATE and code is Code.INCONSISTENT_STATE:
+            # It cannot go on from there: asked at once again and again it would say the same.
+            self._retry_later(progress)
+            return
         elif code is Code.INCONSISTENT_STATE or (
             pending.kind is PushKind.COMMIT and response.end_index < pending.last_index
         ):

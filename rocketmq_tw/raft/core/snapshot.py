@@ -1,6 +1,7 @@
 """Snapshots: the leader sends one in chunks to who is behind its first entry; the follower
 gathers them and starts its log anew behind it."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -9,6 +10,9 @@ from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.log import LogBase
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import SnapshotRequest, SnapshotResponse
+
+#: Whether the bytes of a snapshot can be loaded.
+SnapshotJudge = Callable[[bytes], bool]
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True):
@@ -78,10 +82,12 @@ class SnapshotSender:
 
 
 class SnapshotReceiver:
-    """Gathers the chunks of one snapshot, in order, within the limit of the configuration."""
+    """Gathers the chunks of one snapshot, in order, within the limit of the configuration; what
+    `accepts` refuses changes nothing."""
 
-    def __init__(self, state: MemberState) -> None:
+    def __init__(self, state: MemberState, accepts: SnapshotJudge | None = None) -> None:
         self._state = state
+        self._accepts = accepts
         self._place: tuple[int, int] | None = None
         self._data = bytearray()
         self._arrived: Snapshot | None = None
@@ -119,8 +125,8 @@ class SnapshotReceiver:
             self._forget()
             return Code.DISK_FULL, 0
         self._data += request.data
-        if request.done:
-            self._install(request)
+        if request.done and not self._install(request):
+            return Code.UNEXPECTED_ARGUMENT, 0
         return Code.SUCCESS, end
 
     def _is_known(self, request: SnapshotRequest) -> bool:
@@ -129,15 +135,19 @@ class SnapshotReceiver:
             return True
         return state.log.term_at(request.last_index) == request.last_term
 
-    def _install(self, request: SnapshotRequest) -> None:
+    def _install(self, request: SnapshotRequest) -> bool:
         state = self._state
         data = bytes(self._data)
+        if self._accepts is not None and not self._accepts(data):
+            self._forget()
+            return False
         meta = SnapshotMeta(request.last_index, request.last_term, request.next_pos, len(data))
         self._forget()
         self._arrived = Snapshot(meta, data)
         state.log.restart(meta.base)
         state.matched_index = meta.index
         state.commit_to(meta.index)
+        return True
 
 
 def snapshot_answer(

@@ -26,9 +26,11 @@ DEFAULT_INDEX_FILE_SIZE = 5 * 1024 * 1024 * INDEX_UNIT_SIZE
 _AHEAD = 256 * 1024
 
 
-def open_data(files: IFiles, directory: str, file_size: int) -> Segments:
-    """The files with a member's entries, `directory` being the member's."""
-    return _open(files, f"{directory}/data", file_size, "mappedFileSizeForEntryData", _AHEAD)
+def open_data(files: IFiles, directory: str, file_size: int, elsewhere: str = "") -> Segments:
+    """The files with a member's entries, `directory` being the member's; they may be in a
+    directory `elsewhere`."""
+    place = elsewhere or f"{directory}/data"
+    return _open(files, place, file_size, "mappedFileSizeForEntryData", _AHEAD)
 
 
 def open_index(files: IFiles, directory: str, file_size: int) -> Segments:
@@ -61,10 +63,11 @@ class Ledger:
         data_file_size: int,
         index_file_size: int = DEFAULT_INDEX_FILE_SIZE,
         *,
+        data_directory: str = "",
         begin_pos: int = 0,
         committed_index: int = -1,
     ) -> None:
-        self._data = open_data(files, directory, data_file_size)
+        self._data = open_data(files, directory, data_file_size, data_directory)
         self._index = open_index(files, directory, index_file_size)
         extent = recover(self._data, self._index, begin_pos, committed_index)
         self.begin_index = extent.begin_index
@@ -82,6 +85,29 @@ class Ledger:
         if at != index:
             raise StoreError(f"the index has entry {at} in the place of {index}")
         return pos, size, term
+
+    @property
+    def data(self) -> Segments:
+        """The files with the entries, for readers only."""
+        return self._data
+
+    def end_pos_of(self, index: int) -> int:
+        """Where entry `index` ends; where the first one lies for the index in front of it."""
+        if index < self.begin_index or self.begin_index < 0:
+            return self.begin_pos
+        pos, size, _term = self._unit(index)
+        return pos + size
+
+    def last_index_before(self, position: int) -> int:
+        """The last entry that ends at or before `position`; `begin_index` - 1 where none does."""
+        low, high = self.begin_index - 1, self.end_index
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.end_pos_of(middle) <= position:
+                low = middle
+            else:
+                high = middle - 1
+        return low
 
     def term(self, index: int) -> int:
         """The term of an entry; KeyError where there is none."""
@@ -173,8 +199,15 @@ class Ledger:
         file stays."""
         if self.begin_index < 0:
             return -1
-        pos = self._unit(min(index, self.end_index))[0]
-        first = pos - pos % self._data.file_size
+        return self.begin_index_behind(self._unit(min(index, self.end_index))[0])
+
+    def begin_index_behind(self, position: int) -> int:
+        """The first entry once the data files are gone that end at or before `position`; the last
+        file stays."""
+        if self.begin_index < 0:
+            return -1
+        position = min(position, self._unit(self.end_index)[0])
+        first = position - position % self._data.file_size
         if self.begin_pos >= first:
             return self.begin_index
         header = self._data.pread(INDEX_UNIT_SIZE, first)

@@ -16,6 +16,7 @@ from rocketmq_tw.raft.store.properties import (
 )
 from rocketmq_tw.raft.store.snapshots import SnapshotFile
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.segments import Segments
 
 
 class MemberStore:
@@ -30,7 +31,10 @@ class MemberStore:
         directory: str,
         data_file_size: int,
         index_file_size: int = DEFAULT_INDEX_FILE_SIZE,
+        *,
+        data_directory: str = "",
     ) -> None:
+        """`data_directory` is where the entries are if that is not `data` in `directory`."""
         self._files = files
         self._directory = directory
         files.make_dirs(directory)
@@ -38,12 +42,12 @@ class MemberStore:
         self._saved_snapshot: SnapshotMeta | None = None
         self._begin_behind = -1
         try:
-            self._open(data_file_size, index_file_size)
+            self._open(data_file_size, index_file_size, data_directory)
         except BaseException:
             self._lock.close()
             raise
 
-    def _open(self, data_file_size: int, index_file_size: int) -> None:
+    def _open(self, data_file_size: int, index_file_size: int, data_directory: str) -> None:
         files, directory = self._files, self._directory
         hard_state = read_term(files, f"{directory}/currterm")
         checkpoint = read_ledger_checkpoint(files, f"{directory}/checkpoint")
@@ -55,6 +59,7 @@ class MemberStore:
             directory,
             data_file_size,
             index_file_size,
+            data_directory=data_directory,
             begin_pos=checkpoint.begin_pos,
             committed_index=-1
             if checkpoint.committed_index <= covered
@@ -86,6 +91,28 @@ class MemberStore:
     @property
     def end_index(self) -> int:
         return self._ledger.end_index
+
+    @property
+    def begin_pos(self) -> int:
+        """Where the first entry lies, or will lie."""
+        return self._ledger.begin_pos
+
+    @property
+    def data(self) -> Segments:
+        """The files with the entries, to be read while `store` writes them in another thread."""
+        return self._ledger.data
+
+    def end_pos_of(self, index: int) -> int:
+        """Where entry `index` ends; where the first one lies for the index in front of it."""
+        return self._ledger.end_pos_of(index)
+
+    def last_index_before(self, position: int) -> int:
+        """The last entry that ends at or before `position`; `begin_index` - 1 where none does."""
+        return self._ledger.last_index_before(position)
+
+    def commit(self, index: int) -> None:
+        """Somebody knows that all up to `index` was committed; before a core is made."""
+        self.commit_index = max(self.commit_index, min(index, self.end_index))
 
     def read(self, index: int) -> Entry:
         return self._ledger.read(index)
@@ -141,8 +168,17 @@ class MemberStore:
             self._ledger.begin_index = self._begin_behind
             self._saved_snapshot = None
 
+    def begin_behind(self, position: int) -> bool:
+        """From now on the log begins behind the files that end at or before `position`, but for
+        the last file; whether it begins elsewhere than before. Does not touch the disk."""
+        begin = self._ledger.begin_index_behind(position)
+        if begin <= self._ledger.begin_index:
+            return False
+        self._ledger.begin_index = begin
+        return True
+
     def drop_covered(self) -> None:
-        """Removes the files that nobody reads any more since `use_snapshot`."""
+        """Removes the files that nobody reads any more since `use_snapshot` or `begin_behind`."""
         self._snapshots.drop_others()
         self._ledger.drop_files()
 

@@ -14,7 +14,8 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.kv import KeyValue
-from rocketmq_tw.raft.node import NodeConfig, RaftNode
+from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.command import RemotingCommand

@@ -223,6 +223,7 @@ BAD = [
     ("push: a position beyond 64 bits", "follower", R.PUSH, push_of(pos=1 << 64), 411),
     ("push: a commit index beyond", "follower", R.PUSH, base(commitIndex=1 << 64), 411),
     ("snapshot: a position before the files", "follower", R.INSTALL_SNAPSHOT, snap(-7, 1), 411),
+    ("snapshot: beyond all files", "follower", R.INSTALL_SNAPSHOT, snap(1 << 62 | 1, 1), 411),
     ("snapshot: a term after the leader's", "follower", R.INSTALL_SNAPSHOT, snap(0, 99), 411),
     (
         "snapshot: out of order",

@@ -20,7 +20,8 @@ from rocketmq_tw.raft.core.log import LogWrites
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
-from rocketmq_tw.raft.node import NodeConfig, RaftNode
+from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.network import MemoryNetwork
 from tests.support.raft_store import entries_of_terms

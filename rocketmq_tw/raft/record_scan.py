@@ -1,0 +1,101 @@
+"""Reading the records that entries hold, one after the other.
+
+A record of a plain log in front of the entries is read as well: the second number of a record is
+its magic, that of an entry its size, and no size is that magic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rocketmq_tw.message.layout import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    SIZE_AND_MAGIC,
+)
+from rocketmq_tw.message.record import RecordHead, parse_head
+from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, MAGIC
+from rocketmq_tw.raft.store.format import ENTRY_BLANK_MAGIC
+
+_WINDOW = 1 << 20
+_RECORD_MAGICS = (MAGIC_V1, MAGIC_V2)
+
+
+class RecordsOfEntries:
+    """A `RecordScan` over the entries from `position` to `end`, where an entry or a record starts;
+    entries without a record are passed over. `read` gives so many bytes at an offset, fewer at the
+    end of a file of `file_size`."""
+
+    def __init__(
+        self,
+        read: Callable[[int, int], bytes],
+        file_size: int,
+        position: int,
+        end: int,
+        *,
+        check_body: bool = True,
+    ) -> None:
+        self._read = read
+        self._file_size = file_size
+        self._check_body = check_body
+        self.position = position
+        self.end = end
+        self.damaged = False
+        self._window = b""
+        self._window_at = position
+
+    def __iter__(self) -> Iterator[RecordHead]:
+        while self.end - self.position >= BLANK_SIZE:
+            position = self.position
+            room = self._file_size - position % self._file_size
+            if not self._has(position, BLANK_SIZE):
+                self.damaged = True
+                return
+            first, second = SIZE_AND_MAGIC.unpack_from(self._window, position - self._window_at)
+            if second == BLANK_MAGIC or first == ENTRY_BLANK_MAGIC:
+                self.damaged = room not in (first, second)
+                if self.damaged or position + room > self.end:
+                    return
+                self.position = position + room
+                continue
+            front = 0 if second in _RECORD_MAGICS else ENTRY_HEADER_SIZE
+            size, least = (second, front) if front else (first, MIN_RECORD_SIZE)
+            if (front and first != MAGIC) or not least <= size <= room - BLANK_SIZE:
+                self.damaged = True
+                return
+            if position + size > self.end:
+                return
+            head = None
+            if self._holds_record(position, front, size):
+                head = self._head(position + front, size - front)
+                if head is None:
+                    self.damaged = True
+                    return
+            self.position = position + size
+            if head is not None:
+                yield head
+
+    def _holds_record(self, position: int, front: int, size: int) -> bool:
+        if size - front < MIN_RECORD_SIZE or not self._has(position, front + BLANK_SIZE):
+            return False
+        at = position + front - self._window_at
+        return SIZE_AND_MAGIC.unpack_from(self._window, at)[1] in _RECORD_MAGICS
+
+    def _head(self, position: int, size: int) -> RecordHead | None:
+        """The record of so many bytes; None where it is damaged."""
+        if not self._has(position, size):
+            return None
+        head = parse_head(self._window, position - self._window_at, check_body=self._check_body)
+        if head is None or head.physical_offset != position or head.size != size:
+            return None
+        return head
+
+    def _has(self, position: int, size: int) -> bool:
+        """Lets the window hold so many bytes from `position`; whether the file has them."""
+        if position + size > self._window_at + len(self._window):
+            self._window = self._read(max(size, min(_WINDOW, self.end - position)), position)
+            self._window_at = position
+        return position + size <= self._window_at + len(self._window)
