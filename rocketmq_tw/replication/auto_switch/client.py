@@ -150,15 +150,20 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
     ) -> Generator[Any, Any, int]:
         """Cuts off what the master's log does not have; fires with the log's end then."""
         self._masters = master.epochs
-        end = self._end
+        own, end = self._epochs.table, self._end
         point = yield self._common(master, end)
         self._check_is_open(link)
+        if end and point == end and own.agreement(end, self._masters, master.end) is None:
+            # The master's epochs come in their place, so that its next ones can follow.
+            yield self._epochs.cut(0)
         if point < end:
             if point < self._switched.start_offset:
                 raise LinkError(
                     f"this log starts at {self._switched.start_offset} and is the master's only up"
                     f" to {point}; {ADVICE}"
                 )
+            yield self._check_confirmed(master, point)
+            self._check_is_open(link)
             log.warn(
                 "this log is the master's up to {point}: the {size} bytes behind it are cut off",
                 point=point,
@@ -170,6 +175,22 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             self._end = point
             yield self._epochs.cut(point)
         return point
+
+    @inlineCallbacks
+    def _check_confirmed(self, master: MasterHandshake, point: int) -> Generator[Any, Any, None]:
+        """What all in sync had is cut off for a master only that has it as well, under another
+        epoch. Without `allAckInSyncStateSet` nobody is promised that, and stock's masters call
+        confirmed what no slave has."""
+        confirmed = self._switched.confirmed_offset
+        if not self._settings.all_ack or confirmed <= point:
+            return
+        if confirmed <= master.end and (yield self._ask(confirmed)):
+            return
+        raise LinkError(
+            f"this log is the master's up to {point} and confirmed up to {confirmed}: the master"
+            f" lacks acknowledged messages, which may be here alone; {ADVICE}, once they are not"
+            " needed"
+        )
 
     @inlineCallbacks
     def _common(self, master: MasterHandshake, end: int) -> Generator[Any, Any, int]:
@@ -195,12 +216,17 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                 )
         else:
             agreement = own.agreement(end, theirs, master.end)
-            if agreement is None:
+            if agreement is not None:
+                point, start = agreement.offset, agreement.entry.start
+            elif theirs.covering(0) is not None and end <= master.end:
+                # Controllers that were started anew count from 1 again, so the master has forgotten
+                # epochs that this log still names: only what both have can tell.
+                point = start = end
+            else:
                 raise LinkError(
                     f"the master has none of this log's epochs ({_shown(own)}; the master's:"
                     f" {_shown(theirs)}); {ADVICE}"
                 )
-            point, start = agreement.offset, agreement.entry.start
         same = yield self._ask(point)
         if not same and start < point and own.entries:
             # A master that came back without the end of its epoch went on under its number.

@@ -69,19 +69,20 @@ class EpochTable:
         return Covering(self._entries[number - 1], end)
 
     def begin(self, epoch: int, end: int, log_start: int) -> None:
-        """A master's `epoch` begins behind its log, which has `log_start` to `end`; one that it
-        has begun before goes on. Raises `EpochError` where a later epoch is known.
+        """A master's `epoch` begins behind its log, which has `log_start` to `end`. Raises
+        `EpochError` where a later epoch is known.
 
-        An epoch that starts at the log's end has no bytes and goes away: two epochs with one start
-        could not be told apart by their stretches. What lies in front of all epochs becomes
-        `BEFORE_EPOCHS`.
+        A known epoch of that number is another one, since controllers that are started anew count
+        from 1 again: it goes away, as its bytes belong to the epoch in front for who does not know
+        better. An epoch that starts at the log's end has no bytes and goes away: two epochs with
+        one start could not be told apart by their stretches. What lies in front of all epochs
+        becomes `BEFORE_EPOCHS`.
         """
         last = self.last
         if last is not None and last.epoch > epoch:
             raise EpochError(f"epoch {epoch} is over: this log has {last.epoch}")
-        kept = [entry for entry in self._entries if entry.start < end]
-        if not kept or kept[-1].epoch != epoch:
-            kept.append(EpochEntry(epoch, end))
+        kept = [entry for entry in self._entries if entry.start < end and entry.epoch < epoch]
+        kept.append(EpochEntry(epoch, end))
         if kept[0].start > log_start and kept[0].epoch > BEFORE_EPOCHS:
             kept.insert(0, EpochEntry(BEFORE_EPOCHS, 0))
         self._entries = tuple(kept)
@@ -124,7 +125,9 @@ class EpochTable:
             if entry in theirs:
                 return Agreement(entry, min(to, theirs[entry]))
         firsts = [table._entries[0] for table in (self, master) if table._entries]
-        if len(firsts) == 2 and not any(entry.start for entry in firsts):
+        if len(firsts) == 2 and all(
+            entry.start == 0 and entry.epoch > BEFORE_EPOCHS for entry in firsts
+        ):
             return Agreement(firsts[0], 0)
         return None
 

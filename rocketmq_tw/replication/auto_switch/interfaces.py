@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
+from zope.interface import Attribute
 
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.interfaces import IReplicatedLog
@@ -20,6 +21,8 @@ Compare = Callable[[int], Deferred[bool]]
 
 class ISwitchedLog(IReplicatedLog):
     """A log whose end may be another one after a change of master."""
+
+    confirmed_offset: int = Attribute("Behind the last record that is known to be confirmed.")
 
     def end_at_whole_record() -> Deferred[None]:
         """Cuts off a last record of which only a part came."""

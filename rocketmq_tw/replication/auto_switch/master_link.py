@@ -12,6 +12,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveHandshake,
     SlaveReader,
 )
+from rocketmq_tw.replication.auto_switch.whole_records import WholeRecords
 from rocketmq_tw.replication.links.errors import LinkError
 from rocketmq_tw.replication.links.master_link import MasterLink, ReadLog
 
@@ -35,6 +36,7 @@ class AutoSwitchMasterLink(MasterLink):
         self._confirmed_sent = -1
         self._is_answer_due = False
         self._frames = SlaveReader()
+        self._records = WholeRecords(read_log)
 
     def receive(self, data: bytes, log_start: int, log_end: int, now_ms: int) -> bool:
         """See `MasterLink`."""
@@ -74,9 +76,16 @@ class AutoSwitchMasterLink(MasterLink):
         entry = self._covering().entry
         return EpochTransfer(self.next_offset, data, entry, self._confirmed_sent).encode()
 
-    def _fitting(self, size: int) -> int:
-        end = self._covering().end
-        return size if end is None else min(size, end - self.next_offset)
+    def _next_bytes(self, size: int, log_end: int) -> bytes:
+        """See `MasterLink`: of one epoch, and whole records where more of the log follows."""
+        epoch_end = self._covering().end
+        if epoch_end is not None:
+            size = min(size, epoch_end - self.next_offset)
+        data = self._read_log(self.next_offset, size)
+        if self.next_offset + len(data) in (log_end, epoch_end):
+            self._records.restart()
+            return data
+        return self._records.cut(self.next_offset, data)
 
     def _empty_start(self, log_start: int, log_end: int) -> int:
         if self.slave is not None and self.slave.from_last_file:

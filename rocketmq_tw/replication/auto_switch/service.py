@@ -136,9 +136,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
                 epoch_start=start,
                 promised_end=max(end, self._promised_end),
             )
-            members = self.states.expansion()
-            if members is not None and now_ms >= self._expand_at_ms:
-                self._ask(members)
+            self._expand()
             self._advance()
         return changed
 
@@ -172,6 +170,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
 
     def _tick(self) -> None:
         now_ms = self._now_ms()
+        self._expand()
         self.states.tick(now_ms)
         if now_ms >= self._check_at_ms:
             self._check()
@@ -182,6 +181,13 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         now_ms = self._now_ms()
         self._check_at_ms = now_ms + self._settings.check_ms
         members = self.states.check(self._log.end_offset, now_ms)
+        if members is not None:
+            self._ask(members)
+
+    def _expand(self) -> None:
+        if self._now_ms() < self._expand_at_ms:
+            return
+        members = self.states.expansion()
         if members is not None:
             self._ask(members)
 
@@ -203,13 +209,17 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._asked = None
         if self._is_over:
             return
-        self._expand_at_ms = self._now_ms() + RETRY_MS
-        self._check_at_ms = min(self._check_at_ms, self._expand_at_ms)
+        now_ms = self._now_ms()
+        retry_at_ms = now_ms + RETRY_MS
+        self._check_at_ms = min(self._check_at_ms, retry_at_ms)
         log.warn("the SyncStateSet is not changed yet: {why}", why=failure.getErrorMessage())
         error = failure.value
         if isinstance(error, RequestError) and error.code in NOT_TAKEN:
-            self.states.refused()
+            # Others may be asked for at once: the refused one has its own pause.
+            self.states.refused(now_ms)
             self._moved()
+        else:
+            self._expand_at_ms = retry_at_ms
 
     def _moved(self) -> None:
         """Others are waited for than before: what is confirmed, and who is answered?"""

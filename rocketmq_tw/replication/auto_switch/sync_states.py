@@ -18,6 +18,13 @@ import attrs
 JOINING_GAP = 1 << 20
 JOINING_MS = 1000
 
+#: One that the controller refused, or that did not move while it was waited for, is left alone for
+#: so long before its next try, twice as long after each further one, and up to so long.
+FIRST_PAUSE_MS = 1000
+MAX_PAUSE_MS = 30_000
+#: Anybody may connect under any id, so these books have an end; the oldest go.
+MAX_PAUSES = 1000
+
 
 class SyncMembers(NamedTuple):
     """The broker ids of a SyncStateSet, the master's among them; `epoch` counts its changes."""
@@ -39,6 +46,15 @@ class _Slave:
     #: Not in the set yet but waited for, until this time; joins once it has `join_end`.
     joining_until_ms: int | None = None
     join_end: int = 0
+    #: What it had when it began to join.
+    join_start: int = 0
+
+
+class _Pause(NamedTuple):
+    """How often in a row an id failed to join, and when it may try again."""
+
+    failures: int
+    until_ms: int
 
 
 class SyncStates:
@@ -54,6 +70,8 @@ class SyncStates:
         self._own_id = own_id
         self._not_caught_up_ms = not_caught_up_ms
         self._slaves: dict[int, _Slave] = {}
+        # By ids, not links: who connects anew is not forgiven.
+        self._pauses: dict[int, _Pause] = {}
         self._waited_for: frozenset[int] = frozenset()
         self._look()
 
@@ -103,7 +121,9 @@ class SyncStates:
             and not slave.is_learner
             and offset >= epoch_start
             and log_end - offset <= JOINING_GAP
+            and self._may_try(broker_id, now_ms)
         ):
+            slave.join_start = offset
             slave.join_end, slave.joining_until_ms = promised_end, now_ms + JOINING_MS
             self._look()
 
@@ -130,7 +150,10 @@ class SyncStates:
 
     def expansion(self) -> frozenset[int] | None:
         """The members to propose because some slave has all that it needs to be one; None while
-        there is nothing new, or a proposal whose end is not known."""
+        there is nothing new, or a proposal whose end is not known.
+
+        One slave at a time, since the controller refuses a set for a single bad id: first who was
+        refused least often, of these who is connected longest."""
         if self.proposed is not None:
             return None
         ready = [
@@ -138,7 +161,7 @@ class SyncStates:
             for broker_id, slave in self._slaves.items()
             if slave.joining_until_ms is not None and slave.acknowledged >= slave.join_end
         ]
-        return self.applied.members.union(ready) if ready else None
+        return self.applied.members | {min(ready, key=self._failures)} if ready else None
 
     def check(self, log_end: int, now_ms: int) -> frozenset[int] | None:
         """The members to propose without those that are gone or have not caught up for too long;
@@ -160,8 +183,11 @@ class SyncStates:
                 self._slaves[member].joining_until_ms = None
         self._look()
 
-    def refused(self) -> None:
-        """The controller has the members that it had before the last proposal."""
+    def refused(self, now_ms: int) -> None:
+        """The controller has the members that it had before the last proposal; whom that would
+        have added has to wait for the next try."""
+        for broker_id in (self.proposed or frozenset()) - self.applied.members:
+            self._pause(broker_id, now_ms)
         self.proposed = None
         self._look()
 
@@ -172,14 +198,18 @@ class SyncStates:
             return False
         self.applied = applied
         self.proposed = None
+        for member in applied.members:
+            self._pauses.pop(member, None)
         self._look()
         return True
 
     def tick(self, now_ms: int) -> None:
         """Those that did not manage to join in time are waited for no more."""
-        for slave in self._slaves.values():
+        for broker_id, slave in self._slaves.items():
             if slave.joining_until_ms is not None and now_ms >= slave.joining_until_ms:
                 slave.joining_until_ms = None
+                if slave.acknowledged < slave.join_end and slave.acknowledged <= slave.join_start:
+                    self._pause(broker_id, now_ms)
                 self._look()
 
     def _keeps_up(self, member: int, log_end: int, now_ms: int) -> bool:
@@ -189,6 +219,23 @@ class SyncStates:
         return (
             slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms
         )
+
+    def _may_try(self, broker_id: int, now_ms: int) -> bool:
+        pause = self._pauses.get(broker_id)
+        return pause is None or now_ms >= pause.until_ms
+
+    def _failures(self, broker_id: int) -> int:
+        pause = self._pauses.get(broker_id)
+        return 0 if pause is None else pause.failures
+
+    def _pause(self, broker_id: int, now_ms: int) -> None:
+        before = self._pauses.pop(broker_id, None)
+        failures = 0 if before is None else before.failures
+        # Python's numbers have no end, so the exponent gets one.
+        pause_ms = min(FIRST_PAUSE_MS << min(failures, 16), MAX_PAUSE_MS)
+        self._pauses[broker_id] = _Pause(failures + 1, now_ms + pause_ms)
+        if len(self._pauses) > MAX_PAUSES:
+            del self._pauses[next(iter(self._pauses))]
 
     def _look(self) -> None:
         joining = {

@@ -91,7 +91,7 @@ class MasterLink(ABC):
             size = min(size, allowance)
         if size <= 0:
             return None
-        data = self._read_log(self.next_offset, self._fitting(size))
+        data = self._next_bytes(size, log_end)
         if not data:
             return None
         frame = self._frame(data)
@@ -122,9 +122,9 @@ class MasterLink(ABC):
         """Where a slave without a log starts: the beginning of a log file."""
         return max(log_end - log_end % self._file_size, log_start)
 
-    def _fitting(self, size: int) -> int:
-        """How many of `size` bytes from `next_offset` may be in one frame."""
-        return size
+    def _next_bytes(self, size: int, log_end: int) -> bytes:
+        """What the next frame carries: some `size` bytes from `next_offset`."""
+        return self._read_log(self.next_offset, size)
 
     def _sent(self, count: int, now_ms: int) -> None:
         self._last_write = now_ms

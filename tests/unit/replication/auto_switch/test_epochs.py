@@ -50,6 +50,8 @@ class TestAgreement:
             pytest.param([(1, 0)], 700, [(4, 900)], 1000, None, id="epochs-forgotten"),
             pytest.param([(4, 900)], 1000, [(1, 0)], 700, None, id="epochs-forgotten-here"),
             pytest.param([(1, 0)], 700, [(2, 0), (3, 90)], 100, 0, id="nothing-in-common"),
+            pytest.param([(1, 0)], 900, [(0, 0), (1, 200)], 200, None, id="controllers-anew"),
+            pytest.param([(0, 0), (2, 50)], 900, [(1, 0)], 200, None, id="before-epochs-here"),
             pytest.param([(1, 0)], 500, [(1, 0)], 0, 0, id="an-empty-master"),
             pytest.param([(1, 0), (2, 800)], 700, [(1, 0)], 750, 700, id="an-epoch-behind-the-end"),
             pytest.param([], 0, [(1, 0)], 700, None, id="a-new-replica"),
@@ -71,9 +73,12 @@ class TestBegin:
             ([(1, 0)], 2, 500, 0, [(1, 0), (2, 500)]),
             # Two epochs with one start: stock leaves the later one out, and logs that differ agree.
             ([(1, 0), (7, 1000)], 8, 1000, 0, [(1, 0), (8, 1000)]),
-            # A master that is started again is in the epoch that it was in.
-            ([(1, 0), (7, 1000)], 7, 1500, 0, [(1, 0), (7, 1000)]),
+            # One that is begun once more is another one, as in stock.
+            ([(1, 0), (7, 1000)], 7, 1500, 0, [(1, 0), (7, 1500)]),
             ([(1, 0), (7, 1000)], 7, 1000, 0, [(1, 0), (7, 1000)]),
+            # Controllers that were started anew count from 1 again.
+            ([(1, 0)], 1, 9790, 0, [(0, 0), (1, 9790)]),
+            ([(0, 0), (1, 100)], 1, 9790, 0, [(0, 0), (1, 9790)]),
             # It lost what its epoch had.
             ([(1, 0), (7, 1000)], 7, 800, 0, [(1, 0), (7, 800)]),
             # A log that is older than its group's controller.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from zope.interface import implementer
@@ -28,6 +29,7 @@ from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 from tests.support import auto_switch_goldens as goldens
 
 SETTINGS = HASettings(file_size=100, batch_size=64)
@@ -47,6 +49,10 @@ class Log:
 
     def read(self, offset: int, size: int) -> bytes:
         return self.data[offset : min(offset + size, offset - offset % 100 + 100)]
+
+    @property
+    def confirmed_offset(self) -> int:
+        return self.confirmed
 
     def settled(self) -> Deferred[int]:
         return succeed(len(self.data))
@@ -90,13 +96,21 @@ def pairs(epochs: KeptEpochs) -> list[tuple[int, int]]:
 class Slave:
     """A slave with a log and epochs, on a link that has just opened."""
 
-    def __init__(self, size: int, *entries: tuple[int, int], same: Any = True) -> None:
+    def __init__(
+        self,
+        size: int,
+        *entries: tuple[int, int],
+        same: Any = True,
+        confirmed: int = 0,
+        all_ack: bool = False,
+    ) -> None:
         self.log = Log(size)
+        self.log.confirmed = confirmed
         self.epochs = kept(*entries)
         self.compared: list[int] = []
         self.client = AutoSwitchHAClient(
             self.log,
-            SETTINGS,
+            attrs.evolve(SETTINGS, all_ack=all_ack),
             Clock(),
             epochs=self.epochs,
             handshake=SlaveHandshake(2),
@@ -145,6 +159,44 @@ class TestSlave:
         slave = Slave(100, (1, 0), (2, 80))
         assert slave.meets(95, (1, 0), (3, 70)) == [SlaveReport(70)]
         assert len(slave.log.data) == 70
+        assert pairs(slave.epochs) == [(1, 0)]
+
+    @pytest.mark.parametrize("end, same", [(100, True), (250, lambda point: point <= 100)])
+    def test_what_is_confirmed_is_not_cut_off_for_a_master_that_lacks_it(self, end, same):
+        slave = Slave(200, (1, 0), same=same, confirmed=150, all_ack=True)
+        assert slave.meets(end, (1, 0), (2, 100)) == []
+        assert "confirmed up to 150" in slave.refused and "start it empty" in slave.refused
+        assert len(slave.log.data) == 200
+        assert pairs(slave.epochs) == [(1, 0)]
+
+    def test_what_is_confirmed_comes_once_more_from_a_master_that_has_it(self):
+        # Stock's master begins its epoch once more where its log ends when it is started again.
+        slave = Slave(150, (1, 0), (7, 100), confirmed=150, all_ack=True)
+        assert slave.meets(160, (1, 0), (7, 150)) == [SlaveReport(100)]
+        assert slave.compared == [100, 150]
+
+    def test_a_tail_that_nobody_confirmed_is_cut_off(self):
+        slave = Slave(200, (1, 0), confirmed=100, all_ack=True)
+        assert slave.meets(100, (1, 0), (2, 100)) == [SlaveReport(100)]
+
+    @pytest.mark.parametrize("master", [[(1, 0)], [(0, 0), (1, 100)]])
+    def test_a_group_made_anew_takes_no_confirmed_message(self, master):
+        slave = Slave(150, (1, 0), confirmed=150, all_ack=True)
+        assert slave.meets(100, *master) == []
+        assert slave.refused
+        assert len(slave.log.data) == 150
+
+    def test_a_group_made_anew_by_its_longest_log_comes_together(self):
+        slave = Slave(100, (1, 0), confirmed=100, all_ack=True)
+        assert slave.meets(150, (0, 0), (1, 150)) == [SlaveReport(100)]
+        assert slave.compared == [100] and len(slave.log.data) == 100
+        slave.gets(transfer(100, bytes(50), (0, 0)), transfer(150, b"x", (1, 150)))
+        assert pairs(slave.epochs) == [(0, 0), (1, 150)]
+
+    def test_a_group_made_anew_with_another_log_is_refused(self):
+        slave = Slave(100, (1, 0), same=False)
+        assert slave.meets(150, (0, 0), (1, 150)) == []
+        assert "another message" in slave.refused
         assert pairs(slave.epochs) == [(1, 0)]
 
     def test_it_goes_back_to_an_epochs_start_where_its_bytes_are_other_ones(self):
@@ -356,3 +408,22 @@ class TestMaster:
         member.dataReceived(SlaveReport(250).encode())
         assert codes == [ResponseCode.SUCCESS]
         assert master.asked == []
+
+
+def test_a_stranger_keeps_no_slave_out_of_the_set():
+    master = Master(all_ack=True)
+    taken: list[frozenset[int]] = []
+
+    def propose(members: frozenset[int]) -> Deferred[SyncMembers]:
+        if 999 in members:
+            return fail(RequestError(ResponseCode.CONTROLLER_INVALID_REPLICAS, "no replica 999"))
+        taken.append(members)
+        return succeed(SyncMembers(members, len(taken) + 1))
+
+    master.service._propose = propose
+    for broker_id in (999, 2):
+        connection, _ = master.link()
+        connection.dataReceived(SlaveHandshake(broker_id).encode())
+        connection.dataReceived(SlaveReport(250).encode())
+    assert taken == [{1, 2}]
+    assert master.service.states.waited_for == {2}

@@ -5,8 +5,10 @@ import sys
 import pytest
 
 from rocketmq_tw.replication.auto_switch.sync_states import (
+    FIRST_PAUSE_MS,
     JOINING_GAP,
     JOINING_MS,
+    MAX_PAUSE_MS,
     SyncMembers,
     SyncStates,
 )
@@ -77,6 +79,75 @@ class TestExpansion:
         assert group.everyone() == sys.maxsize
 
 
+class TestPauses:
+    def refuse(self, group: SyncStates, broker_id: int, now_ms: int) -> None:
+        report(group, broker_id, 1000, now_ms)
+        members = group.expansion()
+        assert members == group.applied.members | {broker_id}
+        group.propose(members)
+        group.refused(now_ms)
+
+    def test_one_slave_is_proposed_at_a_time(self):
+        group = states(1)
+        for broker_id in (999, 2):
+            connect(group, broker_id)
+            report(group, broker_id, 1000)
+        assert group.expansion() == {1, 999}
+
+    def test_who_was_refused_is_not_waited_for_and_comes_last(self):
+        group = states(1)
+        connect(group, 999)
+        connect(group, 2)
+        self.refuse(group, 999, 0)
+        report(group, 999, 1000, 0)
+        assert group.waited_for == frozenset()
+        assert group.expansion() is None
+        for broker_id in (999, 2):
+            report(group, broker_id, 1000, FIRST_PAUSE_MS)
+        assert group.expansion() == {1, 2}
+
+    def test_each_refusal_doubles_the_pause_and_a_new_link_does_not_end_it(self):
+        group = states(1)
+        now_ms = 0
+        for pause_ms in (1000, 2000, 4000, 8000, 16_000, MAX_PAUSE_MS, MAX_PAUSE_MS):
+            connect(group, 999, now_ms=now_ms)
+            self.refuse(group, 999, now_ms)
+            group.lost(999)
+            connect(group, 999, now_ms=now_ms)
+            report(group, 999, 1000, now_ms + pause_ms - 1)
+            assert group.expansion() is None
+            now_ms += pause_ms
+
+    def test_a_member_that_left_is_taken_back_without_a_pause(self):
+        group = states(1)
+        connect(group, 2)
+        self.refuse(group, 2, 0)
+        report(group, 2, 1000, FIRST_PAUSE_MS)
+        assert group.apply(SyncMembers(frozenset({1, 2}), 6))
+        assert group.apply(SyncMembers(frozenset({1}), 7))
+        report(group, 2, 1000, FIRST_PAUSE_MS)
+        assert group.expansion() == {1, 2}
+
+    def test_who_did_not_move_while_it_was_waited_for_is_left_alone_for_longer_each_time(self):
+        group = states(1)
+        connect(group, 2)
+        waited = 0
+        for now_ms in range(0, 30_000, 100):
+            group.tick(now_ms)
+            report(group, 2, 990, now_ms)
+            waited += group.waited_for == {2}
+        assert waited <= 60
+
+    def test_who_moves_is_waited_for_again_at_once(self):
+        group = states(1)
+        connect(group, 2)
+        report(group, 2, 990)
+        report(group, 2, 995, 500)
+        group.tick(JOINING_MS)
+        report(group, 2, 996, JOINING_MS)
+        assert group.waited_for == {2}
+
+
 class TestShrinking:
     def test_a_member_without_a_link_goes(self):
         group = states(1, 2, 3)
@@ -136,7 +207,7 @@ class TestProposals:
     def test_a_refusal_brings_the_former_members_back(self):
         group = states(1, 2)
         group.propose({1})
-        group.refused()
+        group.refused(0)
         assert group.proposed is None
         assert group.waited_for == {2}
 
