@@ -20,7 +20,8 @@ from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClien
 from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
-from rocketmq_tw.raft.node import NodeConfig, RaftNode, RunBlocking
+from rocketmq_tw.raft.node import RaftNode, RunBlocking
+from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 

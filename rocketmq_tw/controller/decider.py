@@ -21,7 +21,7 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds that a request waits for its decision, as in stock.
 DECISION_TIMEOUT = 5.0
-#: Decisions that wait for their turn.
+#: Decisions that wait for their turn, and as many reads that wait for a majority.
 MAX_WAITING = 1024
 
 _CODES = {
@@ -54,7 +54,7 @@ class Decider:
         self._life = life
         self._config = config
         self._turn = DeferredLock()
-        self._waiting = 0
+        self._waiting = self._reading = 0
         self._ready_term: int | None = None
         node.role_listeners.append(self._role_changed)
 
@@ -76,7 +76,10 @@ class Decider:
         """Fires with the decision on a request that only looks: it sees all that was answered
         before it came."""
         self._check_leads()
-        return self._within_time(self._read(make))
+        if self._reading >= MAX_WAITING:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for an answer")
+        self._reading += 1
+        return self._within_time(self._read(make)).addBoth(self._has_read)
 
     def _check_leads(self) -> None:
         if not self.leads:
@@ -136,6 +139,10 @@ class Decider:
 
     def _decided(self, result: object) -> object:
         self._waiting -= 1
+        return result
+
+    def _has_read(self, result: object) -> object:
+        self._reading -= 1
         return result
 
     def _refused(self, failure: Failure) -> Decision:

@@ -19,6 +19,11 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
 
+#: Refusals that another attempt at once would meet as well.
+_NOT_NOW = (ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY)
+#: Elections that wait for their decision; there may be thousands of groups.
+MAX_AT_ONCE = 64
+
 
 class Elections:
     """Looks at each group whose broker is lost, and from time to time at all of them."""
@@ -40,6 +45,9 @@ class Elections:
         self._notifier = notifier
         self._config = config
         self._under_way: set[str] = set()
+        #: Groups whose turn comes, in order.
+        self._wanted: dict[str, None] = {}
+        self._is_beginning = False
         self._scan = LoopingCall(self.scan)
         self._scan.clock = clock
 
@@ -65,10 +73,28 @@ class Elections:
                 self._elect(name)
 
     def _elect(self, name: str) -> None:
-        if self._decider.leads and name not in self._under_way:
+        if name not in self._under_way:
+            self._wanted[name] = None
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._is_beginning:
+            return
+        self._is_beginning = True
+        while self._wanted and len(self._under_way) < MAX_AT_ONCE:
+            if not self._decider.leads:
+                self._wanted.clear()
+                break
+            name = next(iter(self._wanted))
+            del self._wanted[name]
             self._under_way.add(name)
             electing = Deferred.fromCoroutine(self._try_to_elect(name))
-            electing.addErrback(self._failed, name).addBoth(lambda _: self._under_way.discard(name))
+            electing.addErrback(self._failed, name).addBoth(self._done, name)
+        self._is_beginning = False
+
+    def _done(self, _: object, name: str) -> None:
+        self._under_way.discard(name)
+        self._begin()
 
     async def _try_to_elect(self, name: str) -> None:
         """Tries again where the Raft group did not answer, never where the answer is nobody."""
@@ -83,7 +109,10 @@ class Elections:
                     attempt=attempt,
                     reason=error,
                 )
-                if error.code == ResponseCode.CONTROLLER_NOT_LEADER:
+                if error.code == ResponseCode.SYSTEM_BUSY:
+                    # Nor is there room for any other one now; the next scan finds them all.
+                    self._wanted.clear()
+                if error.code in _NOT_NOW:
                     return
                 continue
             if decision.code != ResponseCode.SUCCESS:

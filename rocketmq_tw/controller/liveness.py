@@ -1,20 +1,22 @@
 """Finds the brokers that are gone: at once with their connection, or by their silence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.controller.core.decisions import MAX_TEXT
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.scan import PeriodicScan
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
+
+#: Brokers that are named where many are lost at once; a connection may stand for thousands.
+MAX_LINES = 20
 
 
 class BrokerLiveness:
@@ -32,22 +34,14 @@ class BrokerLiveness:
     ) -> None:
         """`interval` is what passes between two looks at who is silent, in seconds."""
         self._live = live
-        self._interval = interval
         self._on_gone = on_gone
         self._watched: set[IPeer] = set()
-        self._scan = LoopingCall(self.scan)
-        self._scan.clock = clock
-
-    def start(self) -> None:
-        self._scan.start(self._interval, now=False).addErrback(self._failed)
-
-    def stop(self) -> None:
-        if self._scan.running:
-            self._scan.stop()
+        self._scan = PeriodicScan(clock, interval, self.scan, "looking for silent brokers")
+        self.start, self.stop = self._scan.start, self._scan.stop
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """904."""
-        if not request.ext_fields.get("brokerId"):
+        if not _is_number(request.ext_fields.get("brokerId", "")):
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "a heartbeat without brokerId"
             )
@@ -73,8 +67,9 @@ class BrokerLiveness:
 
     def scan(self) -> None:
         """Takes out who was silent for too long."""
-        for key, owner in self._live.expire():
-            self.log.warn("{broker} was silent for too long", broker=key)
+        gone = self._live.expire()
+        self._say_gone([key for key, _ in gone], "silent for too long")
+        for key, owner in gone:
             # Others on that connection may be well.
             if not self._live.owns_any(owner):
                 owner.close("its broker was silent for too long")
@@ -82,13 +77,21 @@ class BrokerLiveness:
 
     def _lost(self, peer: IPeer) -> None:
         self._watched.discard(peer)
-        for key in self._live.lose(peer):
-            self.log.warn("{broker} lost its connection", broker=key)
+        gone = self._live.lose(peer)
+        self._say_gone(gone, "without a connection")
+        for key in gone:
             self._on_gone(key)
 
-    def _failed(self, failure: Failure) -> None:
-        self.log.failure("while looking for silent brokers", failure)
-        self.start()
+    def _say_gone(self, keys: Sequence[ReplicaKey], why: str) -> None:
+        for key in keys[:MAX_LINES]:
+            self.log.warn("{broker} is {why}", broker=key, why=why)
+        if len(keys) > MAX_LINES:
+            self.log.warn("and so are {count} more brokers", count=len(keys) - MAX_LINES)
+
+
+def _is_number(text: str) -> bool:
+    """What is none counts as absent, as in stock."""
+    return text.removeprefix("-").isdecimal()
 
 
 def _standing(header: BrokerHeartbeatRequestHeader) -> CandidateStanding:

@@ -7,7 +7,7 @@ from zope.interface import implementer
 from rocketmq_tw.controller.core.events import EventError, decode_event
 from rocketmq_tw.controller.core.state import ControllerState
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.state_machine import IStateMachine
+from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotError
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(ControllerState).decode
@@ -40,5 +40,15 @@ class ControllerMachine:
     def take_snapshot(self) -> bytes:
         return _encode(self.state)
 
+    def check_snapshot(self, data: bytes) -> None:
+        _state_of(data)
+
     def load_snapshot(self, data: bytes) -> None:
-        self.state = _decode(data)
+        self.state = _state_of(data)
+
+
+def _state_of(data: bytes) -> ControllerState:
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SnapshotError(str(error)) from error

@@ -18,6 +18,9 @@ from rocketmq_tw.wire.headers.controller import (
     NotifyBrokerRoleChangedRequestHeader,
 )
 
+#: News that wait for their connection; groups have a few brokers, but anybody may register more.
+MAX_ON_THEIR_WAY = 256
+
 
 class RoleNotifier:
     """Oneway, to those that are alive: a broker that misses it asks from time to time."""
@@ -71,6 +74,13 @@ class RoleNotifier:
             if old is not None:
                 # News that is still waiting for the connection is old by now.
                 old.cancel()
+            if len(self._on_their_way) >= MAX_ON_THEIR_WAY:
+                self.log.warn(
+                    "{address} is not told: {count} others are not reached yet",
+                    address=address,
+                    count=MAX_ON_THEIR_WAY,
+                )
+                return
             code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
             command = RemotingCommand.request(code, news, members_body, oneway=True)
             sending = self._client.send_oneway(address, command)

@@ -28,6 +28,10 @@ _ROUTINE = (
 )
 
 
+#: Characters of one field of a request; what is refused is repeated in the answer and the log.
+MAX_FIELD = 16 * 1024
+
+
 class ControllerRequests:
     """The handlers of one controller; `handlers()` has one for each request code."""
 
@@ -120,6 +124,7 @@ class ControllerRequests:
 
         async def handle(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
             try:
+                _check_fields(request)
                 answer = handler(request, peer)
                 if isinstance(answer, Deferred):
                     answer = await answer
@@ -141,4 +146,13 @@ class ControllerRequests:
             peer=peer.address,
             code=code,
             remark=remark,
+        )
+
+
+def _check_fields(request: RemotingCommand) -> None:
+    longest = max(map(len, request.ext_fields.values()), default=0)
+    if longest > MAX_FIELD:
+        raise RequestError(
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+            f"a field has {longest} characters: send at most {MAX_FIELD}",
         )

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.scan import PeriodicScan
 
 
 class Liveness:
@@ -21,18 +20,9 @@ class Liveness:
     ) -> None:
         self._table = table
         self._now_ms = now_ms
-        self._interval = interval
         self._watched: set[IPeer] = set()
-        self._scan = LoopingCall(self.scan)
-        self._scan.clock = clock
-
-    def start(self) -> None:
-        """Scans every `interval` seconds from now on."""
-        self._scan.start(self._interval, now=False).addErrback(self._failed)
-
-    def stop(self) -> None:
-        if self._scan.running:
-            self._scan.stop()
+        self._scan = PeriodicScan(clock, interval, self.scan, "looking for silent brokers")
+        self.start, self.stop = self._scan.start, self._scan.stop
 
     def watch(self, peer: IPeer) -> None:
         """`peer` registered a broker: forget it when the connection is lost."""
@@ -59,7 +49,3 @@ class Liveness:
                 name=live.broker_name,
                 address=live.key.address,
             )
-
-    def _failed(self, failure: Failure) -> None:
-        self.log.failure("while scanning for silent brokers", failure=failure)
-        self.start()

@@ -14,13 +14,13 @@ from rocketmq_tw.namesrv.brokers import (
     MinIdChange,
     Registration,
 )
-from rocketmq_tw.namesrv.hash_order import in_hash_map_order, in_hash_set_order
 from rocketmq_tw.namesrv.topic_queues import (
     QUEUE_BYTES,
     TopicQueues,
     size_of_mapping,
     size_of_topics,
 )
+from rocketmq_tw.net.threads import all_steps
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.route import (
@@ -33,7 +33,6 @@ from rocketmq_tw.wire.bodies.route import (
 )
 from rocketmq_tw.wire.bodies.topics import (
     TopicConfig,
-    TopicList,
 )
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -45,14 +44,8 @@ MAX_QUEUE_ENTRIES = 2_000_000
 MAX_MEMBERS = 1_000
 #: Topics that one step takes in.
 _STEP = 500
-
-#: Places of stock's table of brokers, which gives the order of 106.
-_BROKER_PLACES = 256
-
-
-def _at_once(steps: Iterator[None]) -> None:
-    for _ in steps:
-        pass
+#: Brokers that one step puts into an answer.
+_FEW_BROKERS = 100
 
 
 class RouteTable:
@@ -67,7 +60,7 @@ class RouteTable:
         config: NamesrvConfig,
         *,
         on_min_id_change: Callable[[MinIdChange], None] = lambda change: None,
-        in_slices: Callable[[Iterator[None]], object] = _at_once,
+        in_slices: Callable[[Iterator[None]], object] = all_steps,
     ) -> None:
         self._in_slices = in_slices
         self._config = config
@@ -286,28 +279,29 @@ class RouteTable:
         change = _give_read_and_write if writable else _take_write
         return self.queues.count_of(broker_name), self.queues.change_permission(broker_name, change)
 
-    def route(self, topic: str) -> TopicRouteData | None:
-        """The topic's brokers and queues in stock's order; None where there are none."""
-        queues = self.queues.of_topic(topic)
-        names = in_hash_map_order(queues)
-        brokers = [
-            self._copy(self._brokers[name])
-            for name in in_hash_set_order(names)
-            if name in self._brokers
-        ]
-        if not brokers:
-            return None
-        route = TopicRouteData(
-            queue_datas=[queues[name] for name in names],
-            broker_datas=brokers,
-            topic_queue_mapping_by_broker=self.queues.mappings(topic),
-        )
-        for broker in brokers:
-            for address in broker.broker_addrs.values():
-                live = self._live.get(BrokerKey(broker.cluster or "", address))
-                if live is not None and live.filter_servers:
-                    route.filter_server_table[address] = list(live.filter_servers)
-        return route
+    def collect_route(self, topic: str, route: TopicRouteData) -> Iterator[None]:
+        """Adds the topic's brokers and queues to `route`, in no order; nothing where there are
+        none. Its brokers may be changed, its queues are those of the table."""
+        queues = dict(self.queues.of_topic(topic))
+        found: list[BrokerData] = []
+        for number, name in enumerate(queues):
+            group = self._brokers.get(name)
+            if group is not None:
+                broker = self._copy(group)
+                found.append(broker)
+                self._add_filter_servers(broker, route.filter_server_table)
+            if number % _FEW_BROKERS == _FEW_BROKERS - 1:
+                yield
+        route.broker_datas = found
+        route.queue_datas = [queues[broker.broker_name] for broker in found]
+        mappings = self.queues.mappings(topic)
+        route.topic_queue_mapping_by_broker = None if mappings is None else dict(mappings)
+
+    def _add_filter_servers(self, broker: BrokerData, servers: dict[str, list[str]]) -> None:
+        for address in broker.broker_addrs.values():
+            live = self._live.get(BrokerKey(broker.cluster or "", address))
+            if live is not None and live.filter_servers:
+                servers[address] = list(live.filter_servers)
 
     def _take_topics(
         self, new: Registration, addresses: dict[int, str], live: LiveBroker, is_changed: bool
@@ -352,16 +346,18 @@ class RouteTable:
 
     # What there is ---------------------------------------------------------------------------
 
-    def cluster_info(self) -> ClusterInfo:
-        """All brokers and clusters."""
-        names = in_hash_map_order(self._brokers, _BROKER_PLACES)
-        return ClusterInfo(
-            broker_addr_table={name: self._copy(self._brokers[name]) for name in names},
-            cluster_addr_table={
-                cluster: in_hash_map_order(sorted(names))
-                for cluster, names in self._clusters.items()
-            },
-        )
+    def collect_cluster_info(self, info: ClusterInfo) -> Iterator[None]:
+        """Adds all brokers and clusters to `info`, in no order."""
+        for number, name in enumerate(list(self._brokers)):
+            group = self._brokers.get(name)
+            if group is not None:
+                info.broker_addr_table[name] = self._copy(group)
+            if number % _FEW_BROKERS == _FEW_BROKERS - 1:
+                yield
+        for cluster, names in self._clusters.items():
+            info.cluster_addr_table[cluster] = [
+                name for name in names if name in info.broker_addr_table
+            ]
 
     def members(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
         """The brokers of one name; none where nobody has it."""
@@ -376,13 +372,18 @@ class RouteTable:
         """The broker names that a cluster has."""
         return frozenset(self._clusters.get(cluster, ()))
 
-    def system_topics(self) -> TopicList:
-        """The names of clusters and brokers, which are topics too, and one broker to ask."""
-        names = set(self._clusters).union(*self._clusters.values())
-        groups = (self._brokers[name] for name in in_hash_map_order(self._brokers, _BROKER_PLACES))
-        first = next(groups, None)
-        address = None if first is None else first.broker_addrs[min(first.broker_addrs)]
-        return TopicList(topic_list=sorted(names), broker_addr=address)
+    def names(self) -> set[str]:
+        """The names of clusters and brokers, which are topics too."""
+        return set(self._clusters).union(*self._clusters.values())
+
+    def broker_names(self) -> list[str]:
+        """The names of brokers, in the order in which they came."""
+        return list(self._brokers)
+
+    def address_of(self, broker_name: str) -> str | None:
+        """The address with the smallest id of a name; None where nobody has it."""
+        group = self._brokers.get(broker_name)
+        return None if group is None else group.broker_addrs[min(group.broker_addrs)]
 
 
 def _give_read_and_write(_: int) -> int:

@@ -11,6 +11,8 @@ from rocketmq_tw.controller.core.election import CandidateStanding
 DEFAULT_TIMEOUT_MS = 10_000
 #: Brokers whose group is unknown here, so that anybody can invent them.
 MAX_STRANGERS = 1000
+#: Between two looks at all of them where there is no room for one more.
+SWEEP_MS = 1000
 
 
 #: A connection.
@@ -27,6 +29,8 @@ class ReplicaKey(NamedTuple):
 
 class _Live(msgspec.Struct, Generic[Owner]):
     owner: Owner
+    #: When the owner itself was heard last.
+    owner_seen_at: int
     seen_at: int
     timeout_ms: int
     standing: CandidateStanding
@@ -34,7 +38,8 @@ class _Live(msgspec.Struct, Generic[Owner]):
 
 class LiveBrokers(Generic[Owner]):
     """Times in milliseconds of one clock. A broker belongs to the connection (`owner`) over which
-    its last heartbeat came."""
+    its first heartbeat came, until that one is lost or silent for too long: as in stock, a
+    heartbeat over another one does not make the broker end with that."""
 
     def __init__(self, now_ms: Callable[[], int], is_known: Callable[[ReplicaKey], bool]) -> None:
         self._now_ms = now_ms
@@ -42,6 +47,7 @@ class LiveBrokers(Generic[Owner]):
         self._live: dict[ReplicaKey, _Live[Owner]] = {}
         self._owned: dict[Owner, set[ReplicaKey]] = {}
         self._strangers: set[ReplicaKey] = set()
+        self._swept_at: int | None = None
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """What its heartbeats said; None for a broker that is not alive."""
@@ -54,18 +60,22 @@ class LiveBrokers(Generic[Owner]):
         self, key: ReplicaKey, owner: Owner, standing: CandidateStanding, timeout_ms: int | None
     ) -> bool:
         """Takes a heartbeat; False where it is one stranger too many."""
-        live = self._live.get(key)
+        live, now = self._live.get(key), self._now_ms()
         if live is None:
             if not self._admit(key):
                 return False
-            live = self._live[key] = _Live(owner, 0, 0, standing)
+            live = self._live[key] = _Live(owner, now, now, DEFAULT_TIMEOUT_MS, standing)
             self._owned.setdefault(owner, set()).add(key)
-        elif live.owner != owner:
+        elif live.owner != owner and live.owner_seen_at + live.timeout_ms < now:
             self._disown(key, live.owner)
             live.owner = owner
             self._owned.setdefault(owner, set()).add(key)
-        live.seen_at = self._now_ms()
-        live.timeout_ms = DEFAULT_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        live.seen_at = now
+        if live.owner == owner:
+            live.owner_seen_at = now
+            # A time-out that no heartbeat can keep counts as none; another connection's would
+            # make the owner seem silent.
+            live.timeout_ms = max(timeout_ms or 0, 0) or DEFAULT_TIMEOUT_MS
         known = live.standing
         if (standing.epoch, standing.max_offset) > (known.epoch, known.max_offset):
             live.standing = standing
@@ -94,14 +104,17 @@ class LiveBrokers(Generic[Owner]):
         return gone
 
     def owns_any(self, owner: Owner) -> bool:
-        """Whether a broker's last heartbeat came over this connection, and it is not taken out."""
+        """Whether a broker belongs to this connection."""
         return owner in self._owned
 
     def _admit(self, key: ReplicaKey) -> bool:
         if self._is_known(key):
             return True
-        if len(self._strangers) >= MAX_STRANGERS:
+        now = self._now_ms()
+        is_due = self._swept_at is None or now - self._swept_at >= SWEEP_MS
+        if len(self._strangers) >= MAX_STRANGERS and is_due:
             # Some may have become known meanwhile.
+            self._swept_at = now
             self._strangers = {one for one in self._strangers if not self._is_known(one)}
         if len(self._strangers) >= MAX_STRANGERS:
             return False

@@ -24,7 +24,7 @@ def next_broker_id(state: ControllerState, request: GetNextBrokerIdRequestHeader
     answer = GetNextBrokerIdResponseHeader(
         cluster_name=request.cluster_name,
         broker_name=request.broker_name,
-        next_broker_id=FIRST_BROKER_ID if table is None else table.next_id,
+        next_broker_id=FIRST_BROKER_ID if table is None else table.free_id,
     )
     return Decision(header=answer)
 

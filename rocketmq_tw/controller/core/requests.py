@@ -105,6 +105,11 @@ def _sync_state_data(command: RemotingCommand) -> Decide:
     names = decode_request(list[str], command.body) if command.body else []
     if not names:
         raise RequestError(ResponseCode.SYSTEM_ERROR, "name broker-sets in the body: a JSON list")
+    if len(names) > decisions.MAX_GROUPS:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{len(names)} names: there are {decisions.MAX_GROUPS} broker-sets at most",
+        )
     return lambda state, life: reads.sync_state_data(state, names, life)
 
 

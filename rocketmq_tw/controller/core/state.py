@@ -37,6 +37,14 @@ class ReplicaTable(msgspec.Struct):
     replicas: dict[int, Replica] = {}
     next_id: int = FIRST_BROKER_ID
 
+    @property
+    def free_id(self) -> int:
+        """The next id that nobody has: somebody may have applied for one that was not its turn."""
+        free = self.next_id
+        while free in self.replicas:
+            free += 1
+        return free
+
     def address(self, broker_id: int | None) -> str | None:
         replica = None if broker_id is None else self.replicas.get(broker_id)
         return None if replica is None else replica.address

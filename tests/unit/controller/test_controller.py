@@ -16,7 +16,7 @@ from rocketmq_tw.controller import decider
 from rocketmq_tw.controller.controller import node_config
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
-from rocketmq_tw.raft.node import NodeConfig
+from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -309,7 +309,12 @@ def test_the_configuration_is_shown_changed_and_kept(controllers: Controllers) -
             {"brokerId": 1, "clusterName": "C" * 300, "brokerName": "g", "brokerAddr": "a"},
             ResponseCode.CONTROLLER_INVALID_REQUEST,
         ),
-        (RequestCode.BROKER_HEARTBEAT, b"", {"brokerId": "x"}, ResponseCode.SYSTEM_ERROR),
+        (
+            RequestCode.BROKER_HEARTBEAT,
+            b"",
+            {"brokerId": "x"},
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+        ),
         (RequestCode.CONTROLLER_GET_REPLICA_INFO, b"", {}, ResponseCode.SYSTEM_ERROR),
         (
             RequestCode.CONTROLLER_GET_REPLICA_INFO,

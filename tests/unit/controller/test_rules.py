@@ -20,7 +20,12 @@ from rocketmq_tw.controller.core.events import (
     encode_event,
 )
 from rocketmq_tw.controller.core.live_brokers import MAX_STRANGERS, LiveBrokers, ReplicaKey
-from rocketmq_tw.controller.core.reads import MAX_SHOWN, groups_to_reelect, sync_state_data
+from rocketmq_tw.controller.core.reads import (
+    MAX_SHOWN,
+    groups_to_reelect,
+    next_broker_id,
+    sync_state_data,
+)
 from rocketmq_tw.controller.core.requests import (
     MAX_NAMES_BYTES,
     MAX_SET_BYTES,
@@ -31,6 +36,10 @@ from rocketmq_tw.controller.core.state import ControllerState, Replica, ReplicaT
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import (
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+)
 
 
 class Alive:
@@ -108,6 +117,23 @@ def test_an_id_below_the_first_is_not_given(broker_id: int) -> None:
         decision = ask(state_of(), code, brokerName=name, **fields)
         assert decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
         assert decision.events == ()
+
+
+def test_an_id_taken_before_its_turn_keeps_nobody_out() -> None:
+    def application(number: int, check: str) -> Decision:
+        fields = {"clusterName": "C", "appliedBrokerId": number, "registerCheckCode": check}
+        return ask(state, RequestCode.CONTROLLER_APPLY_BROKER_ID, brokerName="g", **fields)
+
+    state = state_of()
+    for event in application(5, "stranger;1").events:
+        state.apply(event)
+    for expected in (6, 7):
+        fields = GetNextBrokerIdRequestHeader(cluster_name="C", broker_name="g")
+        header = next_broker_id(state, fields).header
+        assert isinstance(header, GetNextBrokerIdResponseHeader)
+        assert header.next_broker_id == expected
+        (event,) = application(expected, f"new;{expected}").events
+        state.apply(event)
 
 
 def test_what_anybody_may_make_has_an_end() -> None:
@@ -312,15 +338,38 @@ def test_a_heartbeat_that_names_no_timeout_has_stocks() -> None:
     assert not books.alive(1)
 
 
-def test_a_broker_is_gone_with_its_last_connection_only() -> None:
+def test_a_broker_is_not_gone_with_a_connection_that_is_not_its_own() -> None:
+    books = Books()
+    books.beat(1, "own")
+    books.now = 50
+    books.beat(1, "other", timeout=1)
+    books.now = 60
+    books.beat(1, "other", timeout=1)
+    assert books.live.lose("other") == []
+    assert books.alive(1)
+    assert books.live.lose("own") == [ReplicaKey("C", "g", 1)]
+    assert not books.alive(1)
+
+
+def test_a_broker_moves_to_a_new_connection_once_the_old_one_is_silent() -> None:
     books = Books()
     books.beat(1, "old")
     books.beat(2, "old")
-    books.beat(1, "new")
+    for books.now in (60, 101):
+        books.beat(1, "new")
     assert books.live.lose("old") == [ReplicaKey("C", "g", 2)]
     assert books.alive(1) and not books.alive(2)
     assert books.live.lose("new") == [ReplicaKey("C", "g", 1)]
     assert not books.alive(1)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, -(2**63)])
+def test_a_timeout_that_nobody_can_keep_counts_as_none(timeout: int) -> None:
+    books = Books()
+    books.beat(1, "one", timeout=timeout)
+    books.now = 10_000
+    assert books.alive(1)
+    assert books.live.expire() == []
 
 
 def test_a_standing_never_goes_back_but_for_its_priority() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.namesrv import route_table
 from rocketmq_tw.namesrv.requests.registration import SMALL
 from rocketmq_tw.namesrv.requests.waiting import MAX_WAITING
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -210,6 +211,90 @@ def test_lists_are_made_bit_by_bit_and_encoded_in_a_thread(namesrv: Any) -> None
         assert decode_body(TopicList, go_on(namesrv, answered).body).topic_list == wanted
     answer = go_on(namesrv, send(namesrv, RemotingCommand(311)))
     assert decode_body(TopicList, answer.body).topic_list == []
+
+
+def with_brokers(make_namesrv: Any, count: int) -> Any:
+    namesrv = make_namesrv(order_message_enable=True, support_acting_master=True)
+    for n in range(count):
+        # The id of a slave that acts as the master where that is gone.
+        id_ = n % 7 and 1
+        namesrv.register(
+            f"broker-{n}",
+            broker_id=id_,
+            port=n + 1,
+            topics=("T1", "T2", "T3"),
+            enableActingMaster="true",
+            clusterName=f"C{n % 3}",
+            __ZONE_NAME=f"zone-{n % 2}",
+        )
+    namesrv.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T1", "value": "broker-1:4"})
+    return namesrv
+
+
+LARGE_ANSWERS = [
+    (105, {"topic": "T1"}, 479),
+    (105, {"topic": "T1", "acceptStandardJsonOnly": "true"}, 300),
+    (105, {"topic": "T1", "__ZONE_MODE": "true", "__ZONE_NAME": "zone-1"}, 300),
+    (106, {}, 479),
+]
+
+
+@pytest.mark.parametrize(("code", "fields", "version"), LARGE_ANSWERS)
+def test_answers_with_many_brokers_are_made_bit_by_bit_and_encoded_in_a_thread(
+    make_namesrv: Any, monkeypatch: Any, code: int, fields: dict[str, str], version: int
+) -> None:
+    namesrv = with_brokers(make_namesrv, 1_200)
+    monkeypatch.setattr(route_table, "_FEW_BROKERS", 10_000)
+    at_once = namesrv.ask(code, fields, version=version).body
+    assert len(at_once) > 20_000
+    monkeypatch.undo()
+    namesrv.threads.eager = False
+    copied = []
+    copy = namesrv.server.table._copy
+    monkeypatch.setattr(namesrv.server.table, "_copy", lambda b: copied.append(b) or copy(b))
+    request = RemotingCommand(code, ext_fields=fields, version=version)
+    answered = send(namesrv, request)
+    assert not answered and len(copied) < 1_150
+    while not namesrv.threads.waiting:
+        namesrv.clock.advance(0.001)
+    assert go_on(namesrv, answered).body == at_once
+
+
+def test_who_asks_before_an_answer_is_begun_shares_it(make_namesrv: Any) -> None:
+    namesrv = with_brokers(make_namesrv, 300)
+    namesrv.threads.eager = False
+    request = RemotingCommand(105, ext_fields={"topic": "T1"}, version=479)
+    first = send(namesrv, request)
+    while not namesrv.threads.waiting:
+        namesrv.clock.advance(0.001)
+    namesrv.register("late", port=9_999, topics=("T1", "T2"))
+    behind = [send(namesrv, request) for _ in range(50)]
+    other = send(namesrv, RemotingCommand(106))
+    assert len(namesrv.threads.waiting) == 1, "one at a time"
+
+    def brokers(answered: list[Any]) -> int:
+        return len(json.loads(go_on(namesrv, answered).body)["brokerDatas"])
+
+    jobs = 0
+    while not all(behind) or not other:
+        jobs += namesrv.threads.run()
+        namesrv.clock.advance(0.001)
+    assert jobs == 3
+    assert len({answered[0].body for answered in behind}) == 1
+    assert (brokers(first), brokers(behind[0])) == (300, 301)
+
+
+def test_a_topic_whose_brokers_leave_during_the_question_has_no_route(make_namesrv: Any) -> None:
+    namesrv = make_namesrv()
+    peer = FakePeer()
+    for n in range(300):
+        namesrv.register(f"broker-{n}", port=n + 1, topics=("T1", "T2"), peer=peer)
+    namesrv.threads.eager = False
+    asked = [send(namesrv, RemotingCommand(105, ext_fields={"topic": "T1"})) for _ in range(3)]
+    peer.lose()
+    assert go_on(namesrv, asked[2]).code == ResponseCode.TOPIC_NOT_EXIST
+    assert all(asked)
+    assert namesrv.route("T1") is None
 
 
 def test_permissions_change_bit_by_bit(namesrv: Any) -> None:

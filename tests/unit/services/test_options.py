@@ -171,3 +171,5 @@ def test_the_id_and_role_of_stocks_samples_for_controller_mode_are_taken(tmp_pat
 def test_the_samples_have_only_known_keys(kind: type[ServerOptions], sample: str) -> None:
     etc = Path(__file__).resolve().parents[3] / "etc"
     assert parsed(kind, "-c", str(etc / sample)).loaded.notices == []
+    # Stock takes such a name for a directory.
+    assert "${" not in (etc / sample).read_text()

@@ -1,0 +1,161 @@
+"""Whoever reaches a controller's port may ask for anything: there is an end to what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.controller import decider, elections, notifications
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.election import CandidateStanding
+from rocketmq_tw.controller.core.live_brokers import MAX_STRANGERS, LiveBrokers, ReplicaKey
+from rocketmq_tw.controller.notifications import RoleNotifier
+from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
+from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import ElectMasterResponseHeader
+from tests.support.memory_controllers import CLUSTER, AskingBroker, Controllers
+
+Make = Callable[..., Controllers]
+
+
+def masters(controllers: Controllers, count: int) -> list[AskingBroker]:
+    """The masters of so many groups of one broker each."""
+    found = [AskingBroker(controllers, 1, f"g{number}") for number in range(count)]
+    for broker in found:
+        broker.come_up()
+        controllers.result(broker.client.elect_master(CLUSTER, broker.name, 1))
+    return found
+
+
+def test_an_election_that_cannot_begin_is_not_tried_in_a_loop(
+    make_controllers: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As somebody may set it over the wire.
+    controllers = make_controllers(elect_master_max_retry_count=2**31 - 1)
+    (master,) = masters(controllers, 1)
+    asked = 0
+
+    def busy(make: Any) -> Deferred[Decision]:
+        nonlocal asked
+        asked += 1
+        assert asked < 100, "it tries for ever"
+        raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
+
+    monkeypatch.setattr(controllers.leader().decider, "decide", busy)
+    master.die()
+    assert asked == 1
+
+
+def test_many_groups_without_a_master_are_looked_after_a_few_at_a_time(
+    controllers: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elections, "MAX_AT_ONCE", 2)
+    dying = masters(controllers, 5)
+    waiting: list[Deferred[Decision]] = []
+
+    def decide(make: Any) -> Deferred[Decision]:
+        waiting.append(Deferred())
+        return waiting[-1]
+
+    monkeypatch.setattr(controllers.leader().decider, "decide", decide)
+    for master in dying:
+        master.die()
+    assert len(waiting) == 2
+    for number in range(5):
+        waiting[number].callback(Decision(code=ResponseCode.CONTROLLER_ELECT_MASTER_FAILED))
+    assert len(waiting) == 5
+
+
+def test_one_stranger_too_many_costs_no_look_at_all_the_others() -> None:
+    looks, now = 0, 0
+
+    def is_known(key: ReplicaKey) -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    live: LiveBrokers[str] = LiveBrokers(lambda: now, is_known)
+    for number in range(MAX_STRANGERS):
+        assert live.heartbeat(ReplicaKey("C", f"g{number}", 1), "peer", CandidateStanding(), 9)
+    looks = 0
+    for number in range(100):
+        key = ReplicaKey("C", f"x{number}", 1)
+        assert not live.heartbeat(key, "peer", CandidateStanding(), 9)
+    assert looks <= MAX_STRANGERS + 200
+
+
+class SilentClient:
+    """Connections that are never there."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def send_oneway(self, address: str, command: RemotingCommand) -> Deferred[None]:
+        self.asked.append(address)
+        return Deferred()
+
+
+def test_a_group_of_thousands_is_not_told_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Alive:
+        def standing(self, *_: object) -> CandidateStanding:
+            return CandidateStanding()
+
+    monkeypatch.setattr(notifications, "MAX_ON_THEIR_WAY", 10)
+    client = SilentClient()
+    notifier = RoleNotifier(client, Alive())  # type: ignore[arg-type]
+    for name in ("one", "two"):
+        addresses = {number: f"{name}:{number}" for number in range(1, 9)}
+        group = BrokerMemberGroup(cluster="C", broker_name=name, broker_addrs=addresses)
+        body = ElectMasterResponseBody(sync_state_set=[1], broker_member_group=group)
+        header = ElectMasterResponseHeader(master_broker_id=1, master_epoch=1)
+        notifier.elected(Decision(header=header, body=body))
+        # The same ones again take no further room.
+        notifier.elected(Decision(header=header, body=body))
+    assert len(set(client.asked)) == 10
+
+
+def test_reads_that_wait_have_an_end(
+    controllers: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decider, "MAX_WAITING", 2)
+    controllers.leader()
+    broker = AskingBroker(controllers, 1)
+    controllers.result(broker.client.find_leader())
+    answers: list[Any] = []
+    for _ in range(5):
+        broker.client.next_broker_id(CLUSTER, "g").addBoth(answers.append)
+    controllers.run_until(lambda: len(answers) == 5)
+    refused = [one for one in answers if not isinstance(one, int)]
+    assert {one.value.code for one in refused} == {ResponseCode.SYSTEM_BUSY} and len(refused) == 3
+    assert controllers.result(broker.client.next_broker_id(CLUSTER, "g")) == 1
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.CLEAN_BROKER_DATA, RequestCode.CONTROLLER_GET_REPLICA_INFO]
+)
+def test_a_field_beyond_any_need_is_refused_and_not_repeated(
+    controllers: Controllers, code: int
+) -> None:
+    controllers.leader()
+    long = "1;" * 50_000
+    answer = controllers.ask(
+        controllers.leader_id(), code, brokerName=long, brokerControllerIdsToClean=long
+    )
+    assert answer.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert answer.remark and len(answer.remark) < 200
+
+
+def test_a_list_of_more_names_than_there_can_be_is_refused(controllers: Controllers) -> None:
+    controllers.leader()
+    answer = controllers.ask(
+        controllers.leader_id(),
+        RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
+        b"[" + b'"a",' * 20_000 + b'"a"]',
+    )
+    assert answer.code == ResponseCode.SYSTEM_ERROR
