@@ -12,6 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
+from rocketmq_tw.broker.assembly.fast_failure import FastFailure
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.life import Life
 from rocketmq_tw.broker.assembly.part import Metric, Part
@@ -21,6 +22,7 @@ from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, reso
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.dledger.part import DLedgerGroup
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.interfaces import InThread
@@ -31,6 +33,7 @@ from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState, configured_role
 from rocketmq_tw.broker.sending.part import Sending
+from rocketmq_tw.broker.static_topics.part import StaticTopics
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
@@ -52,6 +55,7 @@ PARTS: tuple[type[Part], ...] = (
     Clients,
     Cluster,
     Control,
+    DLedgerGroup,
     Delay,
     ElectedRole,
     Filters,
@@ -59,6 +63,7 @@ PARTS: tuple[type[Part], ...] = (
     Reading,
     Replicas,
     Sending,
+    StaticTopics,
     Stats,
     Tables,
     Timer,
@@ -84,9 +89,9 @@ def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
 
 class Broker:
     """One broker. `start` fires once it serves in the role that its configuration gives, while the
-    name servers are being told (with enableControllerMode: once it is ready for one);
-    `change_role` leads it into another one; `stop` fires once all that it accepted is on disk and
-    its files are closed.
+    name servers are being told (where its group gives the role, as with enableControllerMode or
+    enableDLegerCommitLog: once it is ready for one); `change_role` leads it into another one;
+    `stop` fires once all that it accepted is on disk and its files are closed.
 
     It makes a listener on `server` and closes that; reactor, server, client and files stay open:
     several brokers may share them. `net_config.listen_port` 0 lets the kernel choose; `addresses`
@@ -114,6 +119,8 @@ class Broker:
         self.config = named_config(config, net_config.bind_address)
         self.net_config = net_config
         before_request: list[RequestCheck] = []
+        if hasattr(reactor, "waited"):
+            before_request.append(FastFailure(self.config, reactor.waited))
         self.listener = server.listener(before_request=before_request)
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()
@@ -125,6 +132,7 @@ class Broker:
             other_configs=other_configs,
             files=files,
             client=client,
+            server=server,
             listener=self.listener,
             in_thread=in_thread or in_pool,
             now_ms=now_ms,
@@ -143,7 +151,9 @@ class Broker:
     def start(self) -> Generator[Any, Any, None]:
         """Fails with what the configuration, the store or a port refuses; then `stop` cleans up."""
         state = None
-        if not self.config.enable_controller_mode:
+        if not (
+            self.config.enable_controller_mode or self._host.store_config.enable_dledger_commit_log
+        ):
             state = configured_role(self.config, self._host.store_config)
         ip1 = self.config.broker_ip1
         self.addresses.ip = yield self._host.in_thread(lambda: resolve(ip1))
@@ -156,7 +166,7 @@ class Broker:
         log.info(
             "broker {name} serves at {address}"
             if state is not None
-            else "broker {name} waits at {address} until a controller gives it a role",
+            else "broker {name} waits at {address} until its group gives it a role",
             name=self.config.broker_name,
             address=self.addresses.broker,
         )

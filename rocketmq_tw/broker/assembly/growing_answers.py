@@ -50,7 +50,9 @@ class GrowingAnswers:
         return self._one.run(self._bit_by_bit, request, make, fill)
 
     def after(
-        self, steps: Iterator[None], answer: Callable[[], RemotingCommand]
+        self,
+        steps: Iterator[None],
+        answer: Callable[[], RemotingCommand | Deferred[RemotingCommand]],
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """What `answer` returns once `steps` are made. Raises, or fails with, what they raise."""
         if next(steps, self) is self:

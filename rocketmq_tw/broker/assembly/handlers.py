@@ -1,13 +1,19 @@
-"""One table, request code to handler, out of several."""
+"""Handlers: one table out of several, refusals, and requests that are answered later."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from twisted.internet.defer import maybeDeferred
+from twisted.logger import Logger
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+
+log = Logger()
 
 
 def merge_handlers(tables: Iterable[Mapping[int, Handler]]) -> dict[int, Handler]:
@@ -28,3 +34,24 @@ def refusing(codes: Iterable[int], code: ResponseCode, remark: str) -> dict[int,
         raise RequestError(code, remark)
 
     return dict.fromkeys(codes, refuse)
+
+
+def answer_later(
+    handler: Callable[[RemotingCommand, IPeer], Any], request: RemotingCommand, peer: IPeer
+) -> None:
+    """Handles a request that was held again, and replies unless it is held once more."""
+
+    def reply(response: RemotingCommand | None) -> None:
+        if response is not None:
+            peer.reply(response)
+
+    def refuse(failure: Any) -> RemotingCommand:
+        error = failure.value
+        if isinstance(error, RequestError):
+            return request.response(error.code, error.remark)
+        log.failure("a held request of {address}", failure=failure, address=peer.address)
+        return request.response(
+            ResponseCode.SYSTEM_ERROR, "the request failed; see the broker's log"
+        )
+
+    maybeDeferred(handler, request, peer).addErrback(refuse).addCallback(reply)

@@ -17,7 +17,7 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.interfaces import IListener, IRemotingClient, RequestCheck
+from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer, RequestCheck
 from rocketmq_tw.store.paths import StorePaths
 
 
@@ -37,6 +37,8 @@ class Host:
     other_configs: Sequence[Config] = ()
     files: IFiles
     client: IRemotingClient
+    #: Makes more listeners than `listener`, which has the broker's port.
+    server: IRemotingServer
     listener: IListener
     in_thread: InThread
     now_ms: Callable[[], int]

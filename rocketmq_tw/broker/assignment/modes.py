@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
+from rocketmq_tw.net.interfaces import InSlices
 from rocketmq_tw.wire.bodies.assignments import (
     MessageRequestModeTable,
     SetMessageRequestModeRequestBody,
@@ -26,11 +27,13 @@ Modes = dict[str, dict[str, SetMessageRequestModeRequestBody]]
 class RequestModes:
     """Topic → group → pull or pop."""
 
-    def __init__(self, file: TableFile, in_thread: InThread) -> None:
+    def __init__(self, file: TableFile, in_thread: InThread, in_slices: InSlices) -> None:
         self._file = file
         self._modes: Modes = {}
         self._count = 0
-        self._keeper: Keeper[Modes] = Keeper(file, in_thread, self._copied, _encode, self._take)
+        self._keeper: Keeper[Modes] = Keeper(
+            file, in_thread, self._copied, _encode, self._take, in_slices
+        )
 
     def load(self) -> None:
         """Takes what the file has; raises what the file's reading raises where it is damaged."""

@@ -20,7 +20,9 @@ class Assignment(Part):
     """Keeps how groups read topics, and divides queues among their members."""
 
     def __init__(self, host: Host, role: RoleHolder, tables: Tables, clients: Clients) -> None:
-        self.modes = RequestModes(host.table_file("messageRequestMode"), host.in_thread)
+        self.modes = RequestModes(
+            host.table_file("messageRequestMode"), host.in_thread, host.in_slices
+        )
         queues = ClusterQueues(host.config, tables.topics, host.client, host.elapsed_ms)
         self._handlers = AssignmentRequests(
             host.config, role, self.modes, tables, clients.registry, queues.of, host.in_thread

@@ -9,6 +9,8 @@ Q = TypeVar("Q", bound=Hashable)
 
 #: A lock that its owner has not renewed for so long is free.
 LOCK_EXPIRES_MS = 60_000
+#: What a client that renewed its lock just before the broker ended takes it to last by itself.
+LOCK_OUTLIVES_MS = 30_000
 #: Locks of all groups together; beyond them a queue is as if another client held it.
 MAX_LOCKS = 200_000
 #: Locks that are looked at in one step of the scan for expired ones.
@@ -23,6 +25,24 @@ class RebalanceLock:
         self._expires_ms = expires_ms
         self._groups: dict[str, dict[Hashable, tuple[str, int]]] = {}
         self._count = 0
+        #: Whether locks were taken or freed since this was last False; a renewal is neither.
+        self.changed = False
+
+    def held(self) -> list[tuple[str, list[tuple[Hashable, str]]]]:
+        """Group, with each locked queue and its client; may be called in any thread."""
+        return [
+            (group, [(queue, owner[0]) for queue, owner in list(queues.items())])
+            for group, queues in list(self._groups.items())
+        ]
+
+    def take_over(self, group: str, queue: Hashable, client_id: str) -> None:
+        """Takes a lock that was granted before the broker started: its client may still go on for
+        `LOCK_OUTLIVES_MS`, and renews it by then if it is there."""
+        if self._count >= MAX_LOCKS:
+            return
+        held = self._groups.setdefault(group, {})
+        self._count += queue not in held
+        held[queue] = (client_id, self._now_ms() + LOCK_OUTLIVES_MS - self._expires_ms)
 
     def lock(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
         """Takes or renews what is free or the client's own; returns those, in order."""
@@ -35,8 +55,11 @@ class RebalanceLock:
                 if self._count >= MAX_LOCKS:
                     continue
                 self._count += 1
-            elif owner[0] != client_id and now - owner[1] <= self._expires_ms:
-                continue
+                self.changed = True
+            elif owner[0] != client_id:
+                if now - owner[1] <= self._expires_ms:
+                    continue
+                self.changed = True
             held[queue] = (client_id, now)
             locked.append(queue)
         if not held:
@@ -53,6 +76,7 @@ class RebalanceLock:
             if owner is not None and owner[0] == client_id:
                 del held[queue]
                 self._count -= 1
+                self.changed = True
         if not held:
             del self._groups[group]
 
@@ -84,6 +108,7 @@ class RebalanceLock:
                     if owner is not None and now - owner[1] > self._expires_ms:
                         del held[queue]
                         self._count -= 1
+                        self.changed = True
                 if not held:
                     del self._groups[group]
                 yield

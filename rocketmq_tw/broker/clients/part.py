@@ -10,9 +10,10 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.clients.client_requests import ClientRequests
 from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
+from rocketmq_tw.broker.clients.kept_locks import KeptLocks
 from rocketmq_tw.broker.clients.lock_requests import LockRequests
 from rocketmq_tw.broker.clients.locks import RebalanceLock
 from rocketmq_tw.broker.clients.registry import ClientRegistry
@@ -24,6 +25,8 @@ from rocketmq_tw.net.interfaces import Handler
 
 #: Seconds between scans for clients without heartbeats, as in stock.
 SCAN_SECONDS = 10.0
+#: Seconds after which a lock that was taken is in the file.
+LOCK_SECONDS = 1.0
 
 
 class Clients(Part):
@@ -33,6 +36,7 @@ class Clients(Part):
         self._host = host
         self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms)
         self.locks = RebalanceLock(host.elapsed_ms)
+        self._kept = KeptLocks(self.locks, host.table_file("rebalanceLock"), host.in_thread)
         registry, topics, groups = self.registry, tables.topics, tables.groups
         self._handlers = merge_handlers(
             [
@@ -60,6 +64,10 @@ class Clients(Part):
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return self._handlers
+
+    def tables(self) -> Iterable[KeptTable]:
+        kept = self._kept
+        return [KeptTable("the locks of orderly consumers", kept.load, kept.save, LOCK_SECONDS)]
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("the scan for silent clients", SCAN_SECONDS, self._expire)

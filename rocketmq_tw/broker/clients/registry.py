@@ -128,6 +128,8 @@ class ClientRegistry:
         self._elapsed_ms = elapsed_ms
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[IPeer, Client]] = {}
+        #: Client id -> its connections and how many groups each produces for; the newest is last.
+        self._producing: dict[str, dict[IPeer, int]] = {}
         self._peers: dict[IPeer, _Memberships] = {}
         self._size = 0
         self._listeners: list[SubscriptionListener] = []
@@ -163,6 +165,11 @@ class ClientRegistry:
     def producers(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
 
+    def producer_peer(self, client_id: str) -> IPeer | None:
+        """The newest connection over which a client is a producer; None where it is none."""
+        peers = self._producing.get(client_id)
+        return None if peers is None else next(reversed(peers))
+
     def counts(self) -> tuple[int, int]:
         """Memberships of producers and of consumers; a connection counts in each of its groups."""
         return (
@@ -177,6 +184,9 @@ class ClientRegistry:
         member = self._enter(client.peer).producing
         self._check_limit(member, group, client)
         clients = self._producers.setdefault(group, {})
+        if client.peer not in clients:
+            peers = self._producing.setdefault(client.client_id, {})
+            peers[client.peer] = peers.get(client.peer, 0) + 1
         self._renew(clients.setdefault(client.peer, client))
         member.add(group)
 
@@ -308,10 +318,17 @@ class ClientRegistry:
 
     def _drop_producer(self, group: str, peer: IPeer) -> None:
         clients = self._producers.get(group)
-        if clients is not None:
-            clients.pop(peer, None)
-            if not clients:
-                del self._producers[group]
+        client = None if clients is None else clients.pop(peer, None)
+        if clients is None or client is None:
+            return
+        if not clients:
+            del self._producers[group]
+        peers = self._producing[client.client_id]
+        peers[peer] -= 1
+        if not peers[peer]:
+            del peers[peer]
+        if not peers:
+            del self._producing[client.client_id]
 
     def _drop_consumer(self, name: str, peer: IPeer) -> None:
         group = self._consumers.get(name)

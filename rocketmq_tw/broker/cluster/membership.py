@@ -27,11 +27,13 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables import permissions
 from rocketmq_tw.broker.tables.announcements import Announcements
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.address import split_addresses
-from rocketmq_tw.net.interfaces import InThread, IRemotingClient
-from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.net.firing import fire_all
+from rocketmq_tw.net.interfaces import InSlices, InThread, IRemotingClient
+from rocketmq_tw.net.threads import all_steps, at_once
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -77,15 +79,19 @@ class Membership:
         self,
         config: BrokerConfig,
         topics: TopicTable,
+        mappings: QueueMappings,
         client: IRemotingClient,
         addresses: Addresses,
         announcements: Announcements,
         role: RoleHolder,
         in_thread: InThread = at_once,
+        in_slices: InSlices = all_steps,
     ) -> None:
+        self._in_slices = in_slices
         self._in_thread = in_thread
         self._config = config
         self._topics = topics
+        self._mappings = mappings
         self._announcements = announcements
         self._client = client
         self._addresses = addresses
@@ -165,7 +171,7 @@ class Membership:
     def _register_changed(self, changed: Mapping[str, TopicConfig]) -> Deferred[Any]:
         if self._is_unseen():
             return succeed(None)
-        if self._config.enable_single_topic_register:
+        if self._config.enable_single_topic_register and not self._mappings.shown(changed):
             return DeferredList([self._send_topic(topic) for topic in changed.values()])
         self._changed.update(changed)
         registered: Deferred[None] = Deferred()
@@ -183,8 +189,7 @@ class Membership:
         def registered(result: object) -> None:
             if isinstance(result, Failure):
                 log.failure("registering {n} topics", failure=result, n=len(changed))
-            for waiter in waiting:
-                waiter.callback(None)
+            self._in_slices(fire_all(waiting, None))
 
         if self._topics.data_version == self._sent_version:
             # What was kept with others has their version, which would be passed over now.
@@ -248,7 +253,7 @@ class Membership:
         """The body of a registration, with the version of now, and its checksum: made in a
         thread."""
         table = self._topics.table(topics)
-        table.topic_queue_mapping_info_map = {}
+        table.topic_queue_mapping_info_map = self._mappings.shown(topics)
         self._sent_version = table.data_version
         compressed, permitted = self._config.compressed_register, self._config.broker_permission
 

@@ -10,7 +10,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.cluster.membership import Membership
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 
 #: Seconds between tries to register where a name server could not be reached.
@@ -22,15 +22,19 @@ class Cluster(Part):
 
     def __init__(self, host: Host, role: RoleHolder, addresses: Addresses, tables: Tables) -> None:
         self._config = host.config
+        self._topics = tables.topics
         self.membership = Membership(
             host.config,
             tables.topics,
+            tables.mappings,
             host.client,
             addresses,
             tables.announcements,
             role,
             host.in_thread,
+            host.in_slices,
         )
+        role.subscribe(self._role_changed)
 
     def periodic(self) -> Iterable[Periodic]:
         config, membership = self._config, self.membership
@@ -39,8 +43,17 @@ class Cluster(Part):
         yield Periodic("registering again", RETRY_SECONDS, membership.retry, may_hang=True)
 
     def ready(self, state: RoleState) -> None:
+        if state.role is Role.MASTER and state.epoch is not None:
+            # Name servers pass over a master of an older epoch, which may not know yet that it is
+            # none any more.
+            self._topics.touch()
         # Nobody waits for it: a name server that hangs takes its time.
         self.membership.register(force=True)
+
+    def _role_changed(self, former: RoleState, now: RoleState) -> None:
+        """A master that is elected once more enters no role."""
+        if former.role is now.role is Role.MASTER and former.epoch != now.epoch:
+            self.ready(now)
 
     def stop(self) -> Deferred[None]:
         return self.membership.leave()

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.tables.topic_requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -41,9 +44,6 @@ _IDLE = dict.fromkeys(
         "litePullThreadPoolQueueHeadWaitTimeMills",
         "ackThreadPoolQueueHeadWaitTimeMills",
         "pageCacheLockTimeMills",
-        "timerReadBehind",
-        "timerOffsetBehind",
-        "timerCongestNum",
     ),
     "0",
 )
@@ -73,6 +73,7 @@ class AdminRequests:
         boot_timestamp: int,
         shown: Callable[[], Mapping[str, str]],
         permission_changed: Callable[[], None],
+        growing: GrowingAnswers,
     ) -> None:
         """`shown` tells what the parts show of themselves; `permission_changed` announces a changed
         brokerPermission to the name servers."""
@@ -84,6 +85,7 @@ class AdminRequests:
         self._boot_timestamp = boot_timestamp
         self._shown = shown
         self._permission_changed = permission_changed
+        self._growing = growing
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -124,8 +126,6 @@ class AdminRequests:
             **_CAPACITIES,
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION_5_3_3),
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
             "startAcceptSendRequestTimeStamp": str(
                 self._config.start_accept_send_request_time_stamp
             ),
@@ -138,16 +138,46 @@ class AdminRequests:
         log.info("{peer} had queues cleaned: they always are", peer=peer.address)
         return request.response()
 
-    def clean_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def clean_topics(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Removes the queues of topics that the broker does not have any more."""
-        gone = set(self._store.queue_topics()) - self._topics.all().keys()
-        unused = sorted(topic for topic in gone if self._store.queue_ids(topic))
-        self._store.remove_topics(unused)
-        log.info("{peer} had the queues of {topics} removed", peer=peer.address, topics=unused)
-        return request.response()
+        unused: list[str] = []
 
-    def clean_log(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        def steps() -> Iterator[None]:
+            topics = self._topics.all()
+            for number, topic in enumerate(self._store.queue_topics()):
+                if topic not in topics and self._store.queue_ids(topic):
+                    unused.append(topic)
+                if every(number):
+                    yield
+            for start in range(0, len(unused), REMOVED_AT_ONCE):
+                if start:
+                    yield
+                # A send may have made one meanwhile.
+                some = unused[start : start + REMOVED_AT_ONCE]
+                self._store.remove_topics([topic for topic in some if topic not in topics])
+
+        def answer() -> RemotingCommand:
+            log.info("{peer} had the queues of {topics} removed", peer=peer.address, topics=unused)
+            return request.response()
+
+        return self._growing.after(steps(), answer)
+
+    def clean_log(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Removes what is older than fileReservedTime, whatever the hour."""
-        removed = self._store.clean(self._now_ms(), at_any_hour=True)
-        log.info("{peer} had expired files removed: {n}", peer=peer.address, n=removed)
-        return request.response()
+        removed = 0
+
+        def steps() -> Iterator[None]:
+            nonlocal removed
+            for number in self._store.clean(self._now_ms(), at_any_hour=True):
+                removed += number
+                yield
+
+        def answer() -> RemotingCommand:
+            log.info("{peer} had expired files removed: {n}", peer=peer.address, n=removed)
+            return request.response()
+
+        return self._growing.after(steps(), answer)

@@ -12,6 +12,7 @@ from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -41,6 +42,7 @@ class ConsumeStatsRequests:
         self,
         config: BrokerConfig,
         topics: TopicTable,
+        mappings: QueueMappings,
         groups: GroupTable,
         offsets: OffsetTable,
         clients: ClientRegistry,
@@ -53,6 +55,7 @@ class ConsumeStatsRequests:
         self._traffic = traffic
         self._config = config
         self._topics = topics
+        self._mappings = mappings
         self._groups = groups
         self._offsets = offsets
         self._clients = clients
@@ -168,8 +171,11 @@ class ConsumeStatsRequests:
                 )
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        consumed = max(0, self._offsets.query(group, topic, queue_id))
-        last_time = self._store.store_time(topic, queue_id, consumed - 1) if consumed else 0
+        consumed = self._offsets.query(group, topic, queue_id)
+        if topic not in self._mappings:
+            # Of a physical queue of a static topic -1 tells tools to look at the one before.
+            consumed = max(0, consumed)
+        last_time = self._store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
         return OffsetWrapper(
             broker_offset=max(0, self._store.max_queue_offset(topic, queue_id)),
             consumer_offset=consumed,

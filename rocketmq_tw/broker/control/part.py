@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
-from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.admin import AdminRequests
 from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
+from rocketmq_tw.broker.control.consumer_status import ConsumerStatusRequests
 from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.control.resets import ResetRequests
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -21,6 +22,10 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+
+#: Requests that move offsets.
+MOVING = (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RequestCode.CLONE_GROUP_OFFSET)
 
 
 class Control(Part):
@@ -58,10 +63,12 @@ class Control(Part):
                     stats.statistics.boot_timestamp,
                     self._shown,
                     self._permission_changed,
+                    growing,
                 ).handlers(),
                 ConsumeStatsRequests(
                     config,
                     topics,
+                    tables.mappings,
                     groups,
                     offsets,
                     registry,
@@ -71,11 +78,15 @@ class Control(Part):
                     growing,
                 ).handlers(),
                 ResetRequests(config, topics, groups, offsets, registry, store, growing).handlers(),
+                ConsumerStatusRequests(registry, host.in_slices, host.in_thread).handlers(),
             ]
         )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        return self._handlers
+        if role is Role.MASTER:
+            return self._handlers
+        remark = f"this broker is {role.value} and its offsets are the master's: move them there"
+        return {**self._handlers, **refusing(MOVING, ResponseCode.SYSTEM_ERROR, remark)}
 
     def _shown(self) -> Mapping[str, str]:
         # As in stock: whether it does what only a master does.

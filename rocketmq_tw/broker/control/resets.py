@@ -1,11 +1,10 @@
-"""Offsets are moved by an administrator: 222 resets, 314 copies; 223 and 308 look before that."""
+"""Offsets are moved by an administrator: 222 resets, 314 copies; 308 looks before that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
@@ -16,9 +15,8 @@ from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.offsets import (
-    ConsumerStatusBody,
     CorrectionOffsetBody,
     MessageQueue,
     ResetOffsetBody,
@@ -30,15 +28,12 @@ from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.offsets import (
     CloneGroupOffsetRequestHeader,
-    GetConsumerStatusRequestHeader,
     QueryCorrectionOffsetHeader,
     ResetOffsetRequestHeader,
 )
 
 log = Logger()
 
-#: Seconds that a client gets to tell its offsets.
-STATUS_TIMEOUT = 5.0
 LARGEST_LONG = 2**63 - 1
 
 
@@ -64,7 +59,6 @@ class ResetRequests:
     def handlers(self) -> dict[int, Handler]:
         return {
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
-            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status,
             RequestCode.CLONE_GROUP_OFFSET: self.clone,
             RequestCode.QUERY_CORRECTION_OFFSET: self.correction,
         }
@@ -156,42 +150,6 @@ class ResetRequests:
                     smallest[queue_id] = LARGEST_LONG
 
         return self._growing.answer(request, CorrectionOffsetBody, fill)
-
-    def consumer_status(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """The offsets that each connected consumer, or the named one, works with."""
-        header = request.header(GetConsumerStatusRequestHeader)
-        clients = [
-            client
-            for client in self._connected(header.group)
-            if header.client_addr in (None, "", client.client_id)
-        ]
-        if not clients:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"no consumer of group {header.group} is connected here"
-            )
-        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
-        body = ConsumerStatusBody()
-
-        def take(reply: RemotingCommand, client: Client) -> None:
-            if reply.code == ResponseCode.SUCCESS and reply.body:
-                status = decode_body(ConsumerStatusBody, reply.body)
-                body.consumer_table[client.client_id] = status.message_queue_table
-
-        def ask(client: Client) -> Deferred[Any]:
-            command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
-            answered = client.peer.request(command, STATUS_TIMEOUT)
-            answered.addCallback(take, client)
-            return answered.addErrback(
-                lambda failure: log.warn(
-                    "{client} tells no offsets: {why}",
-                    client=client.client_id,
-                    why=failure.getErrorMessage(),
-                )
-            )
-
-        return DeferredList([ask(client) for client in clients]).addCallback(
-            lambda _: request.response(body=encode_body(body))
-        )
 
     def _server_side(
         self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]

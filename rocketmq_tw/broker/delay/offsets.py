@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 
 
-class DelayOffsets:
+class DelayOffsets(WriteBehindTable):
     """Level → offset, in the level's queue, of the next message to deliver."""
 
     def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
+        super().__init__(file.write)
         self._file = file
         self._now_ms = now_ms
         self._offsets: dict[int, int] = {}
-        self._dirty = False
         self.data_version = DataVersion(timestamp=now_ms())
 
     def load(self) -> None:
@@ -46,20 +47,7 @@ class DelayOffsets:
             if offset > self.get(level) or offset < former.offset_table.get(level, -1):
                 self.set(level, offset)
 
-    def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
-
-        Where one of them fails, `write_failed` makes it due again.
-        """
-        if not self._dirty:
-            return None
-        self._dirty = False
+    def _encoder(self) -> Callable[[], bytes]:
         self.data_version = self.data_version.next(self._now_ms())
         data = encode_body(self.table())
         return lambda: data
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def write_failed(self) -> None:
-        self._dirty = True

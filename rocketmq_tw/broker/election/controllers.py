@@ -15,11 +15,16 @@ from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.client.controller import ControllerClient, Elected, Registered
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.address import join_address, split_address
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 T = TypeVar("T")
+
+#: In place of a broker's id: no broker.
+NOBODY = -1
 
 log = Logger()
 
@@ -79,19 +84,23 @@ class GroupControllers:
         asked = self._client.elect_master(self._cluster, self._name, broker_id)
         return self._asked(asked).addCallback(_elected_group)
 
+    def depose(self) -> Deferred[None]:
+        """See `IController`."""
+        asked = self._client.elect_master(self._cluster, self._name, NOBODY, designate=True)
+        return self._asked(asked).addCallbacks(lambda _: None, _is_deposed)
+
     def alter_sync_state_set(
         self,
         broker_id: int,
         master_epoch: int,
         members: Collection[int],
         sync_state_set_epoch: int,
-    ) -> Deferred[SyncStateSet]:
+    ) -> Deferred[SyncMembers]:
         """See `IController`."""
-        return self._asked(
-            self._client.alter_sync_state_set(
-                self._name, broker_id, master_epoch, members, sync_state_set_epoch
-            )
+        altered = self._client.alter_sync_state_set(
+            self._name, broker_id, master_epoch, members, sync_state_set_epoch
         )
+        return self._asked(altered).addCallback(_members)
 
     def heartbeat(self, liveness: HeartbeatReport) -> None:
         """See `IController`."""
@@ -122,6 +131,15 @@ def _as_refusal(failure: Failure) -> Any:
     raise RequestError(error.code, str(error)) from error
 
 
+def _is_deposed(failure: Failure) -> None:
+    """Nobody is elected, as was wished."""
+    failure.trap(RequestError)
+    error = failure.value
+    assert isinstance(error, RequestError)
+    if error.code != ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE:
+        failure.raiseException()
+
+
 def _group(registered: Registered) -> GroupState:
     members = registered.sync_state_set
     return GroupState(
@@ -131,6 +149,10 @@ def _group(registered: Registered) -> GroupState:
         frozenset(members.sync_state_set),
         members.sync_state_set_epoch,
     )
+
+
+def _members(altered: SyncStateSet) -> SyncMembers:
+    return SyncMembers(frozenset(altered.sync_state_set), altered.sync_state_set_epoch)
 
 
 def _elected_group(elected: Elected) -> GroupState:

@@ -26,6 +26,10 @@ class IdTakenError(Exception):
     """Another broker took the id in the meantime: enrol again."""
 
 
+class IdForgottenError(Exception):
+    """The controllers know nothing of the broker's id; the text says what to do."""
+
+
 class Enrolled(NamedTuple):
     """A broker that the controllers know, and its group at that time."""
 
@@ -50,15 +54,25 @@ class Enrolment:
 
     @inlineCallbacks
     def run(self, address: str) -> Generator[Any, Any, Enrolled]:
-        """Enrols the broker that is reached at `address`. Fails with `IdTakenError`, with
-        `IdentityError` or `OSError` for the files, or with what the controllers' answers raise."""
+        """Enrols the broker that is reached at `address`. Fails with `IdTakenError`,
+        `IdForgottenError`, with `IdentityError` or `OSError` for the files, or with what the
+        controllers' answers raise."""
         identity: Identity | None = yield self._in_thread(self._files.identity)
         if identity is None:
             identity = yield self._apply(address)
         else:
             # What a crash may have left beside it.
             yield self._in_thread(self._files.drop_claim)
-        group: GroupState = yield self._controller.register(identity.broker_id, address)
+        try:
+            group: GroupState = yield self._controller.register(identity.broker_id, address)
+        except RequestError as refusal:
+            if refusal.code != ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+                raise
+            raise IdForgottenError(
+                f"the controllers do not know id {identity.broker_id} ({refusal.remark}): where"
+                f" they are meant to have forgotten it, stop this broker, remove {self._files.path}"
+                " and start it, then it joins its group as a new one"
+            ) from refusal
         return Enrolled(identity, group)
 
     @inlineCallbacks

@@ -3,7 +3,8 @@
 It enrols, asks for a master where the group has none, takes its role; from then on it asks for the
 group's state from time to time, since a notification (1008) may get lost, and beats to every
 controller. While no controller answers, a broker without a role stays unseen, and one that has a
-role keeps it.
+role keeps it. A process that finds itself the master of an epoch from before it began asks for a
+new election.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.election.decisions import Step, next_step
-from rocketmq_tw.broker.election.enrolment import Enrolled, Enrolment, IdTakenError
+from rocketmq_tw.broker.election.enrolment import (
+    Enrolled,
+    Enrolment,
+    IdForgottenError,
+    IdTakenError,
+)
 from rocketmq_tw.broker.election.identity import IdentityError
 from rocketmq_tw.broker.election.interfaces import GroupState, IController
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -34,7 +41,15 @@ RETRY_SECONDS = 1.0
 _TRIES_PER_LINE = 30
 
 #: What may go wrong while the network, a controller or a file is out of order.
-_EXPECTED = (RequestError, RemotingError, ClientError, IdTakenError, IdentityError, OSError)
+_EXPECTED = (
+    RequestError,
+    RemotingError,
+    ClientError,
+    IdTakenError,
+    IdForgottenError,
+    IdentityError,
+    OSError,
+)
 
 #: Leads the broker into the role of `group`; `as_master` or as a slave with its lasting id.
 TakeRole = Callable[[int, GroupState, bool], Deferred[None]]
@@ -77,6 +92,8 @@ class ControllerFollower:
         self._beat = beat
         self._turn = DeferredLock()
         self._heard_epoch = 0
+        #: The newest master epoch when this process first asked; None before.
+        self._former_epoch: int | None = None
         self._members_epoch = members_epoch
         self._failures = 0
         self._next_try: IDelayedCall | None = None
@@ -123,14 +140,14 @@ class ControllerFollower:
         self.poll().addCallback(lambda _: self._ask_on_hearsay())
 
     @inlineCallbacks
-    def propose(self, members: Collection[int]) -> Generator[Any, Any, SyncStateSet]:
+    def propose(self, members: Collection[int]) -> Generator[Any, Any, SyncMembers]:
         """Asks the controller for another SyncStateSet of this master; fires with what holds from
         now on. Fails with `RequestError` where the controller refuses, and otherwise where nobody
         knows whether it was changed."""
         epoch = self._role.state.epoch
         if epoch is None or not self._role.is_master:
             raise NotMasterError("only a master changes the SyncStateSet")
-        decided: SyncStateSet = yield self._controller.alter_sync_state_set(
+        decided: SyncMembers = yield self._controller.alter_sync_state_set(
             self.broker_id, epoch, members, self._members_epoch()
         )
         if self._role.state.epoch != epoch:
@@ -153,7 +170,12 @@ class ControllerFollower:
         self.broker_id = enrolled.identity.broker_id
         # A controller elects only who it heard of.
         self._beat()
-        yield self._follow(enrolled.group)
+        group = enrolled.group
+        if self._former_epoch is None:
+            # What registration tells leaves out a master that is not known to be alive.
+            group = yield self._controller.group()
+            self._former_epoch = group.master_epoch
+        yield self._follow(group)
 
     @inlineCallbacks
     def _look(self) -> Generator[Any, Any, None]:
@@ -171,14 +193,24 @@ class ControllerFollower:
     def _follow(self, group: GroupState) -> Generator[Any, Any, None]:
         """Only the change of the role is done one after the other: what is asked meanwhile must
         not keep a newer word of another controller from its turn."""
+        if self._is_former_self(group):
+            # What that process has asked for may still be on its way, and in its epoch it counts:
+            # a SyncStateSet that this process knows nothing of.
+            log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
+            yield self._controller.depose()
+            group = attrs.evolve(group, master_id=None)
         if self._step(group) is Step.ELECT:
             self._heard_epoch = max(self._heard_epoch, group.master_epoch)
             group = yield self._controller.elect(self.broker_id)
         yield self._turn.run(self._change, group)
 
+    def _is_former_self(self, group: GroupState) -> bool:
+        """Whether the master is the process that this broker was before."""
+        return group.master_id == self.broker_id and group.master_epoch <= (self._former_epoch or 0)
+
     def _change(self, group: GroupState) -> Deferred[None] | None:
         step = self._step(group)
-        if self._stopped:
+        if self._stopped or self._is_former_self(group):
             return None
         if step is Step.MEMBERS:
             self._take_members(group)

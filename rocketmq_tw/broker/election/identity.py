@@ -57,15 +57,16 @@ class IdentityFiles:
                     " separates the parts of the identity file"
                 )
         self._files = files
-        self._path = path
+        #: Where the identity is.
+        self.path = path
         self._claim_path = path + _CLAIM_SUFFIX
         self._cluster = cluster
         self._broker_name = broker_name
 
     def identity(self) -> Identity | None:
         """What is kept; None where no id was given yet. Raises `IdentityError`."""
-        fields = self._read(self._path, 3)
-        return None if fields is None else self._identity(self._path, fields)
+        fields = self._read(self.path, 3)
+        return None if fields is None else self._identity(self.path, fields)
 
     def claim(self) -> IdClaim | None:
         """The claim that was not decided when the broker ended; None where there is none."""
@@ -88,7 +89,7 @@ class IdentityFiles:
     def keep(self, claim: IdClaim) -> Identity:
         """Makes what was claimed the identity. A crash leaves the claim, the identity, or both;
         the identity is what counts then."""
-        self._write(self._path, *self._fields(claim.identity))
+        self._write(self.path, *self._fields(claim.identity))
         self.drop_claim()
         return claim.identity
 

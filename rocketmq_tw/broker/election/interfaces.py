@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 
 
 @attrs.frozen
@@ -56,13 +56,16 @@ class IController(Protocol):
     def elect(self, broker_id: int) -> Deferred[GroupState]:
         """Asks for a master where there is none; the asker is ready to be it (1002)."""
 
+    def depose(self) -> Deferred[None]:
+        """Ends the epoch of whoever is master: the group has none then (1002 for nobody)."""
+
     def alter_sync_state_set(
         self,
         broker_id: int,
         master_epoch: int,
         members: Collection[int],
         sync_state_set_epoch: int,
-    ) -> Deferred[SyncStateSet]:
+    ) -> Deferred[SyncMembers]:
         """The master's proposal for the set; what holds from now on (1001)."""
 
     def heartbeat(self, liveness: HeartbeatReport) -> None:

@@ -145,11 +145,7 @@ class ElectedRole(Part):
 
     def _propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
         assert self.follower is not None
-        return self.follower.propose(members).addCallback(
-            lambda decided: SyncMembers(
-                frozenset(decided.sync_state_set), decided.sync_state_set_epoch
-            )
-        )
+        return self.follower.propose(members)
 
     def _beat(self) -> None:
         follower, config = self.follower, self._config

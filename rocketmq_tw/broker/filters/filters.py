@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.broker.clients.registry import ConsumerGroup
 from rocketmq_tw.broker.filters.table import FilterTable
+from rocketmq_tw.broker.filters.turns import CompilingTurns
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
@@ -13,6 +14,7 @@ from rocketmq_tw.message.sql92 import (
     MAX_TESTS,
     Compiled,
     ExpressionError,
+    check_length,
     compile_expression,
 )
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
@@ -25,11 +27,13 @@ _HEAVIEST = 1 + MAX_TESTS // 16 + MAX_EXPRESSION // 128
 
 
 class MessageFilters:
-    """Refuses with stock's codes what cannot be filtered by."""
+    """Refuses with stock's codes what cannot be filtered by. What makes a filter raises
+    `NotThisTurn` where that has to wait: `turns.patient` is for the handlers that call it."""
 
-    def __init__(self, config: BrokerConfig, table: FilterTable) -> None:
+    def __init__(self, config: BrokerConfig, table: FilterTable, turns: CompilingTurns) -> None:
         self._config = config
         self._table = table
+        self.turns = turns
 
     def of_expression(self, text: str | None, kind: str | None) -> MessageFilter:
         """What a read asks for by itself: `kind` is TAG or SQL92, None means TAG."""
@@ -39,9 +43,9 @@ class MessageFilters:
             except ValueError as error:
                 raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
             return MessageFilter(tag_match(tags.text, tags.codes))
-        expression = parsed(text, kind)
+        expression = self.parsed(text, kind)
         self.check_enabled(kind)
-        return _by(expression)
+        return self._by(expression)
 
     def of_subscription(
         self, consumers: ConsumerGroup, wanted: SubscriptionData, version: int = 0
@@ -52,6 +56,9 @@ class MessageFilters:
             if wanted.class_filter_mode:
                 return EVERY_MESSAGE
             return MessageFilter(consumers.wanted_tags(wanted.topic))
+        text = self._table.text_of(wanted.topic, consumers.name)
+        if text:
+            self.turns.admit(text)
         known = self._table.get(wanted.topic, consumers.name)
         if known is None:
             raise self._not_kept(consumers.name, wanted)
@@ -66,7 +73,7 @@ class MessageFilters:
             return EVERY_MESSAGE
         if self._config.filter_support_retry and wanted.topic.startswith(RETRY_PREFIX):
             return self._of_retries(consumers.name)
-        return _by(known.expression)
+        return self._by(known.expression)
 
     def check_enabled(self, kind: str | None) -> None:
         """Raises `RequestError` where the configuration wants no filters but by tags."""
@@ -77,6 +84,21 @@ class MessageFilters:
                 " enablePropertyFilter=true",
             )
 
+    def parsed(self, text: str | None, kind: str | None) -> Compiled:
+        """The expression in a text; raises `RequestError` where it is wrong."""
+        try:
+            if kind != SQL92_TYPE:
+                raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
+            if not text:
+                raise ExpressionError(1, "it is empty")
+            check_length(text)
+            self.turns.admit(text)
+            return compile_expression(text)
+        except ExpressionError as error:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression, {error}"
+            ) from error
+
     def _of_retries(self, group: str) -> MessageFilter:
         """What was given back is asked what its own topic's messages are asked."""
 
@@ -85,12 +107,17 @@ class MessageFilters:
             known = self._table.get(topic, group)
             return known is None or known.expression.matches(properties)
 
+        self.turns.admit_read(_HEAVIEST)
         return MessageFilter(by_properties=matches, weight=_HEAVIEST)
+
+    def _by(self, expression: Compiled) -> MessageFilter:
+        self.turns.admit_read(expression.weight)
+        return MessageFilter(by_properties=expression.matches, weight=expression.weight)
 
     def _not_kept(self, group: str, wanted: SubscriptionData) -> RequestError:
         """No expression was kept: it is wrong, or there was no room."""
         try:
-            parsed(wanted.sub_string, wanted.expression_type)
+            self.parsed(wanted.sub_string, wanted.expression_type)
             why = (
                 "there was no room for it beside those of other groups: subscribe again later, or"
                 " with a shorter one"
@@ -101,21 +128,3 @@ class MessageFilters:
             ResponseCode.FILTER_DATA_NOT_EXIST,
             f"the expression of {group} for {wanted.topic} is not kept: {why}",
         )
-
-
-def _by(expression: Compiled) -> MessageFilter:
-    return MessageFilter(by_properties=expression.matches, weight=expression.weight)
-
-
-def parsed(text: str | None, kind: str | None) -> Compiled:
-    """The expression in a text; raises `RequestError` where it is wrong."""
-    try:
-        if kind != SQL92_TYPE:
-            raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
-        if not text:
-            raise ExpressionError(1, "it is empty")
-        return compile_expression(text)
-    except ExpressionError as error:
-        raise RequestError(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression, {error}"
-        ) from error

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.filters.filter_requests import FilterRequests
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.filters.table import FilterTable
+from rocketmq_tw.broker.filters.turns import CompilingTurns
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
@@ -27,7 +28,7 @@ class Filters(Part):
     def __init__(self, host: Host, clients: Clients) -> None:
         self._host = host
         self.table = FilterTable(host.config, host.table_file("consumerFilter"), host.now_ms)
-        self.filters = MessageFilters(host.config, self.table)
+        self.filters = MessageFilters(host.config, self.table, CompilingTurns(host.reactor))
         self._handlers = FilterRequests(self.filters).handlers()
         clients.registry.on_subscriptions(self._subscribed)
 

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.filters.bloom import BloomFilter
 from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.sql92 import Compiled, ExpressionError, check_length, compile_expression
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
@@ -57,7 +58,7 @@ class GroupFilter:
         return _OF_ONE + 4 * len(expression) + len(data.topic) + len(data.consumer_group)
 
 
-class FilterTable:
+class FilterTable(WriteBehindTable):
     """(topic, group) → what the group asks of the topic's messages."""
 
     def __init__(
@@ -67,6 +68,7 @@ class FilterTable:
         now_ms: Callable[[], int],
         max_size: int = MAX_SIZE,
     ) -> None:
+        super().__init__(file.write)
         self._config = config
         self._file = file
         self._now_ms = now_ms
@@ -79,7 +81,6 @@ class FilterTable:
         #: (topic, group) of those whose consumers left, the first to leave in front.
         self._dead: dict[tuple[str, str], GroupFilter] = {}
         self._unchecked: deque[GroupFilter] = deque()
-        self._dirty = False
 
     def get(self, topic: str, group: str) -> GroupFilter | None:
         """What a group asks of a topic, whether its consumers are there or left."""
@@ -90,6 +91,11 @@ class FilterTable:
 
     def _find(self, topic: str, group: str) -> GroupFilter | None:
         return self._topics.get(topic, {}).get(group)
+
+    def text_of(self, topic: str, group: str) -> str | None:
+        """The text of the expression that `get` would ask for, right or wrong."""
+        known = self._find(topic, group)
+        return None if known is None else known.data.expression
 
     def check(self) -> Iterator[None]:
         """Removes what is no expression; a step for each that was not looked at before."""
@@ -293,14 +299,10 @@ class FilterTable:
             self._dead[data.topic, data.consumer_group] = made
 
     def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
-
-        Where one of them fails, `write_failed` makes it due again.
-        """
         self.forget_dead()
-        if not self._dirty:
-            return None
-        self._dirty = False
+        return super().pending_write()
+
+    def _encoder(self) -> Callable[[], bytes]:
         return self.encode
 
     def encode(self) -> bytes:
@@ -313,9 +315,3 @@ class FilterTable:
                 of_topic.group_filter_data[group] = known.data
             topics[topic] = of_topic
         return encode_body(ConsumerFilterTable(filter_data_by_topic=topics))
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def write_failed(self) -> None:
-        self._dirty = True

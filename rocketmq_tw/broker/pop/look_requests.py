@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import randrange
 
+from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, GetStatus, IMessageStore
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.polling import HeldPops, Polling
-from rocketmq_tw.broker.pop.pop_requests import answer_later
 from rocketmq_tw.broker.pop.reads import PopReads
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig

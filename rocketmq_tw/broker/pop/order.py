@@ -15,6 +15,7 @@ import msgspec
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.broker.tables.pairs import pair_key, split_key
+from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import OrderInfo, OrderInfoTable
 
@@ -24,14 +25,14 @@ FORGOTTEN_AFTER_MS = 24 * 3600 * 1000
 _STEP = 1000
 
 
-class OrderBook:
+class OrderBook(WriteBehindTable):
     """Queue of a group → what was popped last."""
 
     def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
+        super().__init__(file.write)
         self._file = file
         self._now_ms = now_ms
         self._table: dict[str, dict[int, OrderInfo]] = {}
-        self._dirty = False
 
     def load(self) -> None:
         """Takes what the file has; raises what the file's reading raises where it is damaged."""
@@ -167,21 +168,8 @@ class OrderBook:
         entries: Any = msgspec.Raw(b"{" + b",".join(groups) + b"}")
         return encode_body(OrderInfoTable(table=entries))
 
-    def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
-
-        Where one of them fails, `write_failed` makes it due again.
-        """
-        if not self._dirty:
-            return None
-        self._dirty = False
+    def _encoder(self) -> Callable[[], bytes]:
         return self.encode
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def write_failed(self) -> None:
-        self._dirty = True
 
     def _get(self, queue: PoppedQueue) -> OrderInfo | None:
         topic, group, queue_id = queue

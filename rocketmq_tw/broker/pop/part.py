@@ -72,8 +72,8 @@ class Pop(Part):
         self.positions = Positions(offsets)
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
         self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._released)
-        self.held = HeldPops(config, host.reactor, host.now_ms)
-        self.notified = HeldPops(config, host.reactor, host.now_ms)
+        self.held = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
+        self.notified = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         self.revive = Revive(
             store,
             commit,
@@ -93,6 +93,8 @@ class Pop(Part):
             host.now_ms,
             delivered_ms,
         )
+        #: Whether no timed check point of another broker is left, in this role.
+        self._has_taken_over = False
         reads = PopReads(
             config,
             store,
@@ -104,7 +106,24 @@ class Pop(Part):
             self._watch.watch,
             host.reactor.seconds,
         )
-        self._handlers = merge_handlers(
+        self._handlers = self._requests(checks, messages, reads, stats, filters)
+        for held in (self.held, self.notified):
+            store.on_arrival(held.arrived)
+            commit.on_dispatched(held.wake_ready)
+        # At once: what it would append is refused from the moment when the role is another.
+        role.subscribe(lambda former, state: self.revive.pause())
+
+    def _requests(
+        self,
+        checks: PopChecks,
+        messages: ReviveMessages,
+        reads: PopReads,
+        stats: Stats,
+        filters: Filters,
+    ) -> Mapping[int, Handler]:
+        host, commit, store = self._host, self._writing.commit, self._writing.store
+        config, topics, offsets = host.config, self._tables.topics, self._tables.offsets
+        return merge_handlers(
             [
                 PopRequests(
                     config,
@@ -145,11 +164,6 @@ class Pop(Part):
                 ).handlers(),
             ]
         )
-        for held in (self.held, self.notified):
-            store.on_arrival(held.arrived)
-            commit.on_dispatched(held.wake_ready)
-        # At once: what it would append is refused from the moment when the role is another.
-        role.subscribe(lambda former, state: self.revive.pause())
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
@@ -164,15 +178,17 @@ class Pop(Part):
         seconds = self._host.config.revive_interval / 1000
         master = (Role.MASTER,)
         yield Periodic("the revival of messages", seconds, self.revive.look, master)
+        yield Periodic("passing over timed messages", seconds, self._pass_over, master)
         yield Periodic("forgetting orders", FORGET_SECONDS, self._forget_orders, master)
 
     @inlineCallbacks
     def enter(self, state: RoleState) -> Generator[Any, Any, None]:
         if state.role is not Role.MASTER:
             return
-        if self._timed.is_behind and not self._writing.redirects.has_timer:
+        if self._timed.is_behind:
             # Before anyone acknowledges what the timer still holds.
             yield self._host.in_slices(self._timed.take_over())
+        self._has_taken_over = not self._timed.is_behind
         self.revive.start(self._host.config.revive_queue_num)
 
     @inlineCallbacks
@@ -182,6 +198,8 @@ class Pop(Part):
         self.notified.resume_all()
         self._watch.stop()
         yield self.revive.stop()
+        self._pass_over()
+        self._has_taken_over = False
         self.positions.clear()
 
     @inlineCallbacks
@@ -195,6 +213,10 @@ class Pop(Part):
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_pop_check_points_pending", len(self.revive))
         yield Metric("rocketmq_pop_requests_held", len(self.held))
+
+    def _pass_over(self) -> None:
+        if self._has_taken_over:
+            self._timed.pass_over()
 
     def _released(self, queue: PoppedQueue) -> None:
         """An orderly group may pop this queue again."""

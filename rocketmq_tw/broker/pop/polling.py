@@ -12,19 +12,19 @@ from heapq import heappop, heappush
 from itertools import count
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, may_want
+from rocketmq_tw.broker.reading.waking import HeldRequest, Waking
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
-from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.interfaces import InSlices, IPeer
 
 #: Milliseconds before its end at which a held request is over, as in stock.
 EARLY_MS = 50
-
-log = Logger()
+#: Held requests that are looked at in one turn because their time is up.
+_STEP = 500
 
 
 class Polling(Enum):
@@ -35,10 +35,10 @@ class Polling(Enum):
     TIMED_OUT = "timed out"
 
 
-class _Held:
+class _Held(HeldRequest):
     """One request that waits."""
 
-    __slots__ = ("deadline_ms", "peer", "queue", "resume", "wanted")
+    __slots__ = ("deadline_ms", "queue")
 
     def __init__(
         self,
@@ -48,22 +48,9 @@ class _Held:
         peer: IPeer,
         resume: Callable[[], None],
     ) -> None:
+        super().__init__(wanted, peer, resume)
         self.queue = queue
         self.deadline_ms = deadline_ms
-        self.wanted = wanted
-        self.peer = peer
-        self.resume = resume
-
-    def wants(self, run: Arrived) -> bool:
-        """Whether one of them may match."""
-        return may_want(self.wanted, run)
-
-    def wake(self) -> None:
-        if self.peer.connected:
-            try:
-                self.resume()
-            except Exception:
-                log.failure("resuming a pop of {queue}", queue=self.queue)
 
 
 class HeldPops:
@@ -72,8 +59,13 @@ class HeldPops:
     say how long they wait."""
 
     def __init__(
-        self, config: BrokerConfig, clock: IReactorTime, now_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        in_slices: InSlices,
     ) -> None:
+        self._waking = Waking(in_slices)
         self._config = config
         self._clock = clock
         self._now_ms = now_ms
@@ -85,7 +77,6 @@ class HeldPops:
         self._by_time: list[tuple[int, int, _Held]] = []
         self._numbers = count()
         self._timer: IDelayedCall | None = None
-        self._ready: list[_Held] = []
         self._held = 0
 
     def __len__(self) -> int:
@@ -148,21 +139,19 @@ class HeldPops:
             return
         if not self._take((topic, group, ANY_QUEUE), 1, None) and queue_id != ANY_QUEUE:
             self._take((topic, group, queue_id), 1, None)
-        if self._ready:
+        if self._waking:
             self._clock.callLater(0, self.wake_ready)
 
     def wake_ready(self) -> None:
-        """Resumes what was woken, as fast as each peer takes it."""
-        while self._ready:
-            ready, self._ready = self._ready, []
-            for held in ready:
-                held.peer.when_ready(held.wake)
+        """Resumes what was woken, as fast as each peer takes it; what is much, or has a slow
+        filter, lets others in between."""
+        self._waking.resume()
 
     def resume_all(self) -> None:
         """Resumes everything: the broker stops, or its role changed."""
         for queue, waiting in list(self._queues.items()):
             self._take(queue, len(waiting), None)
-        self.wake_ready()
+        self._waking.resume_all()
 
     def _topics_of(self, queue: PoppedQueue) -> tuple[str, ...]:
         """Whose messages a pop of this queue may get."""
@@ -175,15 +164,22 @@ class HeldPops:
         if waiting is None:
             return 0
         taken: list[_Held] = []
+        #: A filter -> whether it may want one of `run`; those of a group are mostly the same one.
+        known: dict[MessageFilter, bool] = {}
         for held in waiting:
             if len(taken) >= most:
                 break
-            if run is None or held.wants(run):
-                taken.append(held)
+            if run is not None:
+                wants = known.get(held.wanted)
+                if wants is None:
+                    wants = known[held.wanted] = may_want(held.wanted, run)
+                if not wants:
+                    continue
+            taken.append(held)
         for held in taken:
             self._forget(held)
             self._peers[held.peer].discard(held)
-        self._ready += taken
+        self._waking.add(taken)
         return len(taken)
 
     def _forget(self, held: _Held) -> None:
@@ -209,9 +205,11 @@ class HeldPops:
         self._timer = self._clock.callLater(min(seconds, 1.0), self._look)
 
     def _look(self) -> None:
-        """Resumes what has waited its time; at least once a second, for the time may be set."""
-        now = self._now_ms()
-        while self._by_time:
+        """Resumes what has waited its time, some of them in each turn; looks at least once a
+        second, for the time may be set."""
+        now, looked = self._now_ms(), 0
+        while self._by_time and looked < _STEP:
+            looked += 1
             deadline, _, held = self._by_time[0]
             waits = held in self._queues.get(held.queue, ())
             if waits and deadline > now:
@@ -220,7 +218,7 @@ class HeldPops:
             if waits:
                 self._forget(held)
                 self._peers[held.peer].discard(held)
-                self._ready.append(held)
+                self._waking.add([held])
         self._timer = None
         if self._by_time:
             self._set_timer()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import randrange
-from typing import Any
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, Appended, MessageFilter
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
@@ -69,7 +69,7 @@ class PopRequests:
         self._number = 0
 
     def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.POP_MESSAGE: self.pop}
+        return {RequestCode.POP_MESSAGE: self._filters.turns.patient(self.pop)}
 
     def pop(
         self, request: RemotingCommand, peer: IPeer
@@ -235,7 +235,7 @@ class PopRequests:
             header.born_time + header.poll_time,
             wanted.filter,
             peer,
-            lambda: answer_later(self.pop, request, peer),
+            lambda: answer_later(self._filters.turns.patient(self.pop), request, peer),
         )
         if polling is Polling.HELD:
             return None
@@ -260,27 +260,6 @@ class PopRequests:
             ),
             body=popped.data,
         )
-
-
-def answer_later(
-    handler: Callable[[RemotingCommand, IPeer], Any], request: RemotingCommand, peer: IPeer
-) -> None:
-    """Handles a request that was held again, and replies unless it is held once more."""
-
-    def reply(response: RemotingCommand | None) -> None:
-        if response is not None:
-            peer.reply(response)
-
-    def refuse(failure: Any) -> RemotingCommand:
-        error = failure.value
-        if isinstance(error, RequestError):
-            return request.response(error.code, error.remark)
-        log.failure("a held request of {address}", failure=failure, address=peer.address)
-        return request.response(
-            ResponseCode.SYSTEM_ERROR, "the request failed; see the broker's log"
-        )
-
-    maybeDeferred(handler, request, peer).addErrback(refuse).addCallback(reply)
 
 
 def _not_stored(why: str) -> RequestError:

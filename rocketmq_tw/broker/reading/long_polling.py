@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, MessageFilter
+from rocketmq_tw.broker.reading.waking import HeldRequest, Waking
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.interfaces import InSlices, IPeer
 
 #: Seconds between two looks at what is held, as in stock: a read is held so much longer at most.
 CHECK_INTERVAL = 5.0
@@ -26,8 +22,6 @@ _STEP = 500
 
 #: (a filter, the number of a run's first message asked about) -> may it want one of the run?
 _Known = dict[tuple[MessageFilter, int], bool]
-
-log = Logger()
 
 
 def may_want(wanted: MessageFilter, run: Arrived, start: int = 0) -> bool:
@@ -45,10 +39,10 @@ def may_want(wanted: MessageFilter, run: Arrived, start: int = 0) -> bool:
     )
 
 
-class _Held:
+class _Held(HeldRequest):
     """One read that waits."""
 
-    __slots__ = ("deadline_ms", "offset", "peer", "queue", "resume", "wanted")
+    __slots__ = ("deadline_ms", "offset", "queue")
 
     def __init__(
         self,
@@ -59,12 +53,10 @@ class _Held:
         peer: IPeer,
         resume: Callable[[], None],
     ) -> None:
+        super().__init__(wanted, peer, resume)
         self.queue = queue
         self.offset = offset
-        self.wanted = wanted
         self.deadline_ms = deadline_ms
-        self.peer = peer
-        self.resume = resume
 
     def wants(self, run: Arrived, known: _Known) -> bool:
         """Whether one of them may match; `known` has what was found out of this run before."""
@@ -79,13 +71,6 @@ class _Held:
             wants = known[asked] = may_want(self.wanted, run, in_front)
         return wants
 
-    def wake(self) -> None:
-        if self.peer.connected:
-            try:
-                self.resume()
-            except Exception:
-                log.failure("resuming a read of {queue}", queue=self.queue)
-
 
 class LongPolling:
     """Holds reads by queue.
@@ -99,22 +84,17 @@ class LongPolling:
         store: IMessageStore,
         config: BrokerConfig,
         now_ms: Callable[[], int],
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_slices: InSlices,
         limit: int = DEFAULT_LIMIT,
     ) -> None:
-        """`in_slices` goes through steps and lets others in between."""
         self._store = store
         self._config = config
         self._now_ms = now_ms
-        self._in_slices = in_slices
         self._limit = limit
         #: Sets that keep their order.
         self._queues: dict[tuple[str, int], dict[_Held, None]] = {}
         self._peers: dict[IPeer, set[_Held]] = {}
-        self._ready: list[_Held] = []
-        #: Ready ones whose reads take long each, and whether they are being gone through.
-        self._slow: deque[_Held] = deque()
-        self._slow_under_way = False
+        self._waking = Waking(in_slices)
         self._held = 0
 
     def __len__(self) -> int:
@@ -169,36 +149,14 @@ class LongPolling:
 
     def wake_ready(self) -> None:
         """Resumes what arrivals woke, as fast as each peer takes it: one message may wake any
-        number of reads. Those with slow filters let others in between."""
-        while self._ready:
-            ready, self._ready = self._ready, []
-            for held in ready:
-                if held.wanted.weight > 1:
-                    self._slow.append(held)
-                else:
-                    held.peer.when_ready(held.wake)
-        if self._slow and not self._slow_under_way:
-            self._slow_under_way = True
-            self._in_slices(self._wake_slow())
-
-    def _wake_slow(self) -> Iterator[None]:
-        try:
-            while self._slow:
-                held = self._slow.popleft()
-                held.peer.when_ready(held.wake)
-                yield
-        finally:
-            self._slow_under_way = False
+        number of reads. What is much, or has a slow filter, lets others in between."""
+        self._waking.resume()
 
     def resume_all(self) -> None:
         """Resumes everything: the broker stops, or its role changed."""
         for queue, waiting in list(self._queues.items()):
             self._take(queue, list(waiting))
-        self.wake_ready()
-        # Nobody may be resumed once the role is over.
-        while self._slow:
-            held = self._slow.popleft()
-            held.peer.when_ready(held.wake)
+        self._waking.resume_all()
 
     def check(self) -> Iterator[None]:
         """Resumes what has waited its time, and what a message came for that no arrival told; a
@@ -208,9 +166,12 @@ class LongPolling:
             now = self._now_ms()
             # Of any queue only arrivals tell.
             end = 0 if queue[1] == ANY_QUEUE else self._store.max_queue_offset(*queue)
-            self._take(
-                queue, [held for held in waiting if end > held.offset or now >= held.deadline_ms]
-            )
+            due = [held for held in waiting if end > held.offset or now >= held.deadline_ms]
+            for start in range(0, len(due), _STEP):
+                if start:
+                    self.wake_ready()
+                    yield
+                self._take(queue, [held for held in due[start : start + _STEP] if held in waiting])
             if number % _STEP == 0:
                 self.wake_ready()
                 yield
@@ -222,7 +183,7 @@ class LongPolling:
         for held in taken:
             self._forget(queue, held)
             self._peers[held.peer].discard(held)
-        self._ready += taken
+        self._waking.add(taken)
 
     def _forget(self, queue: tuple[str, int], held: _Held) -> None:
         waiting = self._queues[queue]

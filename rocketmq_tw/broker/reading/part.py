@@ -12,6 +12,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.filters.part import Filters
+from rocketmq_tw.broker.reading.logic_views import LogicViews
 from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
@@ -19,6 +20,7 @@ from rocketmq_tw.broker.reading.view import ViewRequests
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.static_topics.part import StaticTopics
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
@@ -38,6 +40,7 @@ class Reading(Part):
         stats: Stats,
         replicas: Replicas,
         filters: Filters,
+        static_topics: StaticTopics,
     ) -> None:
         self._host = host
         store = writing.store
@@ -54,13 +57,20 @@ class Reading(Part):
                     tables,
                     clients.registry,
                     filters.filters,
+                    static_topics.others,
                     self.long_polling,
                     stats.pulled,
                     replicas.master_is_near,
                     host.reactor.seconds,
                 ).handlers(),
                 ViewRequests(
-                    store, host.store_config, tables.topics, role, host.in_slices
+                    store,
+                    host.store_config,
+                    tables.topics,
+                    role,
+                    host.in_slices,
+                    tables.mappings,
+                    LogicViews(store, tables.mappings, static_topics.others),
                 ).handlers(),
                 QueueRequests(
                     clients.registry, filters.table, store, tables.topics, role

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.filters.filters import MessageFilters
+from rocketmq_tw.broker.filters.turns import NotThisTurn
 from rocketmq_tw.broker.interfaces import (
     GetStatus,
     IMessageStore,
     MessageFilter,
     QueueRead,
 )
+from rocketmq_tw.broker.reading.logic_pull import LogicPull, Offsets
 from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import is_readable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -51,6 +57,16 @@ _CODES = {
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 
+#: Codes of answers that have the header of a read.
+_PULL_CODES = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
 log = Logger()
 
 
@@ -74,6 +90,7 @@ class PullRequests:
         tables: Tables,
         clients: ClientRegistry,
         filters: MessageFilters,
+        others: OtherBrokers,
         long_polling: LongPolling,
         pulled: Callable[[str, str, int, int, float], None],
         master_is_near: Callable[[], bool],
@@ -90,6 +107,8 @@ class PullRequests:
         self._groups = tables.groups
         self._offsets = tables.offsets
         self._clients = clients
+        self._mappings = tables.mappings
+        self._others = others
         self._filters = filters
         self._long_polling = long_polling
         self._pulled = pulled
@@ -97,34 +116,86 @@ class PullRequests:
         self._seconds = seconds
 
     def handlers(self) -> dict[int, Handler]:
-        return {
-            RequestCode.PULL_MESSAGE: self.pull,
-            RequestCode.LITE_PULL_MESSAGE: self.pull,
-        }
+        pull = self._filters.turns.patient(self.pull)
+        return {RequestCode.PULL_MESSAGE: pull, RequestCode.LITE_PULL_MESSAGE: pull}
 
-    def pull(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand | None:
-        """The answer; None where the read is held and answered later."""
-        return self._answer(request, peer, may_suspend=True)
+    def pull(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand] | None:
+        """The answer, or what fires with it; None where the read is held and answered later."""
+        return self._serve(request, peer, may_suspend=True)
 
     def _resume(self, request: RemotingCommand, peer: IPeer) -> None:
-        try:
-            response = self._answer(request, peer, may_suspend=False)
-        except RequestError as error:
-            response = request.response(error.code, error.remark)
-        except Exception:
-            log.failure("a held pull of {address}", address=peer.address)
-            response = request.response(
+        def refuse(failure: Failure) -> RemotingCommand:
+            error = failure.value
+            if isinstance(error, RequestError):
+                return request.response(error.code, error.remark)
+            log.failure("a held pull of {address}", failure=failure, address=peer.address)
+            return request.response(
                 ResponseCode.SYSTEM_ERROR, "the pull failed; see the broker's log"
             )
-        assert response is not None
-        peer.reply(response)
 
-    def _answer(
+        try:
+            response = self._serve(request, peer, may_suspend=False)
+        except NotThisTurn:
+            self._filters.turns.later(peer, lambda: self._resume(request, peer))
+            return
+        except Exception:
+            response = refuse(Failure())
+        if isinstance(response, Deferred):
+            response.addErrback(refuse).addCallback(peer.reply)
+        else:
+            assert response is not None
+            peer.reply(response)
+
+    def _serve(
         self, request: RemotingCommand, peer: IPeer, *, may_suspend: bool
-    ) -> RemotingCommand | None:
+    ) -> RemotingCommand | Deferred[RemotingCommand] | None:
         if self._role.is_copy and not self._config.slave_read_enable:
             return self._send_to_master(request)
         header = request.header(PullMessageRequestHeader)
+        if header.topic not in self._mappings or header.lo is False:
+            return self._answer(request, header, None, peer, may_suspend=may_suspend)
+        queue = self._mappings.queue(header.topic, header.queue_id)
+        logic = LogicPull(queue, header)
+        if self._mappings.is_here(logic.item):
+            return self._answer(request, logic.header, logic, peer, may_suspend=may_suspend)
+        return Deferred.fromCoroutine(self._elsewhere(request, logic))
+
+    async def _elsewhere(self, request: RemotingCommand, logic: LogicPull) -> RemotingCommand:
+        """Reads a physical queue of another broker."""
+        header = logic.for_other_broker()
+        answer = await self._others.ask(
+            logic.item.bname, header.topic, RequestCode.PULL_MESSAGE, header
+        )
+        if answer.code not in _PULL_CODES:
+            raise RequestError(answer.code, answer.remark or "")
+        read = answer.header(PullMessageResponseHeader)
+        offsets = logic.logic(
+            Offsets(
+                ResponseCode(answer.code), read.next_begin_offset, read.min_offset, read.max_offset
+            )
+        )
+        found = msgspec.structs.replace(
+            read,
+            suggest_which_broker_id=MASTER_ID,
+            next_begin_offset=offsets.next,
+            min_offset=offsets.min,
+            max_offset=offsets.max,
+            offset_delta=offsets.delta,
+        )
+        return request.response(offsets.code, answer.remark, header=found, body=answer.body)
+
+    def _answer(
+        self,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        logic: LogicPull | None,
+        peer: IPeer,
+        *,
+        may_suspend: bool,
+    ) -> RemotingCommand | None:
+        """Reads a physical queue; `logic` has what of it is asked for by its logic queue."""
         try:
             group, topic = self._check(request.code, header)
             wanted = self._filter(header, group, peer)
@@ -150,6 +221,13 @@ class PullRequests:
         suggested = self._suggest_broker(read, group)
         if self._role.is_copy:
             code = self._code_of_slave(code)
+        next_offset, min_offset, max_offset = read.next_offset, read.min_offset, read.max_offset
+        delta = None
+        if logic is not None:
+            rewrite = logic.logic if reset is None else logic.moved_to
+            code, next_offset, min_offset, max_offset, delta = rewrite(
+                Offsets(code, next_offset, min_offset, max_offset)
+            )
         if code is ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & PULL_SUSPEND:
             # Nothing of it is read, and it would be kept as long as the request.
             request.body = b""
@@ -170,9 +248,10 @@ class PullRequests:
             read.status.name if reset is None else "OFFSET_RESET",
             header=PullMessageResponseHeader(
                 suggest_which_broker_id=suggested,
-                next_begin_offset=read.next_offset,
-                min_offset=read.min_offset,
-                max_offset=read.max_offset,
+                next_begin_offset=next_offset,
+                min_offset=min_offset,
+                max_offset=max_offset,
+                offset_delta=delta,
                 topic_sys_flag=topic.topic_sys_flag,
                 group_sys_flag=group.group_sys_flag or 0,
             ),

@@ -8,7 +8,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.reading.logic_views import LogicViews
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -48,7 +50,11 @@ class ViewRequests:
         topics: TopicTable,
         role: RoleHolder,
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        mappings: QueueMappings,
+        logic: LogicViews,
     ) -> None:
+        self._mappings = mappings
+        self._logic = logic
         self._in_slices = in_slices
         self._store = store
         self._config = config
@@ -119,8 +125,12 @@ class ViewRequests:
             body=b"".join(records),
         )
 
-    def search_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def search_offset(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(SearchOffsetRequestHeader)
+        if header.topic in self._mappings and header.lo is not False:
+            return Deferred.fromCoroutine(self._logic.search_offset(request, header))
         self._check(header.topic)
         offset = self._store.offset_by_time(
             header.topic,
@@ -130,20 +140,32 @@ class ViewRequests:
         )
         return request.response(header=SearchOffsetResponseHeader(offset=offset))
 
-    def max_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def max_offset(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(GetMaxOffsetRequestHeader)
+        if header.topic in self._mappings and header.lo is not False:
+            return Deferred.fromCoroutine(self._logic.max_offset(request, header))
         self._check(header.topic)
         offset = self._store.max_queue_offset(header.topic, header.queue_id)
         return request.response(header=GetMaxOffsetResponseHeader(offset=offset))
 
-    def min_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def min_offset(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(GetMinOffsetRequestHeader)
+        if header.topic in self._mappings and header.lo is not False:
+            return Deferred.fromCoroutine(self._logic.min_offset(request, header))
         self._check(header.topic)
         offset = self._store.min_queue_offset(header.topic, header.queue_id)
         return request.response(header=GetMinOffsetResponseHeader(offset=offset))
 
-    def earliest_store_time(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def earliest_store_time(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         header = request.header(GetEarliestMsgStoretimeRequestHeader)
+        if header.topic in self._mappings and header.lo is not False:
+            return Deferred.fromCoroutine(self._logic.earliest_store_time(request, header))
         self._check(header.topic)
         timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
         return request.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

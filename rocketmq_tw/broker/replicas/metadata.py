@@ -25,14 +25,15 @@ from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets import OffsetTable, join_light_offsets
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.queue_kinds import unsupported
 from rocketmq_tw.wire.bodies.base import decode_body, decode_by_entry
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
-from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
+from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingTable
 from rocketmq_tw.wire.codes import RequestCode
 
 
@@ -59,6 +60,7 @@ class SlaveMetadata:
         calls: MasterCalls,
         store: IMessageStore,
         topics: TopicTable,
+        mappings: QueueMappings,
         groups: GroupTable,
         offsets: OffsetTable,
         delay_offsets: DelayOffsets,
@@ -72,6 +74,7 @@ class SlaveMetadata:
         self._calls = calls
         self._store = store
         self._topics = topics
+        self._mappings = mappings
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
@@ -126,6 +129,8 @@ class SlaveMetadata:
             lost = yield self._lost_by_master(address, topics)
             if master == self._masters:
                 self._take_topics(topics, lost)
+        if master == self._masters:
+            self._take_mappings(topics)
 
     @inlineCallbacks
     def _copy_modes(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
@@ -236,6 +241,19 @@ class SlaveMetadata:
             self.log.info("the master has no topic {topic!r} any more: removed", topic=topic)
         self._store.remove_topics(removed)
 
+    def _take_mappings(self, table: TopicConfigTable) -> None:
+        """4.9's masters have none."""
+        version, mappings = table.mapping_data_version, table.topic_queue_mapping_detail_map
+        own = self._mappings.table()
+        if version is None or mappings is None or version == own.data_version:
+            return
+        if version.counter < own.data_version.counter:
+            kept = own.topic_queue_mapping_info_map
+            mappings = {name: kept[name] for name in kept if self._topics.get(name)} | mappings
+        self._mappings.replace_all(
+            TopicQueueMappingTable(topic_queue_mapping_info_map=mappings, data_version=version)
+        )
+
     def _take_groups(self, table: SubscriptionGroupTable) -> None:
         own = self._groups.table()
         if table.data_version.counter < own.data_version.counter:
@@ -269,4 +287,6 @@ def _decode_groups(data: bytes) -> SubscriptionGroupTable:
 
 
 def _decode_offsets(data: bytes) -> ConsumerOffsetTable:
-    return decode_by_entry(ConsumerOffsetTable, "offset_table", dict[int, int], data)
+    table = decode_by_entry(ConsumerOffsetTable, "offset_table", dict[int, int], data)
+    join_light_offsets(table)
+    return table

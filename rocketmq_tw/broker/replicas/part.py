@@ -14,6 +14,7 @@ from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.epoch_requests import EpochRequests
+from rocketmq_tw.broker.replicas.follower import Follower
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
@@ -70,6 +71,7 @@ class Replicas(Part):
             self._calls,
             writing.store,
             tables.topics,
+            tables.mappings,
             tables.groups,
             tables.offsets,
             delay.offsets,
@@ -80,7 +82,7 @@ class Replicas(Part):
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
-        self.slave: MasterFollower | None = None
+        self.slave: Follower | None = None
         #: The epochs, and what a group with a controller needs.
         self.switching = Switching(host, role, writing)
         self._settings = ha_settings(host.store_config, host.config)
@@ -108,6 +110,9 @@ class Replicas(Part):
         return self.switching.load() if self._host.config.enable_controller_mode else None
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
+        if self._host.store_config.enable_dledger_commit_log:
+            self._enter_group(state)
+            return None
         if state.role is not Role.MASTER:
             self._follow(state)
             return None
@@ -131,6 +136,22 @@ class Replicas(Part):
         )
         self._addresses.ha_port = self.master.listen(self._addresses.port)
         service.log_grew()
+
+    def _enter_group(self, state: RoleState) -> None:
+        """The members of a DLedger group copy the log, so there are no links."""
+        host, writing = self._host, self._writing
+        self._addresses.ha_port = host.store_config.ha_listen_port or self._addresses.port + 1
+        if state.role is Role.MASTER:
+            return
+        self.slave = Follower(
+            host.reactor,
+            writing.commit,
+            writing.store,
+            self._tables.topics,
+            self._metadata,
+            own_address=self._addresses.broker,
+        )
+        host.before_request.append(self._catch_up)
 
     def _follow(self, state: RoleState) -> None:
         host, writing, controlled = self._host, self._writing, state.controlled
@@ -163,7 +184,7 @@ class Replicas(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         if self._catch_up in self._host.before_request:
             self._host.before_request.remove(self._catch_up)
-        links: MasterLinks | MasterFollower | None = self.master or self.slave
+        links: MasterLinks | Follower | None = self.master or self.slave
         self.master = self.slave = None
         self.switching.left()
         return succeed(None) if links is None else links.stop()
@@ -174,6 +195,11 @@ class Replicas(Part):
     def master_is_near(self) -> bool:
         """Whether a client that this broker cannot serve will find the master."""
         return self.slave is None or self.slave.master_is_near
+
+    def forget_master(self) -> None:
+        """In a DLedger group another broker leads now: name servers are asked who."""
+        if self.slave is not None:
+            self.slave.forget_master()
 
     def _learned(self, master: Master) -> None:
         if self.slave is not None:
@@ -196,5 +222,5 @@ class Replicas(Part):
         self._writing.commit.dispatch_now()
 
     def _runtime_info(self) -> HARuntimeInfo:
-        links: MasterLinks | MasterFollower | None = self.master or self.slave
+        links: MasterLinks | Follower | None = self.master or self.slave
         return HARuntimeInfo() if links is None else links.runtime_info()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.cluster.membership import Master
-from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.replicas.follower import Follower
 from rocketmq_tw.broker.replicas.kinship import check_kinship, is_same_before
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
@@ -24,8 +25,6 @@ from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
 CONNECT_TIMEOUT = 5.0
-#: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
-NEW_TOPIC_SECONDS = 0.2
 
 log = Logger()
 
@@ -34,7 +33,7 @@ log = Logger()
 MakeClient = Callable[["MasterFollower"], HAClient[Any]]
 
 
-class MasterFollower:
+class MasterFollower(Follower):
     """Follows the master that haMasterAddress names, or the name servers; with `address`, the
     controller's, nobody but the broker there."""
 
@@ -54,24 +53,14 @@ class MasterFollower:
         address: str = "",
     ) -> None:
         self._endpoint_for = endpoint_for or host_endpoints(reactor, CONNECT_TIMEOUT)
-        self._reactor = reactor
+        super().__init__(reactor, commit, store, topics, metadata)
         self._config = store_config
         self._truncation = truncation
-        self._store = store
         self._calls = calls
-        self._metadata = metadata
-        self._topics = topics
         self._now_ms = now_ms
-        self._copying = DeferredLock()
-        self._soon: IDelayedCall | None = None
-        self._stopped = False
         self._is_told = bool(address)
         self._master = Master(address, "" if address else store_config.ha_master_address)
         self.client = make_client(self)
-        self._unsubscribe = [
-            commit.on_dispatched(metadata.log_grew),
-            store.on_arrival(self.arrived),
-        ]
 
     def start(self) -> None:
         """Follows the master that is known, where one is."""
@@ -89,40 +78,20 @@ class MasterFollower:
             if ha_address and not self._stopped:
                 self._follow(ha_address)
 
-        asked = self._calls.ha_address(self._master.address).addCallback(answered)
-        return asked.addErrback(lambda failure: self.client.note(failure.getErrorMessage()))
+        def failed(failure: Failure) -> None:
+            if not self._stopped:
+                self.client.note(failure.getErrorMessage())
+
+        return self._calls.ha_address(self._master.address).addCallbacks(answered, failed)
 
     def learned(self, master: Master) -> None:
         """A name server says who the master is."""
         if self._stopped or self._is_told:
             return
-        if master.address and master.address != self._master.address:
-            log.info("the master is {address}", address=master.address)
-            self._metadata.forget()
-            self._master = self._master._replace(address=master.address)
+        super().learned(master)
         if master.ha_address and not self._config.ha_master_address:
             self._master = self._master._replace(ha_address=master.ha_address)
             self._follow(master.ha_address)
-
-    def copy(self) -> Deferred[None]:
-        """Copies what only masters change, from time to time."""
-        if not self._master.address or not self.client.linked:
-            return succeed(None)
-        return self._copying.run(self._metadata.copy, self._master.address)
-
-    def arrived(self, runs: Sequence[Arrived]) -> None:
-        """The store's arrival callback: a topic that is new to this slave is copied soon."""
-        if self._soon is not None or self._stopped:
-            return
-        if any(
-            self._topics.get(run.topic) is None and not self._metadata.is_unserved(run.topic)
-            for run in runs
-        ):
-            self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
-
-    def _copy_soon(self) -> None:
-        self._soon = None
-        self.copy().addErrback(lambda failure: log.failure("copying a new topic", failure))
 
     @property
     def master_is_near(self) -> bool:
@@ -144,13 +113,7 @@ class MasterFollower:
 
     def stop(self) -> Deferred[Any]:
         """Follows nobody any more; fires once the link is closed."""
-        self._stopped = True
-        self._metadata.forget()
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+        super().stop()
         return self.client.stop()
 
     def _follow(self, address: str) -> None:

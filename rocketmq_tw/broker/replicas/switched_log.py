@@ -30,6 +30,12 @@ class SwitchedLog(StoreLog):
         self._truncation = truncation
         self._role = role
 
+    @property
+    def confirmed_offset(self) -> int:
+        """See `ISwitchedLog`."""
+        limit = self._store.dispatch_limit
+        return 0 if limit is None else min(limit, self._store.dispatched_offset)
+
     def end_at_whole_record(self) -> Deferred[None]:
         """See `ISwitchedLog`."""
         return self._truncation.end_at_whole_record()

@@ -31,6 +31,12 @@ class RoleHolder:
     def role(self) -> Role:
         return self.state.role
 
+    @property
+    def state_version(self) -> int:
+        """What a table's version says of the master that changed it: its epoch, 0 without a
+        controller."""
+        return self.state.epoch or 0
+
     def change(self, state: RoleState) -> None:
         """Takes the new state and tells the subscribers in the order in which they came; raises
         `ValueError` where the role may not follow the present one."""

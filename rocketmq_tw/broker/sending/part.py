@@ -11,6 +11,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.sending.replies import ReplyRequests
 from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.sending.send import SendRequests
 from rocketmq_tw.broker.sending.send_back import SendBackRequests
@@ -28,6 +29,8 @@ STORING = (
     RequestCode.SEND_MESSAGE_V2,
     RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.SEND_REPLY_MESSAGE,
+    RequestCode.SEND_REPLY_MESSAGE_V2,
 )
 
 
@@ -60,7 +63,10 @@ class Sending(Part):
         send_back = SendBackRequests(
             host.config, writing, tables, retries, addresses, stats.traffic.given_back
         )
-        self._handlers = merge_handlers([self.send.handlers(), send_back.handlers()])
+        replies = ReplyRequests(host, writing, tables, clients.registry, addresses, self.send)
+        self._handlers = merge_handlers(
+            [self.send.handlers(), send_back.handlers(), replies.handlers()]
+        )
 
     def start(self) -> None:
         self._unique_ids = UniqueIds(

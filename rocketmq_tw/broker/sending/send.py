@@ -9,9 +9,11 @@ from random import randrange
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.sending.message_types import check_message_type
 from rocketmq_tw.broker.tables.announcements import Reply
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
+from rocketmq_tw.broker.tables.queue_mappings import LogicQueue
 from rocketmq_tw.broker.writing.asked_for import delay_level
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing
@@ -20,8 +22,10 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch, decode_batch
+from rocketmq_tw.message.logic_queues import logic_offset_if_known
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
+from rocketmq_tw.message.recall import RecallHandle
 from rocketmq_tw.message.sysflags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -76,6 +80,7 @@ class SendRequests:
         self._config = config
         self._store_config = store_config
         self._topics = tables.topics
+        self._mappings = tables.mappings
         self._commit = writing.commit
         self._redirects = writing.redirects
         self._announcements = tables.announcements
@@ -95,14 +100,14 @@ class SendRequests:
     def send(self, request: RemotingCommand, peer: IPeer) -> None:
         """Answers later through the peer; raises `RequestError` where the message is refused."""
         header = read_send_header(request.code, request.ext_fields)
-        topic = self._check(header, request, peer)
+        shown_as = None
+        if header.topic in self._mappings and header.lo is not False:
+            shown_as = self._mappings.queue(header.topic, header.queue_id, any_led=True)
+            header.queue_id = shown_as.leader.queue_id
+        topic = self.check(header, request, peer)
         queue_id = header.queue_id
         if queue_id < 0:
-            if topic.write_queue_nums <= 0:
-                raise RequestError(
-                    ResponseCode.INVALID_PARAMETER, f"{header.topic} has no queue to write to"
-                )
-            queue_id = randrange(topic.write_queue_nums)
+            queue_id = any_queue(topic)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
@@ -119,17 +124,24 @@ class SendRequests:
         )
         text = header.properties or ""
         properties = parse_properties(text)
+        if self._config.enable_topic_message_type_check:
+            check_message_type(topic, properties)
         if header.batch or request.code == _SEND_BATCH:
             properties.pop(props.POP_CK, None)
             unique_id = properties.get(props.UNIQ_KEY)
             reply = self._announcements.replying(peer.reply, header.topic)
+            if shown_as is not None:
+                reply = _in_logic_queue(reply, shown_as)
             self._append_batch(request, reply, message, properties, unique_id)
             return
         redirects = self._redirects
         if message.topic.startswith(redirects.prefixes):
             redirects.route_by_topic(message, properties, header.max_reconsume_times)
         reply = self._announcements.replying(peer.reply, message.topic)
+        if shown_as is not None:
+            reply = _in_logic_queue(reply, shown_as)
         unique_id = properties.get(props.UNIQ_KEY)
+        handle: str | None = None
         if (
             unique_id is not None
             and _OWN.isdisjoint(properties)
@@ -149,14 +161,17 @@ class SendRequests:
             self._add_own_properties(properties)
             message.properties = join_properties(properties)
             redirects.route_by_property(message, properties)
-        self._append(request, reply, message, queue_id, unique_id, properties)
+            if message.topic == names.TIMER_TOPIC:
+                handle = self._recall_handle(properties)
+        self._append(request, reply, message, queue_id, unique_id, properties, handle=handle)
 
     # Checks
 
-    def _check(
+    def check(
         self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
     ) -> TopicConfig:
-        """The topic to send to, made where that is allowed."""
+        """The topic to send to, made where that is allowed; raises `RequestError` for what stock
+        refuses too."""
         config = self._config
         accepts_from = config.start_accept_send_request_time_stamp
         if accepts_from > 0 and self._now_ms() < accepts_from:
@@ -236,6 +251,16 @@ class SendRequests:
         properties[props.TRACE_ON] = "true" if config.trace_on else "false"
         properties[props.CLUSTER] = config.broker_cluster_name
 
+    def _recall_handle(self, properties: dict[str, str]) -> str | None:
+        """By which a message that waits for a time of its own can be taken back."""
+        topic = properties[props.REAL_TOPIC]
+        if topic.startswith(names.RETRY_PREFIX):
+            return None
+        # A time that asks for the very slot: its start would ask for the one before.
+        time_ms = int(properties[props.TIMER_OUT_MS]) + 1
+        broker, unique_id = self._config.broker_name, properties[props.UNIQ_KEY]
+        return RecallHandle(topic, broker, str(time_ms), unique_id).encode()
+
     # Into the log
 
     def _append(
@@ -247,10 +272,11 @@ class SendRequests:
         unique_id: str | None,
         properties: dict[str, str],
         batch: Batch | None = None,
+        handle: str | None = None,
     ) -> None:
         self._commit.append(
             message,
-            partial(self._answer, request, reply, queue_id, unique_id),
+            partial(self._answer, request, reply, queue_id, unique_id, handle),
             batch=batch,
             wait=props.waits_for_store(properties),
         )
@@ -296,6 +322,7 @@ class SendRequests:
         reply: Reply,
         queue_id: int,
         unique_id: str | None,
+        handle: str | None,
         code: ResponseCode,
         appended: Appended,
     ) -> None:
@@ -313,6 +340,8 @@ class SendRequests:
             fields["queueOffset"] = str(appended.queue_offset)
             if unique_id is not None:
                 fields["transactionId"] = unique_id
+            if handle is not None:
+                fields["recallHandle"] = handle
         fields[props.MSG_REGION] = config.region_id
         fields[props.TRACE_ON] = "true" if config.trace_on else "false"
         reply(
@@ -325,6 +354,29 @@ class SendRequests:
                 serialization=request.serialization,
             )
         )
+
+
+def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:
+    """How an answer leaves that says where in its logic queue a message is."""
+
+    def rewrite(response: RemotingCommand) -> None:
+        fields = response.ext_fields
+        if "queueOffset" in fields:
+            fields["queueId"] = str(queue.id)
+            offset = logic_offset_if_known(queue.leader, int(fields["queueOffset"]))
+            fields["queueOffset"] = str(offset)
+        reply(response)
+
+    return rewrite
+
+
+def any_queue(topic: TopicConfig) -> int:
+    """A queue of the broker's choice; raises `RequestError` where there is none to write to."""
+    if topic.write_queue_nums <= 0:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER, f"{topic.topic_name} has no queue to write to"
+        )
+    return randrange(topic.write_queue_nums)
 
 
 @lru_cache(maxsize=16)

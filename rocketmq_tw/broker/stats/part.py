@@ -11,6 +11,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.stats.traffic import Traffic
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -25,7 +26,8 @@ class Stats(Part):
     def __init__(self, host: Host, writing: Writing) -> None:
         self.statistics = Statistics(host.now_ms)
         self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
-        writing.store.on_arrival(self._arrived)
+        light = host.store_config.enable_multi_dispatch
+        writing.store.on_arrival(self._arrived_once if light else self._arrived)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.VIEW_BROKER_STATS_DATA: self.view}
@@ -83,6 +85,10 @@ class Stats(Part):
 
     def _arrived(self, runs: Sequence[Arrived]) -> None:
         self.statistics.count_sent(*self.traffic.arrived(runs))
+
+    def _arrived_once(self, runs: Sequence[Arrived]) -> None:
+        """A message counts in its own queue, whichever further ones it stands in."""
+        self._arrived([run for run in runs if not run.topic.startswith(LMQ_PREFIX)])
 
     def _sample(self) -> None:
         self.statistics.sample()

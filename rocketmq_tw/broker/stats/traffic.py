@@ -55,11 +55,6 @@ class _Flow:
         self.hour = deque([first], _HOUR_LOOKS)
         self.day = deque([first], _DAY_LOOKS)
 
-    def add(self, messages: int, size: int) -> None:
-        self.messages += messages
-        self.size += size
-        self.times += 1
-
     def since(self, look: _Look, now_ms: int, *, of_sizes: bool = False) -> BrokerStatsItem:
         """What came since then: messages, or bytes."""
         grown = self.size - look.size if of_sizes else self.messages - look.messages
@@ -154,7 +149,9 @@ class Traffic:
             if len(flows) >= MAX_KEYS:
                 return
             flow = flows[key] = _Flow(self._now_ms())
-        flow.add(messages, size)
+        flow.messages += messages
+        flow.size += size
+        flow.times += 1
 
     def _forget_idle(self) -> None:
         for flows in self._flows.values():

@@ -7,6 +7,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.groups import GroupTable
@@ -40,8 +41,14 @@ log = Logger()
 
 class GroupRequests:
     def __init__(
-        self, groups: GroupTable, offsets: OffsetTable, role: RoleHolder, in_thread: InThread
+        self,
+        groups: GroupTable,
+        offsets: OffsetTable,
+        role: RoleHolder,
+        in_thread: InThread,
+        growing: GrowingAnswers,
     ) -> None:
+        self._growing = growing
         self._in_thread = in_thread
         self._groups = groups
         self._offsets = offsets
@@ -86,10 +93,11 @@ class GroupRequests:
             and_offsets=" and its offsets" if header.clean_offset or header.remove_offset else "",
         )
 
-        def deleted(_: None) -> RemotingCommand:
+        def deleted(_: None) -> RemotingCommand | Deferred[RemotingCommand]:
             # Only now: a deletion that cannot be kept must leave all as it was.
             if header.clean_offset or header.remove_offset:
-                self._offsets.remove_group(header.group_name)
+                freed = self._offsets.remove_group(header.group_name)
+                return self._growing.after(freed, request.response)
             return request.response()
 
         return self._groups.delete(header.group_name).addCallback(deleted)

@@ -17,7 +17,8 @@ from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
 from rocketmq_tw.broker.tables.permissions import READ
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.net.interfaces import InSlices
+from rocketmq_tw.net.threads import all_steps, at_once
 from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -51,7 +52,12 @@ class GroupTable:
         now_ms: Callable[[], int],
         role: RoleHolder,
         in_thread: InThread = at_once,
+        in_slices: InSlices = all_steps,
+        *,
+        lmq: bool = False,
     ) -> None:
+        """`lmq`: groups of light queues are there without being in the table."""
+        self._lmq = lmq
         self._config = config
         self._role = role
         self._file = file
@@ -60,7 +66,7 @@ class GroupTable:
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion(timestamp=now_ms())
         self._cache = EntryCache()
-        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take)
+        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take, in_slices)
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
@@ -80,6 +86,8 @@ class GroupTable:
         slave makes none: it only serves the group as if its master had. Nobody waits for a new one
         to be written: forgotten, it is made again on its next use."""
         known = self._groups.get(group)
+        if known is None and self._lmq and group.startswith(names.LMQ_PREFIX):
+            return SubscriptionGroupConfig(group_name=group)
         if known is not None or not self._may_create(group):
             return known
         created = SubscriptionGroupConfig(group_name=group)
@@ -189,7 +197,7 @@ class GroupTable:
         return self._keep()
 
     def _keep(self) -> Deferred[None]:
-        self.data_version = self.data_version.next(self._now_ms())
+        self.data_version = self.data_version.next(self._now_ms(), self._role.state_version)
         return self._keeper.keep()
 
     def _take(self, table: SubscriptionGroupTable) -> None:

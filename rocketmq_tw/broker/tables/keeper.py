@@ -10,6 +10,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.net.firing import fire_all
+from rocketmq_tw.net.interfaces import InSlices
+from rocketmq_tw.net.threads import all_steps
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -42,7 +45,8 @@ class Keeper(Generic[T]):
 
     `take` copies what the table holds, `encode` makes it bytes in the thread, and `restore` takes
     it back: where a write fails, the table is again what the file has, and everyone who waits is
-    told, so that nobody relies on what a restart would forget.
+    told, so that nobody relies on what a restart would forget. Very many may wait: they are told in
+    steps, which `in_slices` goes through.
     """
 
     def __init__(
@@ -52,12 +56,14 @@ class Keeper(Generic[T]):
         take: Callable[[], T],
         encode: Callable[[T], bytes],
         restore: Callable[[T], None],
+        in_slices: InSlices = all_steps,
     ) -> None:
         self._file = file
         self._in_thread = in_thread
         self._take = take
         self._encode = encode
         self._restore = restore
+        self._in_slices = in_slices
         self._kept = take()
         self._waiting: list[Deferred[None]] = []
         self._running = False
@@ -95,18 +101,19 @@ class Keeper(Generic[T]):
 
     def _written(self, table: T, waiting: list[Deferred[None]]) -> None:
         self._kept = table
-        self._running = False
-        for kept in waiting:
-            kept.callback(None)
-        self._write_next()
+        self._tell(waiting, None)
 
     def _failed(self, failure: Failure, waiting: list[Deferred[None]]) -> None:
-        self._running = False
         log.failure("a change of the configuration cannot be kept", failure=failure)
         waiting, self._waiting = waiting + self._waiting, []
         self._restore(self._kept)
         reason = getattr(failure.value, "strerror", None) or failure.getErrorMessage()
-        for kept in waiting:
-            kept.errback(
-                RequestError(ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {reason}")
-            )
+        refusal = RequestError(ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {reason}")
+        self._tell(waiting, Failure(refusal))
+
+    def _tell(self, waiting: list[Deferred[None]], result: Failure | None) -> None:
+        def told(_: object) -> None:
+            self._running = False
+            self._write_next()
+
+        self._in_slices(fire_all(waiting, result)).addCallback(told)

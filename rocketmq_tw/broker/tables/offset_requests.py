@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import IMessageStore, InThread
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.message.layout import physical_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -20,13 +23,27 @@ from rocketmq_tw.wire.headers.offsets import (
 )
 
 
+class LogicOffsets(Protocol):
+    """Answers 14 and 15 about queues of static topics."""
+
+    def query(
+        self, request: RemotingCommand, header: QueryConsumerOffsetRequestHeader
+    ) -> Deferred[RemotingCommand]: ...
+
+    def update(
+        self, request: RemotingCommand, header: UpdateConsumerOffsetRequestHeader, peer: IPeer
+    ) -> Deferred[RemotingCommand]: ...
+
+
 class OffsetRequests:
-    """Answers from the table; a queue whose start is still cached counts as whole."""
+    """Answers from the table; a queue whose start is still cached counts as whole.
+    `of_logic_queues` is asked about static topics, unless a request means their physical queues."""
 
     def __init__(
         self,
         offsets: OffsetTable,
         topics: TopicTable,
+        mappings: QueueMappings,
         groups: GroupTable,
         store: IMessageStore,
         in_thread: InThread,
@@ -34,6 +51,8 @@ class OffsetRequests:
         self._in_thread = in_thread
         self._offsets = offsets
         self._topics = topics
+        self._mappings = mappings
+        self.of_logic_queues: LogicOffsets | None = None
         self._groups = groups
         self._store = store
 
@@ -44,10 +63,19 @@ class OffsetRequests:
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.all,
         }
 
-    def query(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def query(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """Of a physical queue, or a logic one."""
+        header = request.header(QueryConsumerOffsetRequestHeader)
+        logic = self._logic(header)
+        return self.query_here(request, header) if logic is None else logic.query(request, header)
+
+    def query_here(
+        self, request: RemotingCommand, header: QueryConsumerOffsetRequestHeader
+    ) -> RemotingCommand:
         """A group that has no offset starts at 0 only where the whole queue is still at hand;
         elsewhere QUERY_NOT_FOUND lets the client decide by its ConsumeFromWhere."""
-        header = request.header(QueryConsumerOffsetRequestHeader)
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
             if header.set_zero_if_not_found is False or not self._starts_in_memory(
@@ -61,8 +89,19 @@ class OffsetRequests:
             offset = 0
         return request.response(header=QueryConsumerOffsetResponseHeader(offset=offset))
 
-    def update(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def update(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """In a physical queue, or a logic one."""
         header = request.header(UpdateConsumerOffsetRequestHeader)
+        logic = self._logic(header)
+        if logic is not None:
+            return logic.update(request, header, peer)
+        return self.update_here(request, header, peer)
+
+    def update_here(
+        self, request: RemotingCommand, header: UpdateConsumerOffsetRequestHeader, peer: IPeer
+    ) -> RemotingCommand:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._groups.known(group)
         config = self._topics.get(topic)
@@ -84,6 +123,13 @@ class OffsetRequests:
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         encoded = self._in_thread(self._offsets.encode)
         return encoded.addCallback(lambda body: request.response(body=body))
+
+    def _logic(
+        self, header: QueryConsumerOffsetRequestHeader | UpdateConsumerOffsetRequestHeader
+    ) -> LogicOffsets | None:
+        if header.topic not in self._mappings or header.lo is False:
+            return None
+        return self.of_logic_queues
 
     def _starts_in_memory(self, topic: str, queue_id: int) -> bool:
         if self._store.min_queue_offset(topic, queue_id) > 0:

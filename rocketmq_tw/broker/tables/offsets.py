@@ -7,7 +7,7 @@ admin resets; what lags far behind, or cannot be read, is never taken for 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,9 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.tables.keeper import TableFile
 from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
 from rocketmq_tw.broker.tables.pull_offsets import PullOffsets
+from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
@@ -31,25 +33,42 @@ _STEP = 500
 log = Logger()
 
 
-class OffsetTable:
+class OffsetTable(WriteBehindTable):
     """(group, topic) → queue id → the offset of the next message to consume."""
 
-    def __init__(self, config: BrokerConfig, file: TableFile, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file: TableFile,
+        now_ms: Callable[[], int],
+        *,
+        lmq: bool = False,
+        former: TableFile | None = None,
+    ) -> None:
+        """`lmq`: the offsets of groups of light queues stand by themselves in the file, as stock
+        has them; `former` is read where there is no file yet."""
+        super().__init__(file.write)
+        self._lmq = lmq
+        self._former = former
         self._config = config
         self._file = file
         self._now_ms = now_ms
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._pairs = PairIndex()
+        #: Keys of `_offsets` that nobody sees any more and that are about to go.
+        self._removed: set[str] = set()
         self.pulled = PullOffsets()
         self._commits = 0
-        self._dirty = False
         self.data_version = DataVersion(timestamp=now_ms())
 
     def load(self) -> None:
         """Takes what the file has; raises what the file's reading raises where it is damaged."""
         table = self._file.read(lambda data: decode_table(ConsumerOffsetTable, data))
+        if table is None and self._former is not None:
+            table = self._former.read(lambda data: decode_table(ConsumerOffsetTable, data))
         if table is not None:
+            join_light_offsets(table)
             self._offsets = table.offset_table
             self._pairs.fill(self._offsets)
             self.data_version = table.data_version or self.data_version
@@ -59,6 +78,8 @@ class OffsetTable:
         `RequestError` where it would be one pair too many."""
         key = f"{topic}@{group}"
         queues = self._offsets.get(key)
+        if self._removed:
+            queues = self._find(key)
         if queues is None:
             if len(self._offsets) >= MAX_PAIRS:
                 raise RequestError(
@@ -89,36 +110,59 @@ class OffsetTable:
         reset = self._resets.get(key)
         if reset is not None and queue_id in reset:
             return reset[queue_id]
-        return self._offsets.get(key, {}).get(queue_id, -1)
+        return (self._find(key) or {}).get(queue_id, -1)
 
     def of(self, group: str, topic: str) -> Mapping[int, int]:
         """Queue id → offset, of one group in one topic."""
-        return self._offsets.get(f"{topic}@{group}", {})
+        return self._find(pair_key(topic, group)) or {}
 
     def topics_of(self, group: str) -> set[str]:
         """The topics in which a group has offsets."""
-        return self._pairs.topics_of(group)
+        topics = self._pairs.topics_of(group)
+        if self._removed:
+            return {topic for topic in topics if pair_key(topic, group) not in self._removed}
+        return topics
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have offsets in a topic."""
-        return self._pairs.groups_of(topic)
+        groups = self._pairs.groups_of(topic)
+        if self._removed:
+            return {group for group in groups if pair_key(topic, group) not in self._removed}
+        return groups
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Gives the group `target` the offsets of `source` in a topic."""
-        queues = self._offsets.get(f"{topic}@{source}")
+        queues = self._find(pair_key(topic, source))
         if queues is not None:
             self._add(pair_key(topic, target)).update(queues)
             self._dirty = True
 
-    def remove_group(self, group: str) -> None:
-        self.pulled.remove_group(group)
-        for topic in self.topics_of(group):
-            self._remove(pair_key(topic, group))
+    def remove_group(self, group: str) -> Iterator[None]:
+        """Nobody sees the group's offsets from now on; the steps free them."""
+        keys = [pair_key(topic, group) for topic in self._pairs.take_group(group)]
+        return self._remove_all(keys, self.pulled.remove_group(group))
 
-    def remove_topic(self, topic: str) -> None:
-        self.pulled.remove_topic(topic)
-        for group in self.groups_of(topic):
-            self._remove(pair_key(topic, group))
+    def remove_topic(self, topic: str) -> Iterator[None]:
+        """Nobody sees the offsets in a topic from now on; the steps free them."""
+        keys = [pair_key(topic, group) for group in self._pairs.take_topic(topic)]
+        return self._remove_all(keys, self.pulled.remove_topic(topic))
+
+    def _remove_all(self, keys: Sequence[str], pulled: Iterator[None]) -> Iterator[None]:
+        self._removed.update(keys)
+        for key in self._resets.keys() & keys:
+            del self._resets[key]
+        if keys:
+            self._dirty = True
+        return self._free(keys, pulled)
+
+    def _free(self, keys: Iterable[str], pulled: Iterator[None]) -> Iterator[None]:
+        for number, key in enumerate(keys, 1):
+            # It may have been made anew since.
+            if key in self._removed:
+                self._remove(key)
+            if number % _STEP == 0:
+                yield
+        yield from pulled
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Sets the offset and holds it against commits until a pull has taken it up."""
@@ -147,7 +191,7 @@ class OffsetTable:
         """Lets `encode` take this pair's offsets before any other's: what stands for less than
         theirs never gets ahead of them in the file."""
         key = f"{topic}@{group}"
-        queues = self._offsets.get(key)
+        queues = self._find(key)
         if queues is not None and next(iter(self._offsets)) != key:
             self._offsets = {key: queues} | self._offsets
 
@@ -169,14 +213,27 @@ class OffsetTable:
         """All offsets with the version, as the file and the wire carry them. May be called in any
         thread, also while offsets change: each one is as it was at some moment of the call."""
         version = self.data_version
-        parts = []
+        parts, light = [], {}
         for key, queues in list(self._offsets.items()):
+            if key in self._removed:
+                continue
+            if self._lmq and split_key(key)[1].startswith(LMQ_PREFIX):
+                offset = queues.get(0)
+                if offset is not None:
+                    light[key] = offset
+                continue
             offsets = ",".join(
                 [f"{queue_id}:{offset}" for queue_id, offset in list(queues.items())]
             )
             parts.append(b"%b:{%b}" % (encode_body(key), offsets.encode()))
         entries: Any = msgspec.Raw(b"{" + b",".join(parts) + b"}")
-        return encode_body(ConsumerOffsetTable(offset_table=entries, data_version=version))
+        return encode_body(
+            ConsumerOffsetTable(
+                offset_table=entries,
+                data_version=version,
+                lmq_offset_table=light if self._lmq else None,
+            )
+        )
 
     def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> Iterator[None]:
         """Takes over what a master has now and had when it was asked before, in steps: larger
@@ -197,31 +254,31 @@ class OffsetTable:
                 yield
         self.data_version = table.data_version or self.data_version
 
-    def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
-
-        Where one of them fails, `write_failed` makes it due again.
-        """
-        if not self._dirty:
-            return None
-        self._dirty = False
+    def _encoder(self) -> Callable[[], bytes]:
         return self.encode
 
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def write_failed(self) -> None:
-        self._dirty = True
+    def _find(self, key: str) -> dict[int, int] | None:
+        if key in self._removed:
+            self._remove(key)
+        return self._offsets.get(key)
 
     def _add(self, key: str) -> dict[int, int]:
-        queues = self._offsets.get(key)
+        queues = self._find(key)
         if queues is None:
             queues = self._offsets[key] = {}
             self._pairs.add(key)
         return queues
 
     def _remove(self, key: str) -> None:
+        self._removed.discard(key)
         if self._offsets.pop(key, None) is not None:
             self._pairs.discard(key)
             self._dirty = True
         self._resets.pop(key, None)
+
+
+def join_light_offsets(table: ConsumerOffsetTable) -> None:
+    """Puts the offsets of groups of light queues among the others: each is one of queue 0."""
+    for key, offset in (table.lmq_offset_table or {}).items():
+        table.offset_table[key] = {0: offset}
+    table.lmq_offset_table = None

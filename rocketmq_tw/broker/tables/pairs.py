@@ -42,6 +42,14 @@ class PairIndex:
                 if not others:
                     del index[name]
 
+    def take_topic(self, topic: str) -> set[str]:
+        """The groups that a topic has, and has no more; `discard` ends it for each of them."""
+        return self._groups.pop(topic, set())
+
+    def take_group(self, group: str) -> set[str]:
+        """The topics that a group has, and has no more; `discard` ends it for each of them."""
+        return self._topics.pop(group, set())
+
     def topics_of(self, group: str) -> set[str]:
         return set(self._topics.get(group, ()))
 

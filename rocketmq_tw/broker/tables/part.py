@@ -21,6 +21,7 @@ from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offset_requests import OffsetRequests
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topic_requests import TopicRequests
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.part import Writing
@@ -35,11 +36,15 @@ log = Logger()
 CHANGING = (
     RequestCode.UPDATE_AND_CREATE_TOPIC,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
     RequestCode.DELETE_TOPIC_IN_BROKER,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
     RequestCode.DELETE_SUBSCRIPTIONGROUP,
 )
+#: Requests by which slaves copy what they remove where it is gone.
+_COPIED = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+_ONLY_A_MASTER_TELLS = "only the master of a group with controllers tells its tables: ask it"
 
 
 class Tables(Part):
@@ -49,36 +54,65 @@ class Tables(Part):
         self._host = host
         self._writing = writing
         config, now_ms, in_thread = host.config, host.now_ms, host.in_thread
-        self.topics = TopicTable(config, host.table_file("topics"), now_ms, role, in_thread)
-        self.groups = GroupTable(
-            config, host.table_file("subscriptionGroup"), now_ms, role, in_thread
+        lmq, in_slices = host.store_config.enable_lmq, host.in_slices
+        self.topics = TopicTable(
+            config, host.table_file("topics"), now_ms, role, in_thread, in_slices, lmq=lmq
         )
-        self.offsets = OffsetTable(config, host.table_file("consumerOffset"), now_ms)
+        self.groups = GroupTable(
+            config,
+            host.table_file("subscriptionGroup"),
+            now_ms,
+            role,
+            in_thread,
+            in_slices,
+            lmq=lmq,
+        )
+        offsets_file = host.table_file("consumerOffset")
+        self.offsets = (
+            OffsetTable(
+                config, host.table_file("lmqConsumerOffset"), now_ms, lmq=True, former=offsets_file
+            )
+            if lmq
+            else OffsetTable(config, offsets_file, now_ms)
+        )
         self.announcements = Announcements(host.reactor)
+        self.mappings = QueueMappings(
+            config.broker_name, host.table_file("topicQueueMapping"), now_ms, in_thread
+        )
         topics, groups, offsets, store = self.topics, self.groups, self.offsets, writing.store
+        growing = GrowingAnswers(host.in_slices, in_thread)
+        self.offset_requests = OffsetRequests(
+            offsets, topics, self.mappings, groups, store, in_thread
+        )
         self._handlers = merge_handlers(
             [
                 TopicRequests(
                     config,
                     topics,
+                    self.mappings,
                     offsets,
                     store,
                     self.announcements,
                     stats.traffic,
                     in_thread,
-                    GrowingAnswers(host.in_slices, in_thread),
+                    growing,
                 ).handlers(),
-                GroupRequests(groups, offsets, role, in_thread).handlers(),
-                OffsetRequests(offsets, topics, groups, store, in_thread).handlers(),
+                GroupRequests(groups, offsets, role, in_thread, growing).handlers(),
+                self.offset_requests.handlers(),
             ]
         )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
             return self._handlers
+        told = self._handlers
+        if self._host.config.enable_controller_mode:
+            # A slave that has not heard yet that this is its master no more, or not yet again,
+            # would remove what this table lacks.
+            told = told | refusing(_COPIED, ResponseCode.SYSTEM_ERROR, _ONLY_A_MASTER_TELLS)
         if role in COPYING_ROLES:
-            return self._handlers | dict.fromkeys(CHANGING, self._left_to_the_master)
-        return self._handlers | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
+            return told | dict.fromkeys(CHANGING, self._left_to_the_master)
+        return told | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
 
     def _left_to_the_master(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         log.info(
@@ -92,6 +126,7 @@ class Tables(Part):
         seconds = self._host.config.flush_consumer_offset_interval / 1000
         return [
             KeptTable("topics", self.topics.load, self.topics.when_kept),
+            KeptTable("logic queues", self.mappings.load, self.mappings.when_kept),
             KeptTable("groups", self.groups.load, self.groups.when_kept),
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]

@@ -4,12 +4,14 @@ consumed. Kept in memory only, as in stock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key
 
 #: Pairs of a topic and a group that are remembered; further ones show what is committed.
 MAX_PULLED = 100_000
+#: Pairs that one step forgets.
+_STEP = 500
 
 
 class PullOffsets:
@@ -40,13 +42,19 @@ class PullOffsets:
         if self._offsets.pop(key, None) is not None:
             self._pairs.discard(key)
 
-    def remove_group(self, group: str) -> None:
-        for topic in self._pairs.topics_of(group):
+    def remove_group(self, group: str) -> Iterator[None]:
+        """A step for some topics."""
+        for number, topic in enumerate(self._pairs.topics_of(group), 1):
             self.clear(group, topic)
+            if number % _STEP == 0:
+                yield
 
-    def remove_topic(self, topic: str) -> None:
-        for group in self._pairs.groups_of(topic):
+    def remove_topic(self, topic: str) -> Iterator[None]:
+        """A step for some groups."""
+        for number, group in enumerate(self._pairs.groups_of(topic), 1):
             self.clear(group, topic)
+            if number % _STEP == 0:
+                yield
 
     def all(self) -> Mapping[str, dict[int, int]]:
         """`topic@group` → queue id → offset; the live table."""

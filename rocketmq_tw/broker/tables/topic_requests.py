@@ -1,9 +1,10 @@
-"""Topics are made, changed, removed and listed: 17, 18, 21, 202, 215, 305, 351."""
+"""Topics are made, changed, removed and listed: 17, 18, 21, 202, 215, 305, 351, 513."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -14,13 +15,20 @@ from rocketmq_tw.broker.tables import permissions
 from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.list_limits import check_list_bytes, check_list_length
 from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
-from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicList
+from rocketmq_tw.wire.bodies.topics import (
+    CreateTopicListBody,
+    TopicConfig,
+    TopicConfigAndQueueMapping,
+    TopicList,
+    TopicQueueMappingDetail,
+)
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -33,6 +41,8 @@ from rocketmq_tw.wire.headers.topics import (
 
 #: A topic's queues are files, and requests about a topic look at each of them; stock has no limit.
 MAX_QUEUES = 4_096
+#: Topics whose queues are removed in one step; each is a directory that is moved.
+REMOVED_AT_ONCE = 20
 #: Topics of one request that the log names.
 NAMED = 100
 
@@ -44,6 +54,7 @@ class TopicRequests:
         self,
         config: BrokerConfig,
         topics: TopicTable,
+        mappings: QueueMappings,
         offsets: OffsetTable,
         store: IMessageStore,
         announcements: Announcements,
@@ -57,6 +68,7 @@ class TopicRequests:
         self._announcements = announcements
         self._config = config
         self._topics = topics
+        self._mappings = mappings
         self._offsets = offsets
         self._store = store
 
@@ -64,6 +76,7 @@ class TopicRequests:
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
+            RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_static,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.all,
             RequestCode.GET_TOPIC_CONFIG: self.get,
@@ -73,19 +86,41 @@ class TopicRequests:
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         header = request.header(CreateTopicRequestHeader)
-        config = TopicConfig(
-            topic_name=header.topic,
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_filter_type=header.topic_filter_type,
-            topic_sys_flag=header.topic_sys_flag or 0,
-            order=header.order,
-            attributes=parse_attributes(header.attributes),
-        )
+        config = _config(header)
         self._check(config)
         log.info("{peer} makes or changes a topic: {topic}", peer=peer.address, topic=config)
         kept = self._topics.update(config)
+        return kept.addCallback(
+            lambda _: self._announcements.hold(request.response(), config.topic_name)
+        )
+
+    def update_static(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Makes or changes a static topic and how its logic queues lie on this broker. The mapping
+        is kept first: a topic without it would take messages for the wrong queues."""
+        header = request.header(CreateTopicRequestHeader)
+        # As in stock, a static topic has neither an order nor attributes.
+        config = msgspec.structs.replace(_config(header), order=False, attributes={})
+        self._check(config)
+        check_list_bytes(request.body)
+        detail = decode_request(TopicQueueMappingDetail, request.body)
+        if detail.topic != config.topic_name:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the mapping is one of {detail.topic}, and the request is about {header.topic}",
+            )
+        if len(detail.hosted_queues) > MAX_QUEUES:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(detail.hosted_queues)} logic queues: give at most {MAX_QUEUES}",
+            )
+        log.info(
+            "{peer} makes or changes a static topic: {topic}, {mapping}",
+            peer=peer.address,
+            topic=config,
+            mapping=detail,
+        )
+        kept = self._mappings.update(detail, force=header.force)
+        kept.addCallback(lambda _: self._topics.update(config))
         return kept.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
         )
@@ -112,42 +147,75 @@ class TopicRequests:
         kept = self._topics.update(*configs)
         return kept.addCallback(lambda _: self._announcements.hold(request.response(), first))
 
-    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+    def delete(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
         """Removes the topic, the retry topics that pop made for it, their queues and offsets."""
         topic = request.header(DeleteTopicRequestHeader).topic
         names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
         self._refuse_system(topic)
         doomed = [topic]
-        if self._config.clear_retry_topic_when_delete_topic:
-            for group in self._offsets.groups_of(topic):
-                for separator in ("+", "_"):
-                    retry = f"{names.retry_topic(group)}{separator}{topic}"
-                    if self._topics.get(retry) is not None:
-                        doomed.append(retry)
-        log.info("{peer} deletes the topics {topics}", peer=peer.address, topics=doomed[:NAMED])
-        kept = self._topics.delete(*doomed)
-        return kept.addCallback(self._deleted, request, doomed)
+        steps = self._add_retry_topics(topic, doomed)
 
-    def _deleted(self, _: None, request: RemotingCommand, doomed: Sequence[str]) -> RemotingCommand:
-        """Only now, since a deletion that cannot be kept must leave all as it was. A topic that a
-        send made again meanwhile keeps everything: what was acknowledged to it stands among it."""
-        gone = [name for name in doomed if self._topics.get(name) is None]
-        for name in doomed:
-            if name in gone:
-                self._offsets.remove_topic(name)
-            else:
-                log.info("{topic!r} was made again while it was deleted", topic=name)
-        self._store.remove_topics(gone)
-        return request.response()
+        def begin() -> Deferred[RemotingCommand]:
+            log.info("{peer} deletes the topics {topics}", peer=peer.address, topics=doomed[:NAMED])
+            kept = self._topics.delete(*doomed)
+            return kept.addCallback(lambda _: self._growing.after(self._remove(doomed), end))
+
+        def end() -> Deferred[RemotingCommand]:
+            gone = [name for name in doomed if self._topics.get(name) is None]
+            return self._mappings.delete(*gone).addCallback(lambda _: request.response())
+
+        return self._growing.after(steps, begin)
+
+    def _add_retry_topics(self, topic: str, doomed: list[str]) -> Iterator[None]:
+        if not self._config.clear_retry_topic_when_delete_topic:
+            return
+        for number, group in enumerate(self._offsets.groups_of(topic)):
+            for separator in ("+", "_"):
+                retry = f"{names.retry_topic(group)}{separator}{topic}"
+                if self._topics.get(retry) is not None:
+                    doomed.append(retry)
+            if every(number):
+                yield
+
+    def _remove(self, doomed: Sequence[str]) -> Iterator[None]:
+        """Only once that is kept, since a deletion that cannot be kept must leave all as it was. A
+        topic that a send made again meanwhile keeps everything: what was acknowledged to it stands
+        among it."""
+        freed: list[Iterator[None]] = []
+        for start in range(0, len(doomed), REMOVED_AT_ONCE):
+            if start:
+                yield
+            gone = []
+            for name in doomed[start : start + REMOVED_AT_ONCE]:
+                if self._topics.get(name) is None:
+                    gone.append(name)
+                else:
+                    log.info("{topic!r} was made again while it was deleted", topic=name)
+            self._store.remove_topics(gone)
+            freed += map(self._offsets.remove_topic, gone)
+        for number, steps in enumerate(freed):
+            yield from steps
+            if every(number):
+                yield
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         table = self._topics.table()
+        table.mapping_data_version = self._mappings.data_version
+        table.topic_queue_mapping_info_map = {}
+        table.topic_queue_mapping_detail_map = dict(self._mappings.all())
         encoded = self._in_thread(lambda: self._topics.encode(table))
         return encoded.addCallback(lambda body: request.response(body=body))
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        topic = request.header(GetTopicConfigRequestHeader).topic
-        return request.response(body=encode_body(self._known(topic)))
+        header = request.header(GetTopicConfigRequestHeader)
+        config = self._known(header.topic)
+        mapping = self._mappings.get(header.topic) if header.lo else None
+        if mapping is None:
+            return request.response(body=encode_body(config))
+        whole = TopicConfigAndQueueMapping(**msgspec.structs.asdict(config), mapping_detail=mapping)
+        return request.response(body=encode_body(whole))
 
     def stats(
         self, request: RemotingCommand, peer: IPeer
@@ -215,6 +283,19 @@ class TopicRequests:
                 ResponseCode.INVALID_PARAMETER,
                 "message.type MIXED needs enableMixedMessageType=true in the broker's file",
             )
+
+
+def _config(header: CreateTopicRequestHeader) -> TopicConfig:
+    return TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=header.topic_filter_type,
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=parse_attributes(header.attributes),
+    )
 
 
 def parse_attributes(text: str | None) -> dict[str, str]:

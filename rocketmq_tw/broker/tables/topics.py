@@ -22,7 +22,8 @@ from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
 from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.net.interfaces import InSlices
+from rocketmq_tw.net.threads import all_steps, at_once
 from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
@@ -50,7 +51,12 @@ class TopicTable:
         now_ms: Callable[[], int],
         role: RoleHolder,
         in_thread: InThread = at_once,
+        in_slices: InSlices = all_steps,
+        *,
+        lmq: bool = False,
     ) -> None:
+        """`lmq`: light queues are topics of one queue without being in the table."""
+        self._lmq = lmq
         self._config = config
         self._role = role
         self._file = file
@@ -60,7 +66,7 @@ class TopicTable:
         self._topics = {topic.topic_name: topic for topic in _built_in(config)}
         self._system = names.SYSTEM_TOPICS | self._topics.keys()
         self._cache = EntryCache()
-        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take)
+        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take, in_slices)
 
     def load(self) -> None:
         """Adds what the file has; raises what the file's reading raises where it is damaged."""
@@ -79,7 +85,10 @@ class TopicTable:
         self._listeners.append(listener)
 
     def get(self, name: str) -> TopicConfig | None:
-        return self._topics.get(name)
+        topic = self._topics.get(name)
+        if topic is None and self._lmq and name.startswith(names.LMQ_PREFIX):
+            return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
+        return topic
 
     def all(self) -> Mapping[str, TopicConfig]:
         """The live table; not to be changed."""
@@ -181,12 +190,15 @@ class TopicTable:
         """
         changed = []
         for config in configs:
+            if self._lmq and config.topic_name.startswith(names.LMQ_PREFIX):
+                # As in stock, they are there without being made.
+                continue
             names.check_topic(config.topic_name)
             known = self._topics.get(config.topic_name)
             current = None if known is None else known.attributes or {}
             attributes = alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes or {})
             changed.append(msgspec.structs.replace(config, attributes=attributes))
-        return self._put_all(changed)
+        return self._put_all(changed) if changed else succeed(None)
 
     def delete(self, *doomed: str) -> Deferred[None]:
         """Fires once it is kept that these topics are not there, and fails where that cannot be;
@@ -199,7 +211,7 @@ class TopicTable:
 
     def touch(self) -> None:
         """Makes a new version of the same topics, for name servers that have to look again."""
-        self.data_version = self.data_version.next(self._now_ms())
+        self.data_version = self.data_version.next(self._now_ms(), self._role.state_version)
 
     def replace_all(self, table: TopicConfigTable) -> None:
         """Takes over a master's table and its version; where they cannot be kept, both are again

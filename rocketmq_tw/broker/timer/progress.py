@@ -1,7 +1,7 @@
-"""How far the timer of a 5.x master is: `config/timercheck` in stock's form.
+"""How far the timer of a 5.x broker is: `config/timercheck` in stock's form.
 
-No timer runs here, so a master has what an earlier broker left in the file and changes nothing. A
-slave follows its master's, so that whoever takes over its store delivers no timed message twice.
+A master writes its own. A slave follows its master's, so that whoever takes over its store delivers
+no timed message twice.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from rocketmq_tw.files.interface import IFiles
 _CHECKPOINT = Struct(">7q")
 #: Stock maps a page.
 _FILE_SIZE = 4096
+#: A master that is further behind than this has lost its file.
+_LOST_MS = 10 * 60_000
 
 log = Logger()
 
@@ -57,6 +59,7 @@ class TimerProgress:
         self._files = files
         self._path = posixpath.join(directory, "timercheck")
         self._dirty = False
+        self._followers: list[Callable[[], None]] = []
 
     def load(self) -> None:
         """Takes what the file has. Where it is damaged a slave has the same again soon."""
@@ -67,31 +70,34 @@ class TimerProgress:
         except ValueError as error:
             log.warn("{path} is passed over: {error}", path=self._path, error=error)
 
+    def take(self, checkpoint: TimerCheckpoint) -> None:
+        """It is written: the broker itself is that far."""
+        self.checkpoint = checkpoint
+        self._dirty = False
+
     def follow(self, master: TimerCheckpoint) -> None:
-        """Takes over where a master is further; its own two fields stay as they are."""
+        """Takes over how far a master is; its own two fields stay as they are. Both of the master's
+        go together, also a little back as after a kill: what was told with one is not delivered by
+        the other. One that is far behind tells nothing of what is delivered here."""
         own = self.checkpoint or TimerCheckpoint()
-        followed = master._replace(
-            read_ms=max(own.read_ms, master.read_ms),
-            master_queue_offset=max(own.master_queue_offset, master.master_queue_offset),
-            log_position=own.log_position,
-            queue_offset=own.queue_offset,
-        )
+        if master.read_ms < own.read_ms - _LOST_MS:
+            return
+        followed = master._replace(log_position=own.log_position, queue_offset=own.queue_offset)
         self._dirty = self._dirty or followed != self.checkpoint
         self.checkpoint = followed
+        for callback in self._followers:
+            callback()
 
-    def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
+    def on_followed(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` after each time that a master was followed."""
+        self._followers.append(callback)
 
-        Where one of them fails, `write_failed` makes it due again.
-        """
-        if not self._dirty or self.checkpoint is None:
-            return None
-        self._dirty = False
-        data = self.checkpoint.encode().ljust(_FILE_SIZE, b"\0")
-        return lambda: data
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a master was followed and the file does not say so."""
+        return self._dirty
 
-    def write(self, data: bytes) -> None:
+    def write(self, checkpoint: TimerCheckpoint) -> None:
+        """Writes the file, durably, in any thread; `take` must follow."""
+        data = checkpoint.encode().ljust(_FILE_SIZE, b"\0")
         write_atomic(self._files, self._path, data)
-
-    def write_failed(self) -> None:
-        self._dirty = True

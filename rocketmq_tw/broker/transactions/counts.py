@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.transactions import TransactionCount, TransactionCounts
 
 
-class HalfCounts:
+class HalfCounts(WriteBehindTable):
     """Topic -> how many of its messages wait for a decision."""
 
     def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
+        super().__init__(file.write)
         self._file = file
         self._now_ms = now_ms
         self._counts: dict[str, TransactionCount] = {}
         self._version = DataVersion(timestamp=now_ms())
-        self._changed = False
 
     def load(self) -> None:
         """Takes what the file has; raises what reading it raises where it is damaged."""
@@ -42,30 +43,20 @@ class HalfCounts:
             self._counts[topic] = TransactionCount(count=count, time_stamp=self._now_ms())
         else:
             self._counts.pop(topic, None)
-        self._changed = True
+        self._dirty = True
 
     def replace(self, topics: Iterable[str]) -> None:
         """Counts anew: one for each time that a topic is named."""
         former, self._counts = self._counts, {}
-        changed = self._changed
+        dirty = self._dirty
         for topic in topics:
             self.add(topic, 1)
         same = {topic: count.count for topic, count in former.items()} == {
             topic: count.count for topic, count in self._counts.items()
         }
-        self._changed = changed or not same
+        self._dirty = dirty or not same
 
-    def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, in any thread; None where nothing changed."""
-        if not self._changed:
-            return None
-        self._changed = False
+    def _encoder(self) -> Callable[[], bytes]:
         self._version = self._version.next(self._now_ms())
         table = TransactionCounts(transaction_count=dict(self._counts), data_version=self._version)
         return lambda: encode_body(table)
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def write_failed(self) -> None:
-        self._changed = True

@@ -55,8 +55,8 @@ SLAVE_DISPATCH = 0.01
 log = Logger()
 
 
-def _at_once(work: Callable[[], None]) -> None:
-    work()
+def _at_once(work: Callable[..., None], *args: Any) -> None:
+    work(*args)
 
 
 #: Whom to tell of an append, where it went, and whether it waits for disk and replicas.
@@ -92,7 +92,7 @@ class Commit:
         flusher: Flusher,
         role: RoleHolder,
         *,
-        gather: Callable[[Callable[[], None]], None] = _at_once,
+        gather: Callable[..., None] = _at_once,
         at_turn_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         """`gather` carries out what writes to many peers (`Listener.gather`); `at_turn_end`
@@ -106,6 +106,8 @@ class Commit:
         self._role = role
         #: Asked about each message that waits, while there is one.
         self.replicator: IReplicator | None = None
+        #: Whether it is asked about the others as well: what it does not confirm may be lost.
+        self.all_wait = False
         self._after_write: list[Callable[[], None]] = []
         self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[_Entry] = []
@@ -350,7 +352,7 @@ class Commit:
             self._later = self._clock.callLater(0, self._dispatch)
 
     def _answer_or_wait(self, appends: list[_Entry], began: float) -> None:
-        entries = [entry for entry in appends if entry[2]]
+        entries = appends if self.all_wait else [entry for entry in appends if entry[2]]
         if len(entries) < len(appends):
             at_once = [entry for entry in appends if not entry[2]]
             self._answer_all(at_once, ResponseCode.SUCCESS, began)
@@ -409,7 +411,7 @@ class Commit:
         times.count(len(entries), self._clock.seconds() - began)
         if code is not ResponseCode.SUCCESS and code not in STORED:
             times.failed += len(entries)
-        self._gather(lambda: _call_all(entries, code))
+        self._gather(_call_all, entries, code)
 
 
 def _call_all(entries: Sequence[_Entry], code: ResponseCode) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
@@ -17,11 +17,14 @@ from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects
 from rocketmq_tw.broker.writing.refusals import refusals
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
+from rocketmq_tw.files.interface import DiskUsage
+from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import decode_table
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
@@ -37,12 +40,16 @@ class Writing(Part):
         self._loaded = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         config, reactor = host.store_config, host.reactor
+        #: The store's log where it is that of a DLedger group.
+        self.group_log = make_group_log(host) if config.enable_dledger_commit_log else None
         self.store = MessageStore(
             config,
             host.files,
             host.now_ms,
             memory_bytes=memory,
+            log=self.group_log,
             confirmed_only=host.config.enable_controller_mode,
+            open_files=room_for_files(),
         )
         self.flusher = Flusher(self.store, config, reactor, host.in_thread)
         self.commit = Commit(
@@ -61,9 +68,15 @@ class Writing(Part):
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:
+        if self.group_log is not None:
+            group_settings(self._host)
         yield self._host.in_thread(self._check_kinds)
+        if self.group_log is not None:
+            yield self._host.in_thread(lambda: end_older_log(self._host))
         recovered = yield self._host.in_thread(self.store.load)
         self._loaded = True
+        if self.group_log is not None:
+            self.store.dispatch_limit = self.group_log.committed_offset
         for note in recovered.notes:
             log.warn("recovery: {note}", note=note)
         self.flusher.start()
@@ -92,20 +105,26 @@ class Writing(Part):
 
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.store_config.clean_resource_interval / 1000
-        yield Periodic("the retention", seconds, lambda: self.store.clean(self._host.now_ms()))
+        yield Periodic("the retention", seconds, self._clean)
         yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.turn_minute)
+
+    def _clean(self) -> Deferred[Any]:
+        def steps() -> Iterator[None]:
+            for _ in self.store.clean(self._host.now_ms()):
+                yield
+
+        return self._host.in_slices(steps())
 
     def runtime_info(self) -> Mapping[str, str]:
         store = self.store
-        disk = self._host.files.usage(store.paths.root)
-        ratio = f"{disk.used / disk.total:.4f}" if disk.total else "-1"
-        first = store.message_at(store.min_physical_offset)
+        disk = self._host.files.usage(store.log_directory)
+        ratio = _ratio(disk)
         times = self.commit.times
         return {
             "commitLogDiskRatio": ratio,
             # Once more for each directory of the log, of which there is one.
-            f"commitLogDiskRatio_{store.paths.commit_log}": ratio,
-            "consumeQueueDiskRatio": ratio,
+            f"commitLogDiskRatio_{store.log_directory}": ratio,
+            "consumeQueueDiskRatio": _ratio(self._host.files.usage(store.paths.root)),
             "commitLogDirCapacity": (
                 f"Total : {human_size(disk.total)}, Free : {human_size(disk.total - disk.used)}."
             ),
@@ -113,7 +132,7 @@ class Writing(Part):
             "commitLogMaxOffset": str(store.end_offset),
             "remainHowManyDataToFlush": human_size(store.end_offset - store.flushed_offset),
             "dispatchBehindBytes": str(store.written_offset - store.dispatched_offset),
-            "earliestMessageTimeStamp": str(-1 if first is None else first.store_timestamp),
+            "earliestMessageTimeStamp": str(store.oldest_store_time()),
             "putMessageEntireTimeMax": str(times.longest_ms),
             "putMessageFailedTimes": str(times.failed),
             "putMessageDistributeTime": times.distribution(),
@@ -127,3 +146,8 @@ class Writing(Part):
         yield Metric("rocketmq_storage_flush_behind_bytes", store.end_offset - store.flushed_offset)
         behind = store.written_offset - store.dispatched_offset
         yield Metric("rocketmq_storage_dispatch_behind_bytes", behind)
+
+
+def _ratio(disk: DiskUsage) -> str:
+    """How full it is, as stock tells it."""
+    return f"{disk.used / disk.total:.4f}" if disk.total else "-1"

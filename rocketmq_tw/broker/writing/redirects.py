@@ -88,11 +88,6 @@ class Redirects:
 
         return unregister
 
-    @property
-    def has_timer(self) -> bool:
-        """Whether messages for a time of their own are delivered."""
-        return Stage.TIMER in self._stages
-
     def route_by_topic(
         self, message: StoredMessage, properties: dict[str, str], retry_limit: int | None
     ) -> None:

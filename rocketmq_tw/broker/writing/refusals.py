@@ -1,10 +1,10 @@
-"""Refuses messages that ask for what this broker does not have, instead of storing them plainly."""
+"""Refuses messages that ask for what the configuration rules out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from rocketmq_tw.broker.writing.asked_for import wants_timer, wants_transaction
+from rocketmq_tw.broker.writing.asked_for import wants_transaction
 from rocketmq_tw.broker.writing.redirects import PropertyRedirect, Stage
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
@@ -14,7 +14,7 @@ from rocketmq_tw.wire.errors import RequestError
 
 
 def refusals(config: BrokerConfig) -> dict[Stage, tuple[Collection[str], PropertyRedirect]]:
-    """What stands in for timers, and what rejectTransactionMessage asks for."""
+    """What rejectTransactionMessage asks for."""
 
     def reject_transaction(message: StoredMessage, properties: dict[str, str]) -> bool:
         if not config.reject_transaction_message or not wants_transaction(message, properties):
@@ -25,15 +25,6 @@ def refusals(config: BrokerConfig) -> dict[Stage, tuple[Collection[str], Propert
             " rejectTransactionMessage=true",
         )
 
-    def refuse_timer(message: StoredMessage, properties: dict[str, str]) -> bool:
-        if not wants_timer(properties):
-            return False
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            "messages for a time of their own are not supported: use one of the delay levels",
-        )
-
     return {
         Stage.REJECTION: ((props.TRAN_MSG,), reject_transaction),
-        Stage.TIMER: (props.TIMER_PROPERTIES, refuse_timer),
     }

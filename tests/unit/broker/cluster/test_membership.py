@@ -8,6 +8,7 @@ from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.cluster import membership as membership_module
 from rocketmq_tw.broker.cluster.membership import Master, Membership
 from rocketmq_tw.broker.tables.announcements import Announcements
+from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -100,6 +101,7 @@ class World:
         self.membership = Membership(
             self.config,
             self.topics,
+            QueueMappings("broker-a", MemoryStateFile(), lambda: 1_000),
             self.network.client(),
             addresses,
             self.announcements,

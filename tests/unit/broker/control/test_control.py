@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.topic_requests import parse_attributes
 from rocketmq_tw.config.change import change
@@ -78,6 +79,7 @@ from rocketmq_tw.wire.headers.topics import (
 from tests.support.broker import BrokerInMemory, Threads
 from tests.support.network import FakePeer
 from tests.support.roles import a_master
+from tests.support.stores import queues_of
 
 
 @pytest.fixture
@@ -285,7 +287,7 @@ def test_a_deleted_topic_takes_its_queues_and_offsets_along(plane: BrokerInMemor
     plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="T"))
     assert plane.topics.get("T") is None
     assert plane.offsets.query("G", "T", 0) == -1
-    assert "T" not in plane.store.queues()
+    assert "T" not in queues_of(plane.store)
 
 
 def failure_of(kept: Deferred[RemotingCommand]) -> RequestError:
@@ -317,7 +319,7 @@ def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(
 
     files.faults.clear()
     plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic)
-    assert "T" not in plane.store.queues() and plane.offsets.query("G", "T", 0) == -1
+    assert "T" not in queues_of(plane.store) and plane.offsets.query("G", "T", 0) == -1
     plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, group)
     assert not plane.groups.contains("G")
 
@@ -473,6 +475,26 @@ def test_a_reset_to_an_offset_stays_in_the_queue(plane: BrokerInMemory) -> None:
     ):
         with refused(ResponseCode.SYSTEM_ERROR):
             plane.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+
+def test_a_slave_resets_and_copies_nothing() -> None:
+    """Its offsets are the master's, and would be again a little later."""
+    master = BrokerInMemory()
+    master.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    master.groups.get("G")
+    master.groups.get("H")
+    master.offsets.commit("G", "T", 0, 5)
+    master.become(RoleState(Role.SLAVE, 1))
+    reset = ResetOffsetRequestHeader(topic="T", group="G", queue_id=0, offset=0, timestamp=0)
+    clone = CloneGroupOffsetRequestHeader(src_group="G", dest_group="H", topic="T")
+    for code, header in (
+        (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset),
+        (RequestCode.CLONE_GROUP_OFFSET, clone),
+    ):
+        with refused(ResponseCode.SYSTEM_ERROR) as refusal:
+            master.ask(code, header)
+        assert "master" in refusal.value.remark
+    assert (master.offsets.query("G", "T", 0), master.offsets.query("H", "T", 0)) == (5, -1)
 
 
 def test_without_server_side_reset_the_clients_are_told() -> None:
@@ -759,7 +781,7 @@ def test_queues_of_topics_that_are_gone_are_removed(plane: BrokerInMemory) -> No
     plane.put("Used", b"one")
     plane.put("Gone", b"one")
     assert plane.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
-    assert plane.store.queues() == {"Used": {0}}
+    assert queues_of(plane.store) == {"Used": {0}}
 
 
 def test_units_of_a_queue_are_shown(plane: BrokerInMemory) -> None:
@@ -840,7 +862,7 @@ def test_expired_files_go_at_any_hour(plane: BrokerInMemory) -> None:
     change(plane.store_config, {"deleteWhen": f"{(hour + 12) % 24:02}"})
     plane.clock.advance(73 * 3600)
     assert plane.store.min_physical_offset == 0
-    plane.store.clean(plane.now_ms())
+    sum(plane.store.clean(plane.now_ms()))
     kept = plane.store.min_physical_offset
     assert plane.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == 0
     assert (kept, plane.store.min_physical_offset) == (0, 1 << 20)

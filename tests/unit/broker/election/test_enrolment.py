@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, execute, fail, succeed
 
-from rocketmq_tw.broker.election.enrolment import Enrolled, Enrolment, IdTakenError
+from rocketmq_tw.broker.election.enrolment import (
+    Enrolled,
+    Enrolment,
+    IdForgottenError,
+    IdTakenError,
+)
 from rocketmq_tw.broker.election.identity import IdClaim, Identity, IdentityError, IdentityFiles
 from rocketmq_tw.broker.election.interfaces import GroupState
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
@@ -103,6 +108,18 @@ def test_what_no_answer_came_to_is_taken_up_again(request_name: str, fault: str)
     controllers.lose = controllers.refuse = None
     assert enrol(files, controllers, now=2).identity.broker_id == 1
     assert len(controllers.codes) == 1
+
+
+def test_an_id_that_the_controllers_forgot_says_what_to_do() -> None:
+    files, controllers = MemoryFiles(), Controllers()
+    enrol(files, controllers)
+    controllers.codes.clear()
+    with pytest.raises(IdForgottenError, match=f"do not know id 1 .*unknown.* remove {PATH}"):
+        enrol(files, controllers)
+    # It is the administrator's to decide.
+    assert files.read(PATH) == b"cluster#broker-a#1"
+    files.remove(PATH)
+    assert enrol(files, controllers).identity.broker_id == 1
 
 
 def test_who_comes_second_takes_the_next_id() -> None:

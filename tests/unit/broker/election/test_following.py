@@ -18,7 +18,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.errors import ConnectError
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import fired
@@ -35,6 +35,11 @@ class Controllers:
         self.knows = True
         self.registered: list[str] = []
         self.elections = 0
+        #: The epochs whose masters were deposed.
+        self.deposed: list[int] = []
+        self.keeps_its_master = False
+        #: What a registration is answered, where that is not all that is known.
+        self.registration: GroupState | None = None
         self.asked = 0
         self.elected: GroupState | None = None
         #: Every answer waits for it.
@@ -50,7 +55,7 @@ class Controllers:
         def register() -> GroupState:
             self.registered.append(address)
             self.knows = True
-            return self.state
+            return self.registration or self.state
 
         return self._answer(register)
 
@@ -74,10 +79,21 @@ class Controllers:
 
         return self._answer(elect)
 
+    def depose(self) -> Deferred[None]:
+        def depose() -> None:
+            if self.keeps_its_master:
+                raise RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s")
+            self.deposed.append(self.state.master_epoch)
+            self.state = attrs.evolve(
+                self.state, master_id=None, master_epoch=self.state.master_epoch + 1
+            )
+
+        return self._answer(depose)
+
     def alter_sync_state_set(
         self, broker_id: int, master_epoch: int, members: Collection[int], epoch: int
-    ) -> Deferred[SyncStateSet]:
-        def alter() -> SyncStateSet:
+    ) -> Deferred[SyncMembers]:
+        def alter() -> SyncMembers:
             assert (master_epoch, epoch) == (
                 self.state.master_epoch,
                 self.state.sync_state_set_epoch,
@@ -85,7 +101,7 @@ class Controllers:
             self.state = attrs.evolve(
                 self.state, sync_state_set=frozenset(members), sync_state_set_epoch=epoch + 1
             )
-            return SyncStateSet(sorted(members), epoch + 1)
+            return SyncMembers(frozenset(members), epoch + 1)
 
         return self._answer(alter)
 
@@ -102,6 +118,13 @@ class Controllers:
 def group(master: int | None, epoch: int, members: Collection[int] = (), of: int = 1) -> GroupState:
     address = "" if master is None else f"10.0.0.{master}:10911"
     return GroupState(master, address, epoch, frozenset(members), of)
+
+
+def electing(state: GroupState) -> Controllers:
+    """Controllers that will have this state: a master that is elected when it is asked for."""
+    controllers = Controllers(group(None, state.master_epoch - 1))
+    controllers.elected = state
+    return controllers
 
 
 class Joining:
@@ -179,7 +202,7 @@ def test_without_controllers_it_stays_without_a_role_and_tries_again() -> None:
 
 
 def test_a_broker_with_a_role_keeps_it_while_controllers_are_down() -> None:
-    controllers = Controllers(group(1, 3, {1}))
+    controllers = electing(group(1, 3, {1}))
     joining = Joining(controllers)
     joining.follower.start()
     controllers.down = True
@@ -212,7 +235,7 @@ def test_news_change_the_role_whether_told_or_asked_for() -> None:
 
 
 def test_a_master_takes_a_new_set_once() -> None:
-    controllers = Controllers(group(1, 3, {1}, 1))
+    controllers = electing(group(1, 3, {1}, 1))
     joining = Joining(controllers)
     joining.follower.start()
     controllers.state = group(1, 3, {1, 2}, 2)
@@ -220,14 +243,14 @@ def test_a_master_takes_a_new_set_once() -> None:
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
     decided = fired(joining.follower.propose({1}))
-    assert decided == SyncStateSet([1], 3)
-    joining.members_epoch = decided.sync_state_set_epoch
+    assert decided == SyncMembers(frozenset({1}), 3)
+    joining.members_epoch = decided.epoch
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
 
 
 def test_a_proposal_that_nobody_decides_changes_nothing() -> None:
-    controllers = Controllers(group(1, 3, {1}, 1))
+    controllers = electing(group(1, 3, {1}, 1))
     joining = Joining(controllers)
     joining.follower.start()
     controllers.down = True
@@ -239,7 +262,7 @@ def test_a_proposal_that_nobody_decides_changes_nothing() -> None:
 
 
 def test_a_role_that_could_not_be_taken_is_taken_later() -> None:
-    controllers = Controllers(group(1, 3, {1}))
+    controllers = electing(group(1, 3, {1}))
     joining = Joining(controllers)
     joining.refuse = OSError("the disk is full")
     joining.follower.start()
@@ -326,3 +349,46 @@ def test_hearsay_is_asked_about_and_never_believed() -> None:
     answers.callback(None)
     assert controllers.asked == 2
     assert joining.roles == [(Role.SLAVE, 3)]
+
+
+def test_a_process_does_not_go_on_in_the_epoch_of_a_former_one() -> None:
+    controllers = Controllers(group(1, 3, {1, 2}, 7))
+    controllers.elected = group(1, 5, {1}, 8)
+    joining = Joining(controllers)
+    joining.follower.start()
+    # What the former process had proposed for the set of epoch 7 is refused from now on.
+    assert controllers.deposed == [3]
+    assert joining.roles == [(Role.MASTER, 5)]
+    fired(joining.follower.poll())
+    assert (controllers.deposed, joining.roles) == ([3], [(Role.MASTER, 5)])
+
+
+def test_nor_where_its_registration_does_not_tell_of_that_epoch() -> None:
+    controllers = Controllers(group(1, 3, {1, 2}, 7))
+    controllers.elected = group(1, 5, {1}, 8)
+    # As while the controllers have not heard of the master yet.
+    controllers.registration = group(None, 0)
+    joining = Joining(controllers)
+    joining.follower.start()
+    assert (controllers.deposed, joining.roles) == ([3], [(Role.MASTER, 5)])
+
+
+def test_nor_where_another_one_is_elected_then() -> None:
+    controllers = Controllers(group(1, 3, {1, 2}, 7))
+    controllers.elected = group(2, 5, {2}, 8)
+    joining = Joining(controllers)
+    joining.follower.start()
+    assert (controllers.deposed, joining.roles) == ([3], [(Role.SLAVE, 5)])
+
+
+def test_an_epoch_that_cannot_be_ended_is_not_begun_either() -> None:
+    controllers = Controllers(group(1, 3, {1}))
+    controllers.elected = group(1, 5, {1})
+    controllers.keeps_its_master = True
+    joining = Joining(controllers)
+    joining.follower.start()
+    joining.clock.pump([RETRY_SECONDS] * 3)
+    assert joining.roles == []
+    controllers.keeps_its_master = False
+    joining.clock.advance(RETRY_SECONDS)
+    assert joining.roles == [(Role.MASTER, 5)]

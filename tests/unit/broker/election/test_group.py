@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -46,6 +48,39 @@ def test_a_killed_masters_messages_are_all_at_the_next_one() -> None:
     group.start(1)
     group.run_until(lambda: group.in_sync() == {1, 2, 3})
     assert group.role(1) is Role.SLAVE
+
+
+def test_a_former_master_that_comes_back_is_no_master_at_name_servers() -> None:
+    group = three()
+    group.run_until(lambda: group.routed() == "10.0.0.1:10911")
+    group.processes[1].pause()
+    group.run_until(lambda: len(group.masters()) == 2)
+    (successor,) = set(group.masters()) - {1}
+    routed = f"10.0.0.{successor}:10911"
+    group.run_until(lambda: group.routed() == routed)
+    # A registration as the master falls due meanwhile.
+    group.run(group.brokers[1].config.register_name_server_period / 1000)
+    group.processes[1].go_on()
+    for _ in range(100):
+        group.run(0.05)
+        assert group.routed() == routed
+    assert group.role(1) is Role.SLAVE
+
+
+def test_a_master_that_is_elected_again_tells_name_servers_so() -> None:
+    group = three()
+    group.run_until(lambda: group.routed() == "10.0.0.1:10911")
+
+    def version() -> int:
+        told = group.name_server.table.data_version("C", "10.0.0.1:10911")
+        return told.state_version if told else 0
+
+    broker = group.brokers[1].broker
+    assert version() == broker.role.state.epoch == 1
+    switching = broker[Replicas].switching
+    switching.renew(2, SyncMembers(frozenset({1, 2, 3}), 9))
+    group.run(1)
+    assert version() == 2
 
 
 def epochs_of(broker: BrokerInMemory) -> EpochEntryCache:

@@ -248,6 +248,17 @@ def test_many_queues_are_looked_at_bit_by_bit() -> None:
     assert list(look) and len(holder.woken) == 2_000, "what is gone meanwhile is passed over"
 
 
+def test_many_that_wait_for_one_queue_end_bit_by_bit() -> None:
+    holder = Holder(limit=5_000)
+    for number in range(2_000):
+        assert holder.hold(f"read {number}", offset=0)
+    holder.clock.rightNow += 100
+    look = holder.polling.check()
+    next(look)
+    assert 0 < len(holder.woken) < 1_000
+    assert len(list(look)) > 1 and len(holder.woken) == 2_000
+
+
 def run_of(properties: list[bytes]) -> Any:
     """A batch with these properties that arrives at offset 5."""
 

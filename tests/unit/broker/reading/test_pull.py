@@ -312,7 +312,7 @@ class TestRetention:
         plane = filled(40, mapped_file_size_commit_log=4096)
         plane.store.checkpoint()
         plane.clock.advance(73 * 3600)
-        assert plane.store.clean(plane.now_ms(), at_any_hour=True)
+        assert sum(plane.store.clean(plane.now_ms(), at_any_hour=True))
         response = plane.pull(0)
         assert code_of(response) == ResponseCode.PULL_OFFSET_MOVED
         assert response is not None and response.remark == "OFFSET_TOO_SMALL"

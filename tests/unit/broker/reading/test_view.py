@@ -11,7 +11,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryMessageRequestHeader
 from tests.support.broker import BrokerInMemory, messages_of, ok
-from tests.support.stores import START_MS
+from tests.support.stores import START_MS, queues_of
 
 
 def ask(plane: BrokerInMemory, code: int, **fields: object) -> RemotingCommand | None:
@@ -96,7 +96,7 @@ def test_a_queue_that_is_not_there(plane: BrokerInMemory) -> None:
     nowhere = {"topic": "../../etc", "queueId": 7}
     assert ok(ask(plane, RequestCode.GET_MAX_OFFSET, **nowhere)) == {"offset": "0"}
     assert ok(ask(plane, RequestCode.GET_EARLIEST_MSG_STORETIME, **nowhere)) == {"timestamp": "-1"}
-    assert set(plane.store.queues()) == {"Topic"}
+    assert set(queues_of(plane.store)) == {"Topic"}
 
 
 @pytest.mark.parametrize(

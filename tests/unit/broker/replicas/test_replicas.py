@@ -20,7 +20,8 @@ from rocketmq_tw.broker.role.state import Role, RoleState, configured_role
 from rocketmq_tw.broker.sending.part import STORING
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import CHANGING
-from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.timer.progress import TimerProgress
 from rocketmq_tw.broker.writing.commit import SLAVE_DISPATCH
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
@@ -40,7 +41,7 @@ from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support import broker as data_plane
 from tests.support.broker import BrokerInMemory, Threads, messages_of, ok
 from tests.support.network import MemoryNetwork, MemoryTransport
-from tests.support.stores import START_MS, make_message
+from tests.support.stores import START_MS, make_message, queues_of
 
 MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
 NEXT_MASTER = "10.0.0.2:10911"
@@ -455,11 +456,13 @@ def test_messages_of_a_topic_that_was_deleted_are_compared_too(
     slave = group.add_slave()
     group.send(b"first")
     group.settle()
-    slave.plane.store.remove_topics(["Topic"])()
+    slave.plane.store.remove_topics(["Topic"])
+    slave.plane.store.fsync()
     reasons: list[str] = []
     monkeypatch.setattr(slave.part.client, "note", reasons.append)
     another_master(group, b"OTHER", b"second")
-    group.master.plane.store.remove_topics(["Topic"])()
+    group.master.plane.store.remove_topics(["Topic"])
+    group.master.plane.store.fsync()
     for _ in range(10):
         group.settle()
     assert not slave.part.client.linked
@@ -484,7 +487,8 @@ def test_the_newest_record_is_found_by_the_log() -> None:
         plane.store.write_pending()
         assert newest() == offsets[-1]
     plane.store.dispatch()
-    plane.store.remove_topics(["Topic"])()
+    plane.store.remove_topics(["Topic"])
+    plane.store.fsync()
     assert newest() == offsets[-1] > FILE_SIZE
 
 
@@ -566,22 +570,21 @@ def test_the_timer_of_a_master_is_followed_once_the_log_is_there() -> None:
     group = Group()
     slave = group.add_slave()
     slave.copy()
-    assert slave.timer.checkpoint is None, "no timer, as with 4.x"
+    before = slave.timer.checkpoint
     near = slave.end
     near.hold()
     group.send(b"delivered by the timer")
-    group.timer.checkpoint = TimerCheckpoint(
-        read_ms=1000, log_position=5, queue_offset=6, master_queue_offset=7, counter=2
-    )
+    later = START_MS + 100_000
+    part = group.master.plane.broker[Timer]
+    part.delivery.go_to(later)
+    part.queue.offset = 7
     slave.copy()
-    assert slave.timer.checkpoint is None
+    assert slave.timer.checkpoint == before
     near.let_go()
     group.settle()
-    followed = TimerCheckpoint(read_ms=1000, master_queue_offset=7, counter=2)
-    assert slave.timer.checkpoint == followed
-    group.timer.checkpoint = TimerCheckpoint(read_ms=900, master_queue_offset=8, counter=2)
-    slave.copy()
-    assert slave.timer.checkpoint == followed._replace(master_queue_offset=8)
+    told = slave.timer.checkpoint
+    assert told is not None
+    assert (told.read_ms, told.master_queue_offset, told.queue_offset) == (later, 7, 0)
 
 
 def test_offsets_go_back_only_where_the_master_was_reset() -> None:
@@ -719,7 +722,7 @@ def test_a_topic_that_the_master_deletes_goes_with_its_messages() -> None:
     group.master.plane.store.remove_topics(["Topic"])
     slave.copy()
     assert slave.plane.topics.get("Topic") is None
-    assert "Topic" not in slave.plane.store.queues()
+    assert "Topic" not in queues_of(slave.plane.store)
 
 
 @pytest.mark.parametrize("lagging", [False, True])
@@ -781,7 +784,7 @@ def test_a_master_that_lost_its_tables_takes_nothing_from_its_slave() -> None:
     plane.store.remove_topics(["Topic"])
     slave.copy()
     assert slave.plane.topics.get("Topic") is None
-    assert "Topic" not in slave.plane.store.queues()
+    assert "Topic" not in queues_of(slave.plane.store)
 
 
 def test_a_group_that_the_master_deletes_goes() -> None:

@@ -291,7 +291,7 @@ def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do() -> None:
     store = group[1].store
     store.checkpoint()
     while store.min_physical_offset <= end:
-        assert store.clean(group[1].now_ms() + 10**10, at_any_hour=True)
+        assert sum(store.clean(group[1].now_ms() + 10**10, at_any_hour=True))
     group.brokers[1] = group.make(2)
     group.tell(2, 1)
     group.settle(5)
@@ -311,7 +311,7 @@ def test_epochs_go_with_their_files() -> None:
     assert len(group.switching(1).epochs.table.entries) == 4
     store = group[1].store
     store.checkpoint()
-    store.clean(group[1].now_ms() + 10**10, at_any_hour=True)
+    sum(store.clean(group[1].now_ms() + 10**10, at_any_hour=True))
     assert store.min_physical_offset > 0
     group.settle(11)
     entries = group.switching(1).epochs.table.entries

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.config.change import change
+from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, SerializeType
@@ -131,8 +132,8 @@ class TestRefusals:
             (ResponseCode.MESSAGE_ILLEGAL, {"properties": {"k": "x" * 32767}}),
             (ResponseCode.MESSAGE_ILLEGAL, {"properties": {"k": "ü" * 16384}}),
             (ResponseCode.MESSAGE_ILLEGAL, {"properties": {"DELAY": "soon"}}),
-            (ResponseCode.SYSTEM_ERROR, {"properties": {"TIMER_DELAY_SEC": "5"}}),
-            (ResponseCode.SYSTEM_ERROR, {"properties": {"TIMER_DELIVER_MS": "5"}}),
+            (ResponseCode.MESSAGE_ILLEGAL, {"properties": {"TIMER_DELAY_SEC": "soon"}}),
+            (ResponseCode.MESSAGE_ILLEGAL, {"properties": {"TIMER_DELAY_SEC": "9999999"}}),
         ],
         ids=str,
     )
@@ -168,6 +169,21 @@ class TestRefusals:
         plane.store.close()
         assert code_of(plane.send()) == ResponseCode.SERVICE_NOT_AVAILABLE
         assert plane.send_requests.in_flight == 0
+
+
+def test_a_nearly_full_disk_takes_no_message_until_there_is_room() -> None:
+    files = MemoryFiles()
+    plane = BrokerInMemory(files)
+    ok(plane.send())
+    files.capacity = files.usage("/").used
+    plane.clock.advance(10)
+    refused = plane.send()
+    assert refused is not None and refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert refused.remark is not None and "disk is nearly full" in refused.remark
+    assert len(plane.consume()) == 1
+    files.capacity *= 100
+    plane.clock.advance(10)
+    ok(plane.send())
 
 
 def test_too_much_in_flight_is_refused_until_some_is_answered() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -84,12 +84,7 @@ def test_a_heartbeat_of_many_groups_lets_others_in_between() -> None:
     broker.handlers[RequestCode.HEART_BEAT](request, peer).addCallback(answered.append)
     in_first_turn = len(broker.groups.all())
     assert in_first_turn < GROUPS and not answered
-    for _ in range(20_000):
-        if answered:
-            break
-        broker.threads.run()
-        broker.clock.advance(0.001)
-    assert answered[0].code == ResponseCode.SUCCESS
+    assert go_on(broker, answered).code == ResponseCode.SUCCESS
     assert all(broker.clients.consumer_group(f"G{n}") for n in range(GROUPS))
 
 
@@ -120,6 +115,67 @@ def test_what_a_mention_may_make_is_limited_and_the_refusal_says_so(
         assert answer is not None and answer.code == ResponseCode.SYSTEM_ERROR
         assert "deleteTopic" in (answer.remark or "")
         assert broker.topics.get(topic) is None
+
+
+def go_on(broker: BrokerInMemory, answered: list[RemotingCommand]) -> RemotingCommand:
+    """Lets threads and turns pass until there is an answer."""
+    for _ in range(20_000):
+        if answered:
+            return answered[0]
+        broker.threads.run()
+        broker.clock.advance(0.001)
+    raise AssertionError("no answer")
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}),
+        (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"}),
+    ],
+)
+def test_a_deletion_frees_offsets_bit_by_bit(code: RequestCode, fields: dict[str, str]) -> None:
+    broker = BrokerInMemory()
+    broker.add_topic("T")
+    broker.groups.get("G")
+    for number in range(MANY):
+        broker.offsets.commit(f"G{number}", "T", 0, 5)
+        broker.offsets.commit("G", f"T{number}", 0, 5)
+    answered: list[RemotingCommand] = []
+    request = RemotingCommand(code, ext_fields=fields)
+    broker.handlers[code](request, FakePeer()).addCallback(answered.append)
+    assert not answered, "others have their turn before all is freed"
+    assert go_on(broker, answered).code == ResponseCode.SUCCESS
+    assert len(broker.offsets._offsets) == MANY
+
+
+def test_retry_topics_of_a_deleted_topic_go_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerInMemory()
+    broker.add_topic("T")
+    groups_with_retries = 150
+    for number in range(2 * groups_with_retries):
+        broker.offsets.commit(f"G{number}", "T", 0, 5)
+    for number in range(groups_with_retries):
+        broker.add_topic(f"%RETRY%G{number}_T")
+        broker.put(f"%RETRY%G{number}_T", b"again")
+    removed: list[int] = []
+    remove = broker.store.remove_topics
+
+    def watched(topics: Iterable[str]) -> None:
+        topics = list(topics)
+        removed.append(len(topics))
+        remove(topics)
+
+    monkeypatch.setattr(broker.store, "remove_topics", watched)
+    answered: list[RemotingCommand] = []
+    code = RequestCode.DELETE_TOPIC_IN_BROKER
+    request = RemotingCommand(code, ext_fields={"topic": "T"})
+    broker.handlers[code](request, FakePeer()).addCallback(answered.append)
+    assert not answered
+    assert go_on(broker, answered).code == ResponseCode.SUCCESS
+    assert sum(removed) == 1 + groups_with_retries and max(removed) <= 20
+    assert not any(topic.startswith("%RETRY%") for topic in broker.store.queue_topics())
+    assert not broker.offsets.groups_of("T")
 
 
 LISTS: dict[RequestCode, Callable[[int], object]] = {

@@ -1,3 +1,6 @@
+from collections import deque
+from itertools import pairwise
+
 import pytest
 
 from rocketmq_tw.broker.tables import offsets as offsets_module
@@ -18,6 +21,8 @@ STOCK_FILE = b"""{
 \t\t}
 \t}
 }"""
+
+MANY = 3_000
 
 
 def make_table(file: MemoryStateFile | None = None) -> OffsetTable:
@@ -81,10 +86,49 @@ def test_topics_and_groups_are_found() -> None:
     table.commit("G2", "T1", 0, 1)
     assert table.topics_of("G1") == {"T1", "%RETRY%G1"}
     assert table.groups_of("T1") == {"G1", "G2"}
-    table.remove_topic("T1")
+    deque(table.remove_topic("T1"))
     assert table.groups_of("T1") == set()
-    table.remove_group("G1")
+    deque(table.remove_group("G1"))
     assert table.topics_of("G1") == table.topics_of("G2") == set()
+
+
+@pytest.mark.parametrize("of_topic", [False, True])
+def test_what_is_removed_is_unseen_at_once_and_freed_bit_by_bit(of_topic: bool) -> None:
+    file = MemoryStateFile()
+    table = make_table(file)
+
+    def pair(number: int) -> tuple[str, str]:
+        return (f"G{number}", "T") if of_topic else ("G", f"T{number}")
+
+    for number in range(MANY):
+        table.commit(*pair(number), 0, 7)
+        table.pulled.note(*pair(number), 0, 9)
+    table.reset(*pair(8), 0, 3)
+    table.commit("Other", "Else", 0, 5)
+    flush(table)
+    steps = table.remove_topic("T") if of_topic else table.remove_group("G")
+    assert len(table._offsets) > MANY - 1_000, "nearly all are still there"
+    assert table.groups_of("T") == table.topics_of("G") == set()
+    for number in (0, 8, MANY - 1):
+        group, topic = pair(number)
+        assert table.query(group, topic, 0) == -1 and not table.of(group, topic)
+        assert not table.has_reset(group, topic, 0)
+        assert table.groups_of(topic) == table.topics_of(group) == set()
+    # One is made anew before it is freed.
+    group, topic = pair(MANY - 2)
+    table.commit(group, topic, 1, 2)
+    assert flush(table) and file.content is not None
+    again = make_table(file)
+    again.load()
+    assert again._offsets.keys() == {f"{topic}@{group}", "Else@Other"}
+    sizes = [len(table._offsets)]
+    for _ in steps:
+        sizes.append(len(table._offsets))
+    assert max(before - after for before, after in pairwise(sizes)) <= 500
+    assert dict(table.of(group, topic)) == {1: 2}
+    assert table._offsets.keys() == {f"{topic}@{group}", "Else@Other"}
+    assert table.groups_of(topic) == {group} and table.topics_of(group) == {topic}
+    assert not table.pulled.all() and not table._removed
 
 
 def test_a_clone_does_not_follow_its_source() -> None:

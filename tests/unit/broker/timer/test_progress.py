@@ -25,15 +25,15 @@ def loaded(files: MemoryFiles) -> TimerProgress:
 
 
 def write(progress: TimerProgress) -> None:
-    encode = progress.pending_write()
-    assert encode is not None
-    progress.write(encode())
+    assert progress.checkpoint is not None and progress.is_dirty
+    progress.write(progress.checkpoint)
+    progress.take(progress.checkpoint)
 
 
 def test_the_file_is_stocks() -> None:
     files = MemoryFiles()
     progress = loaded(files)
-    assert progress.pending_write() is None
+    assert not progress.is_dirty
     progress.follow(OWN)
     write(progress)
     data = files.read("/s/config/timercheck")
@@ -41,16 +41,30 @@ def test_the_file_is_stocks() -> None:
     assert len(data) == 4096
     assert struct.unpack(">7q", data[:56]) == (OWN.read_ms, 0, 0, 9, 0, OWN.timestamp, 3)
     assert loaded(files).checkpoint == decode_timer_checkpoint(data)
-    assert progress.pending_write() is None
+    assert not progress.is_dirty
 
 
-def test_a_slave_follows_and_never_goes_back() -> None:
+def test_a_slave_follows_both_that_belong_together_and_keeps_its_own_two() -> None:
     progress = TimerProgress(MemoryFiles(), "/s/config")
+    followed: list[int] = []
+    progress.on_followed(lambda: followed.append(progress.checkpoint.read_ms))
     progress.checkpoint = OWN
     progress.follow(TimerCheckpoint(read_ms=OWN.read_ms + 1, master_queue_offset=4, counter=4))
-    assert progress.checkpoint == OWN._replace(read_ms=OWN.read_ms + 1, timestamp=0, counter=4), (
-        "its own two fields and the larger offset stay"
+    expected = OWN._replace(read_ms=OWN.read_ms + 1, master_queue_offset=4, timestamp=0, counter=4)
+    assert progress.checkpoint == expected
+    # As after a kill of the master.
+    progress.follow(TimerCheckpoint(read_ms=OWN.read_ms - 2000, master_queue_offset=3, counter=4))
+    assert progress.checkpoint == expected._replace(
+        read_ms=OWN.read_ms - 2000, master_queue_offset=3
     )
+    assert followed == [OWN.read_ms + 1, OWN.read_ms - 2000]
+
+
+def test_a_master_that_lost_its_file_is_not_followed() -> None:
+    progress = TimerProgress(MemoryFiles(), "/s/config")
+    progress.checkpoint = OWN
+    progress.follow(TimerCheckpoint())
+    assert progress.checkpoint == OWN
 
 
 def test_a_damaged_file_is_no_reason_not_to_start() -> None:
@@ -60,12 +74,3 @@ def test_a_damaged_file_is_no_reason_not_to_start() -> None:
     write(progress)
     files.open("/s/config/timercheck").truncate(50)
     assert loaded(files).checkpoint is None
-
-
-def test_a_write_that_failed_is_due_again() -> None:
-    progress = TimerProgress(MemoryFiles(), "/s/config")
-    progress.follow(OWN)
-    assert progress.pending_write() is not None
-    assert progress.pending_write() is None
-    progress.write_failed()
-    assert progress.pending_write() is not None

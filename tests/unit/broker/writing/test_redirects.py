@@ -149,25 +149,6 @@ def code_of(redirects: Redirects, message: StoredMessage, **properties: str) -> 
     return 0
 
 
-@pytest.mark.parametrize(
-    ("stage", "name", "value", "code"),
-    [
-        (Stage.TIMER, "TIMER_DELAY_SEC", "1", ResponseCode.SYSTEM_ERROR),
-        (Stage.TIMER, "TIMER_DELAY_MS", "1", ResponseCode.SYSTEM_ERROR),
-        (Stage.TIMER, "TIMER_DELIVER_MS", "1", ResponseCode.SYSTEM_ERROR),
-    ],
-)
-def test_a_refusal_stands_in_for_a_feature_that_is_not_there(
-    stage: Stage, name: str, value: str, code: ResponseCode
-) -> None:
-    redirects = Redirects(refusals(BrokerConfig()))
-    assert code_of(redirects, make_message(), **{name: value}) == code
-    end = redirects.by_property(stage, (name,), take)
-    assert code_of(redirects, make_message(), **{name: value}) == 0
-    end()
-    assert code_of(redirects, make_message(), **{name: value}) == code
-
-
 def test_what_waits_for_its_next_try_is_no_half_message() -> None:
     redirects = Redirects(refusals(BrokerConfig(reject_transaction_message=True)))
     message = make_message()

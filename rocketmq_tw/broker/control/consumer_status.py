@@ -1,0 +1,136 @@
+"""The offsets that connected consumers work with: 223 asks each of them (221)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.growing_answers import every
+from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
+from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.offsets import GetConsumerStatusRequestHeader
+
+log = Logger()
+
+#: Seconds that a client gets to tell its offsets.
+STATUS_TIMEOUT = 5.0
+#: Bytes that one client may tell, those of some 10,000 queues, and all of them together, which is
+#: what a frame of stock's clients has room for.
+MAX_STATUS_BYTES = 1 << 20
+MAX_ALL_BYTES = 12 << 20
+#: Bytes of replies that are read, and encoded again, at once.
+SMALL = 4096
+
+
+class ConsumerStatusRequests:
+    """Asks clients bit by bit and reads what they tell in a thread: there may be many, and what
+    they send is theirs."""
+
+    def __init__(
+        self,
+        clients: ClientRegistry,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_thread: InThread,
+    ) -> None:
+        self._clients = clients
+        self._in_slices = in_slices
+        self._in_thread = in_thread
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status}
+
+    def consumer_status(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """The offsets of each connected consumer, or of the named one."""
+        header = request.header(GetConsumerStatusRequestHeader)
+        group = self._clients.consumer_group(header.group)
+        clients = [
+            client
+            for client in (() if group is None else group.clients.values())
+            if header.client_addr in (None, "", client.client_id)
+        ]
+        if not clients:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer of group {header.group} is connected here"
+            )
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        told = _Told()
+        answered: list[Deferred[Any]] = []
+        asked = self._in_slices(_ask(clients, question, told, answered))
+        asked.addCallback(lambda _: DeferredList(answered))
+        return asked.addCallback(lambda _: self._answer(request, told))
+
+    def _answer(
+        self, request: RemotingCommand, told: _Told
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        if told.size > MAX_ALL_BYTES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the consumers tell offsets of more than {MAX_ALL_BYTES} bytes, which no answer"
+                " has room for: ask one client at a time",
+            )
+        if told.size <= SMALL:
+            return request.response(body=told.joined())
+        return self._in_thread(told.joined).addCallback(lambda body: request.response(body=body))
+
+
+class _Told:
+    """What clients told, by their ids."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._bodies: dict[str, bytes] = {}
+
+    def take(self, reply: RemotingCommand, client: Client) -> None:
+        """Keeps the body while it and all have room; raises `ValueError` for one too large."""
+        size = len(reply.body)
+        if size > MAX_STATUS_BYTES:
+            raise ValueError(f"{size} bytes, {MAX_STATUS_BYTES} are the limit")
+        self.size += size
+        if self.size > MAX_ALL_BYTES:
+            self._bodies.clear()
+        elif reply.code == ResponseCode.SUCCESS and size:
+            self._bodies[client.client_id] = reply.body
+
+    def joined(self) -> bytes:
+        """The body of the answer; may be called in any thread. What cannot be read is left out."""
+        body = ConsumerStatusBody()
+        for client_id, data in self._bodies.items():
+            try:
+                status = decode_body(ConsumerStatusBody, data)
+            except ValueError as error:
+                _warn(client_id, str(error))
+            else:
+                body.consumer_table[client_id] = status.message_queue_table
+        return encode_body(body)
+
+
+def _ask(
+    clients: Sequence[Client],
+    question: GetConsumerStatusRequestHeader,
+    told: _Told,
+    answered: list[Deferred[Any]],
+) -> Iterator[None]:
+    """Asks all, in steps; `answered` gets what fires when a client has told."""
+    for number, client in enumerate(clients):
+        command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
+        answer = client.peer.request(command, STATUS_TIMEOUT)
+        answer.addCallback(told.take, client)
+        answer.addErrback(
+            lambda failure, client: _warn(client.client_id, failure.getErrorMessage()), client
+        )
+        answered.append(answer)
+        if every(number):
+            yield
+
+
+def _warn(client_id: str, why: str) -> None:
+    log.warn("{client} tells no offsets: {why}", client=client_id, why=why)

@@ -1,0 +1,116 @@
+"""The broker's role as the group's elections give it: the leader is master, all others slaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.dledger.member import GroupMember
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.raft.core.codes import RaftRole
+
+#: Seconds between two looks whether a new leader's log is committed and in its queues.
+SETTLE_SECONDS = 0.02
+#: Seconds until a role that could not be taken is tried again.
+RETRY_SECONDS = 1.0
+
+log = Logger()
+
+
+class RoleOfGroup:
+    """Leads the broker into the role that follows from its member's, one after the other; what was
+    overtaken meanwhile is left out. `broker_id` is the one of a slave."""
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        member: GroupMember,
+        commit: Commit,
+        holder: RoleHolder,
+        change: Callable[[RoleState], Deferred[None]],
+        broker_id: int,
+    ) -> None:
+        self._clock = clock
+        self._member = member
+        self._commit = commit
+        self._holder = holder
+        self._change = change
+        self._broker_id = broker_id
+        self._wanted = RoleState(Role.SLAVE, broker_id)
+        #: Counts the changes of what is wanted.
+        self._round = 0
+        self._taken = -1
+        self._steering = False
+        self._running = False
+        self._retry: IDelayedCall | None = None
+        member.node.role_listeners.append(self._elected)
+
+    def start(self) -> None:
+        """Takes the role of a slave until there is an election."""
+        self._running = True
+        self._steer()
+
+    def stop(self) -> None:
+        """Takes no role any more."""
+        self._running = False
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+
+    def give_up(self) -> None:
+        """The member has failed: the broker has no role."""
+        self._member.follow()
+        self._want(RoleState(Role.ISOLATED, self._broker_id))
+
+    def _elected(self, role: RaftRole, term: int) -> None:
+        if role is RaftRole.LEADER:
+            self._want(RoleState(Role.MASTER, 0, synchronous=True))
+            return
+        self._member.follow()
+        # Whoever looks for a leader goes on as a slave: what is committed may be read.
+        if self._wanted.role is not Role.SLAVE:
+            self._want(RoleState(Role.SLAVE, self._broker_id))
+
+    def _want(self, state: RoleState) -> None:
+        self._wanted = state
+        self._round += 1
+        self._steer()
+
+    def _steer(self) -> None:
+        if self._running and not self._steering:
+            self._steering = True
+            self._take_roles().addErrback(self._cannot_take)
+
+    @inlineCallbacks
+    def _take_roles(self) -> Generator[Deferred[Any], Any, None]:
+        while self._running and self._taken != self._round:
+            number, state = self._round, self._wanted
+            if state.role is Role.MASTER:
+                yield self._settle(number)
+                if number != self._round or not self._running:
+                    continue
+                self._member.lead()
+            # Somebody else may have been master meanwhile: a new reign begins anew.
+            if state.role is Role.MASTER or state.role is not self._holder.role:
+                yield self._change(state)
+            self._taken = number
+        self._steering = False
+
+    @inlineCallbacks
+    def _settle(self, number: int) -> Generator[Deferred[Any], Any, None]:
+        """Fires once all of the log is committed and in its queues, or another role is wanted."""
+        while number == self._round and self._running and not self._member.is_settled:
+            yield self._commit.dispatch_all()
+            yield deferLater(self._clock, SETTLE_SECONDS)
+
+    def _cannot_take(self, failure: Any) -> None:
+        log.failure("the role that the group gave could not be taken", failure)
+        self._steering = False
+        if self._running:
+            self._retry = self._clock.callLater(RETRY_SECONDS, self._steer)

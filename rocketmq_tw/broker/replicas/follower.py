@@ -1,0 +1,114 @@
+"""What ties a slave to its master beside the log: who the master is, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock, succeed
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
+from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+
+#: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
+NEW_TOPIC_SECONDS = 0.2
+
+log = Logger()
+
+
+class Follower:
+    """Copies the tables of the master at `address`, or whom `learned` names. By itself it is a
+    follower in a DLedger group, whose log the group copies."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        commit: Commit,
+        store: IMessageStore,
+        topics: TopicTable,
+        metadata: SlaveMetadata,
+        address: str = "",
+        *,
+        own_address: str = "",
+    ) -> None:
+        self._reactor = reactor
+        self._store = store
+        self._topics = topics
+        self._metadata = metadata
+        self._copying = DeferredLock()
+        self._soon: IDelayedCall | None = None
+        self._stopped = False
+        self._own_address = own_address
+        self._master = Master(address, "")
+        self._unsubscribe = [
+            commit.on_dispatched(metadata.log_grew),
+            store.on_arrival(self.arrived),
+        ]
+
+    def start(self) -> None:
+        """Follows the master that is known, where one is."""
+
+    def search(self) -> Deferred[None]:
+        """Asks the master where its log can be had, where only it can tell."""
+        return succeed(None)
+
+    def learned(self, master: Master) -> None:
+        """A name server says who the master is."""
+        address = master.address
+        if self._stopped or not address or address in (self._own_address, self._master.address):
+            # It may not have heard yet that this broker is master no more.
+            return
+        log.info("the master is {address}", address=address)
+        self._metadata.forget()
+        self._master = self._master._replace(address=address)
+
+    def forget_master(self) -> None:
+        """Another broker is the master now; who, a name server will say."""
+        self._metadata.forget()
+        self._master = Master("", "")
+
+    def copy(self) -> Deferred[None]:
+        """Copies what only masters change, from time to time."""
+        if not self._master.address or not self.master_is_near:
+            return succeed(None)
+        return self._copying.run(self._metadata.copy, self._master.address)
+
+    def arrived(self, runs: Sequence[Arrived]) -> None:
+        """The store's arrival callback: a topic that is new to this slave is copied soon."""
+        if self._soon is not None or self._stopped:
+            return
+        if any(
+            self._topics.get(run.topic) is None and not self._metadata.is_unserved(run.topic)
+            for run in runs
+        ):
+            self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
+
+    def _copy_soon(self) -> None:
+        self._soon = None
+        self.copy().addErrback(lambda failure: log.failure("copying a new topic", failure))
+
+    @property
+    def master_is_near(self) -> bool:
+        """Whether a client that this broker cannot serve will find the master."""
+        return bool(self._master.address)
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """What 5.x's request for the state of replication tells."""
+        return HARuntimeInfo()
+
+    def stop(self) -> Deferred[Any]:
+        """Follows nobody any more; fires once all is closed."""
+        self._stopped = True
+        self._metadata.forget()
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        return succeed(None)

@@ -1,0 +1,193 @@
+"""How this broker hosts static topics: `config/topicQueueMapping.json` in stock's form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+
+from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
+from rocketmq_tw.message.logic_queues import (
+    Items,
+    check_items,
+    check_successor,
+    leader_of,
+    shown_to_name_servers,
+)
+from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.wire.bodies.base import decode_table, encode_body
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.topics import (
+    LogicQueueMappingItem,
+    TopicQueueMappingDetail,
+    TopicQueueMappingInfo,
+    TopicQueueMappingTable,
+)
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+class LogicQueue:
+    """One logic queue as a request meets it. `leader` is its last item, on this broker."""
+
+    __slots__ = ("id", "items", "leader")
+
+    def __init__(self, logic_id: int, items: Items) -> None:
+        self.id = logic_id
+        self.items = items
+        self.leader: LogicQueueMappingItem = items[-1]
+
+
+class QueueMappings:
+    """Static topic to how this broker hosts it."""
+
+    def __init__(
+        self,
+        broker_name: str,
+        file: TableFile,
+        now_ms: Callable[[], int],
+        in_thread: InThread = at_once,
+    ) -> None:
+        self._broker_name = broker_name
+        self._file = file
+        self._now_ms = now_ms
+        self._mappings: dict[str, TopicQueueMappingDetail] = {}
+        self.data_version = DataVersion(timestamp=now_ms())
+        self._keeper: Keeper[TopicQueueMappingTable] = Keeper(
+            file, in_thread, self.table, encode_body, self._take
+        )
+
+    def load(self) -> None:
+        """Takes what the file has; raises what its reading raises where it is damaged."""
+        table = self._file.read(lambda data: decode_table(TopicQueueMappingTable, data))
+        if table is not None:
+            self._take(table)
+            self._keeper.loaded()
+
+    def when_kept(self) -> Deferred[None]:
+        """Fires once nothing is being written any more."""
+        return self._keeper.when_idle()
+
+    # What there is
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._mappings
+
+    def get(self, topic: str) -> TopicQueueMappingDetail | None:
+        return self._mappings.get(topic)
+
+    def all(self) -> Mapping[str, TopicQueueMappingDetail]:
+        """The live table; not to be changed."""
+        return self._mappings
+
+    def shown(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
+        """What name servers get of those of `topics` that are static."""
+        mappings = self._mappings
+        if not mappings:
+            return {}
+        return {name: shown_to_name_servers(mappings[name]) for name in topics if name in mappings}
+
+    def table(self) -> TopicQueueMappingTable:
+        return TopicQueueMappingTable(
+            topic_queue_mapping_info_map=dict(self._mappings), data_version=self.data_version
+        )
+
+    def queue(self, topic: str, logic_id: int, *, any_led: bool = False) -> LogicQueue:
+        """A logic queue of a static topic that this broker leads; with `any_led` and a negative id,
+        the first of them. Raises `RequestError` where it leads none such."""
+        hosted = self._mappings[topic].hosted_queues
+        if logic_id < 0 and any_led:
+            logic_id = next((each for each in hosted if self._leads(hosted[each])), logic_id)
+        items = hosted.get(logic_id)
+        if not items or not self._leads(items):
+            raise RequestError(
+                ResponseCode.NOT_LEADER_FOR_QUEUE,
+                f"the broker {self._broker_name} does not lead queue {logic_id} of the static topic"
+                f" {topic}: ask the name server for its route again",
+            )
+        return LogicQueue(logic_id, items)
+
+    def is_here(self, item: LogicQueueMappingItem) -> bool:
+        """Whether the item's physical queue is on this broker."""
+        return item.bname == self._broker_name
+
+    def _leads(self, items: Items) -> bool:
+        return leader_of(items) == self._broker_name
+
+    # Changes
+
+    def update(self, detail: TopicQueueMappingDetail, *, force: bool = False) -> Deferred[None]:
+        """Takes a topic's mapping over; logic queues that it does not name keep their items. Raises
+        `RequestError` for one that cannot follow what is there, unless with `force`; fires once it
+        is kept or fails with a `RequestError`."""
+        topic = detail.topic or ""
+        if detail.bname != self._broker_name:
+            raise _refused(
+                topic, f"it is meant for {detail.bname}, and this is {self._broker_name}"
+            )
+        known = self._mappings.get(topic)
+        hosted = {logic_id: items for logic_id, items in detail.hosted_queues.items() if items}
+        try:
+            for items in hosted.values():
+                check_items(items)
+            if known is not None:
+                self._check(known, detail, hosted, force=force)
+                hosted = known.hosted_queues | hosted
+        except ValueError as error:
+            raise _refused(topic, str(error)) from error
+        self._mappings[topic] = msgspec.structs.replace(detail, hosted_queues=hosted)
+        return self._changed()
+
+    def replace_queues(self, topic: str, hosted: dict[int, list[LogicQueueMappingItem]]) -> None:
+        """Forgets items that nobody needs any more: `hosted` is all that stays."""
+        self._mappings[topic] = msgspec.structs.replace(self._mappings[topic], hosted_queues=hosted)
+        self._changed().addErrback(reported)
+
+    def delete(self, *topics: str) -> Deferred[None]:
+        """Fires once it is kept that none of them is static, or fails with a `RequestError`."""
+        found = [name for name in topics if self._mappings.pop(name, None) is not None]
+        return self._changed() if found else succeed(None)
+
+    def replace_all(self, table: TopicQueueMappingTable) -> None:
+        """Takes over a master's table and its version."""
+        self._take(table)
+        self._keeper.keep().addErrback(reported)
+
+    def _changed(self) -> Deferred[None]:
+        self.data_version = self.data_version.next(self._now_ms())
+        return self._keeper.keep()
+
+    def _take(self, table: TopicQueueMappingTable) -> None:
+        self._mappings = dict(table.topic_queue_mapping_info_map)
+        self.data_version = table.data_version
+
+    @staticmethod
+    def _check(
+        known: TopicQueueMappingDetail,
+        detail: TopicQueueMappingDetail,
+        hosted: dict[int, Any],
+        *,
+        force: bool,
+    ) -> None:
+        if force:
+            return
+        if detail.epoch < known.epoch:
+            raise ValueError(f"its epoch {detail.epoch} is older than {known.epoch}")
+        if detail.scope != known.scope:
+            raise ValueError(f"its scope is {detail.scope}, not {known.scope}")
+        same_epoch = detail.epoch == known.epoch
+        for logic_id, before in known.hosted_queues.items():
+            items = hosted.get(logic_id)
+            if items is not None:
+                check_successor(before, items, same_epoch=same_epoch)
+            elif same_epoch:
+                raise ValueError(f"queue {logic_id} is left out within one epoch")
+
+
+def _refused(topic: str, why: str) -> RequestError:
+    return RequestError(
+        ResponseCode.SYSTEM_ERROR, f"this mapping of the static topic {topic} is refused: {why}"
+    )

@@ -1,0 +1,56 @@
+"""The end of the log is about to be cut: what waits and what was delivered goes back with it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.timer.delivery import TimerDelivery
+from rocketmq_tw.broker.timer.enqueue import TimerQueue
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.broker.timer.waiting import Delivered
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.store.timer.timer_files import TimerFiles
+
+
+@inlineCallbacks
+def take_back(
+    host: Host,
+    store: IMessageStore,
+    rules: TimerRules,
+    files: TimerFiles,
+    progress: TimerProgress,
+    queue: TimerQueue,
+    delivery: TimerDelivery,
+    end: int,
+) -> Generator[Deferred[Any], Any, None]:
+    """What stands at or behind `end` of the log waits no more, and what was delivered there waits
+    again. The checkpoint goes back first: what a crash leaves of the rest does no harm then.
+    Nothing is let in, delivered or written meanwhile."""
+    delivered = Delivered(store, rules)
+    yield host.in_slices(delivered.look(end))
+    checkpoint = progress.checkpoint or TimerCheckpoint()
+    read_ms, told = delivery.read_ms, min(queue.told, checkpoint.master_queue_offset)
+    if delivered.first is not None:
+        read_ms = min(read_ms, delivered.first)
+    for behind in (store.queue_end_at(TIMER_TOPIC, 0, end), delivered.first_at_once):
+        if behind is not None:
+            told = min(told, behind)
+    own = min(queue.offset, told)
+    checkpoint = checkpoint._replace(
+        read_ms=min(checkpoint.read_ms, read_ms), queue_offset=own, master_queue_offset=told
+    )
+    yield host.in_thread(lambda: progress.write(checkpoint))
+    progress.take(checkpoint)
+    delivery.forget_slot()
+    delivery.go_to(read_ms)
+    queue.offset = own
+    if queue.limit is not None:
+        queue.limit = min(queue.limit, told)
+    queue.slot_over()
+    yield host.in_slices(files.unlink_behind(end))

@@ -1,0 +1,145 @@
+"""Request 370: a producer takes back a message that still waits for its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.tables.permissions import is_writable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.timer.redirect import TimerRedirect
+from rocketmq_tw.broker.timer.rules import number
+from rocketmq_tw.broker.writing.commit import STORED, Commit
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.recall import RecallHandle, decode_recall_handle
+from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+
+#: The tag and the body of what takes a message back.
+_TAG = "_RECALL_TAG_"
+_BODY = b"0"
+
+
+class RecallRequests:
+    """Checks in stock's order and with its codes."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        topics: TopicTable,
+        commit: Commit,
+        redirect: TimerRedirect,
+        store_host: Callable[[], tuple[str, int]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._topics = topics
+        self._commit = commit
+        self._redirect = redirect
+        self._store_host = store_host
+        self._now_ms = now_ms
+
+    def handlers(self) -> dict[int, Handler]:
+        return {RequestCode.RECALL_MESSAGE: self.recall}
+
+    def recall(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Fires with the id of the message that is taken back, once that is as safe as a message
+        would be; raises `RequestError`. Whether such a message waits is not asked."""
+        config, now = self._config, self._now_ms()
+        if not config.recall_message_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                "no message is taken back here: recallMessageEnable=false",
+            )
+        accepts_from = config.start_accept_send_request_time_stamp
+        if accepts_from > 0 and now < accepts_from:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker accepts no messages yet"
+            )
+        if (
+            not is_writable(config.broker_permission)
+            and not config.allow_recall_when_broker_not_writeable
+        ):
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the broker {config.broker_ip1} may not be written to",
+            )
+        header = request.header(RecallMessageRequestHeader)
+        if self._topics.get(header.topic) is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"{header.topic} is no topic of this broker"
+            )
+        handle = self._handle(header, now)
+        message = self._message(header, handle, peer, now)
+        answered: Deferred[RemotingCommand] = Deferred()
+
+        def done(code: ResponseCode, _: Appended) -> None:
+            if code in STORED:
+                answer = RecallMessageResponseHeader(msg_id=handle.unique_id)
+                response = request.response(header=answer)
+                response.ext_fields[props.MSG_REGION] = config.region_id
+                answered.callback(response)
+            else:
+                answered.errback(
+                    RequestError(ResponseCode.SYSTEM_ERROR, f"it could not be stored: {code.name}")
+                )
+
+        self._commit.append(message, done)
+        return answered
+
+    def _handle(self, header: RecallMessageRequestHeader, now: int) -> RecallHandle:
+        def refused(why: str) -> RequestError:
+            return RequestError(ResponseCode.ILLEGAL_OPERATION, f"the recall handle {why}")
+
+        try:
+            handle = decode_recall_handle(header.recall_handle or "")
+        except ValueError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
+        if handle.topic != header.topic:
+            raise refused(f"is for the topic {handle.topic}, not {header.topic}")
+        if handle.broker_name != self._config.broker_name:
+            raise refused(f"is of the broker {handle.broker_name}: ask that one")
+        timestamp = number(handle.timestamp)
+        left = -1 if timestamp is None else timestamp - now
+        if not 0 < left < self._store_config.timer_max_delay_sec * 1000:
+            raise refused("is for a time that is over, or too far away")
+        return handle
+
+    def _message(
+        self, header: RecallMessageRequestHeader, handle: RecallHandle, peer: IPeer, now: int
+    ) -> StoredMessage:
+        properties = {
+            props.TAGS: _TAG,
+            props.TIMER_DEL_UNIQKEY: f"{handle.topic}+{handle.unique_id}",
+            props.UNIQ_KEY: handle.unique_id,
+            props.TIMER_DELIVER_MS: handle.timestamp,
+            props.BORN_TIMESTAMP: str(now),
+        }
+        if header.producer_group:
+            properties[props.PGROUP] = header.producer_group
+        message = StoredMessage(
+            topic=handle.topic,
+            queue_id=0,
+            body=_BODY,
+            born_timestamp=now,
+            born_host=split_address(peer.address),
+            store_host=self._store_host(),
+        )
+        try:
+            taken = self._redirect.redirect(message, properties)
+        except RequestError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, error.remark) from error
+        if not taken:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "the message's time is over")
+        return message

@@ -1,0 +1,97 @@
+"""Messages that ask for a time of their own go into the timer's topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import randrange
+
+from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms
+from rocketmq_tw.broker.writing.asked_for import wants_timer
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH, join_properties
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Bytes that the delivery adds to a message's properties, and the CRC of its record.
+_ADDED_LATER = 160
+_NO_LIMIT = (1 << 31) - 1
+
+
+class TimerRedirect:
+    """Checks what a message asks for, with stock's codes."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        rules: TimerRules,
+        number: Callable[[int], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`number` tells how many messages wait for a slot."""
+        self._config = config
+        self._rules = rules
+        self._number = number
+        self._now_ms = now_ms
+
+    def redirect(self, message: StoredMessage, properties: dict[str, str]) -> bool:
+        """Lets a message wait that asks for a time to come; see `Redirects`."""
+        if not wants_timer(properties) or message.topic == TIMER_TOPIC:
+            return False
+        config, now = self._config, self._now_ms()
+        if not config.timer_wheel_enable:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "the broker keeps no messages for a time of their own: timerWheelEnable=false",
+            )
+        due = deliver_ms(properties, now)
+        if due is None:
+            raise self._illegal("its time is no number")
+        if due <= now:
+            if props.TIMER_DEL_UNIQKEY in properties:
+                raise self._illegal("what it takes back is over")
+            return False
+        if due - now > config.timer_max_delay_sec * 1000:
+            raise self._illegal(f"it is {due - now} ms away")
+        out = self._rules.out_ms(due)
+        self._control_flow(out)
+        properties[props.TIMER_OUT_MS] = str(out)
+        properties[props.REAL_TOPIC] = message.topic
+        properties[props.REAL_QID] = str(message.queue_id)
+        data = join_properties(properties)
+        if len(data) > MAX_PROPERTIES_LENGTH - _ADDED_LATER:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"properties of {len(data)} bytes leave no room for what a timed message gets:"
+                f" send at most {MAX_PROPERTIES_LENGTH - _ADDED_LATER}",
+            )
+        message.topic, message.queue_id = TIMER_TOPIC, 0
+        message.properties = data
+        return True
+
+    def _illegal(self, why: str) -> RequestError:
+        most = self._config.timer_max_delay_sec * 1000
+        return RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"timer message illegal: {why}; ask for a time at most {most} ms away, and take"
+            " messages back before their time",
+        )
+
+    def _control_flow(self, slot: int) -> None:
+        """Refuses some of what comes beyond `timerCongestNumEachSlot`, and all beyond twice that;
+        which of them follows stock's odds."""
+        most = self._config.timer_congest_num_each_slot
+        if most == _NO_LIMIT:
+            return
+        waiting = self._number(slot)
+        if waiting <= most:
+            return
+        if waiting < 2 * most and randrange(1000) <= 1000 * (waiting - most) / (most + 0.1):
+            return
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"timer message is under flow control: {waiting} messages wait for its time, from"
+            f" timerCongestNumEachSlot={most} on some are refused and from {2 * most} on all",
+        )

@@ -1,0 +1,73 @@
+"""When a message is due, and for which slot it waits: stock's arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.store.timer.wheel import SLOTS
+
+#: Stock keeps so many slots of half a round free.
+_FREE_SLOTS = 60
+_WINDOW = SLOTS // 2 - _FREE_SLOTS
+
+_number = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
+
+
+def number(text: str | None) -> int | None:
+    """The number that a property says; None for what is none."""
+    return int(text) if text is not None and _number(text) else None
+
+
+def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
+    """The time that a message asks for, where a delay counts from `from_ms`; None where what it
+    says is no number."""
+    for name, unit in ((props.TIMER_DELAY_SEC, 1000), (props.TIMER_DELAY_MS, 1)):
+        if name in properties:
+            delay = number(properties[name])
+            return None if delay is None else from_ms + delay * unit
+    return number(properties.get(props.TIMER_DELIVER_MS))
+
+
+class TimerRules:
+    """For a precision and a window of `timerRollWindowSlot`: what is further away waits for a part
+    of that first, and then once more (a roll)."""
+
+    def __init__(self, precision_ms: int, window_slots: int) -> None:
+        self.precision_ms = precision_ms
+        self._window = window_slots if 2 <= window_slots <= _WINDOW else _WINDOW
+
+    @property
+    def furthest_ms(self) -> int:
+        """How far back a slot still counts that was not delivered in time."""
+        return _WINDOW * self.precision_ms
+
+    def slot_of(self, time_ms: int) -> int:
+        """When the slot of a time begins."""
+        return time_ms // self.precision_ms * self.precision_ms
+
+    def out_ms(self, deliver_ms: int) -> int:
+        """TIMER_OUT_MS: the slot whose end is the first one at or behind a time."""
+        return self.slot_of(deliver_ms - 1)
+
+    def target(self, out_ms: int, write_ms: int) -> tuple[int, bool]:
+        """The slot that a message waits for which begins to wait at `write_ms`, and whether it
+        rolls then."""
+        window_ms = self._window * self.precision_ms
+        beyond_ms = out_ms - write_ms - window_ms
+        if beyond_ms < 0:
+            return out_ms, False
+        if beyond_ms < self._window // 3 * self.precision_ms:
+            return write_ms + self._window // 2 * self.precision_ms, True
+        return write_ms + window_ms, True
+
+    def due_ms(self, time_ms: int) -> int:
+        """When an entry is due that waits for `time_ms`: a slot's start stands for its end, as
+        stock means it."""
+        return time_ms + (1 if time_ms % self.precision_ms else self.precision_ms)
+
+    def exact_time(self, deliver_ms: int | None, slot: int) -> int:
+        """What an entry of `slot` has to wait for so that it is due at `deliver_ms`."""
+        last = slot + self.precision_ms - 1
+        return last if deliver_ms is None else max(slot + 1, min(deliver_ms - 1, last))

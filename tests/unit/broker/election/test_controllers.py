@@ -1,0 +1,95 @@
+"""Where the controllers are, as a broker looks it up."""
+
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.task import Clock
+
+from rocketmq_tw.broker.election.controllers import GroupControllers
+from rocketmq_tw.config.broker import BrokerConfig
+from tests.support.broker import fired
+
+
+class Names:
+    """A name service: host to addresses, which may change."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.addresses: dict[str, list[str]] = {}
+        self.asked = 0
+        monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
+
+    def _look_up(self, host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        self.asked += 1
+        if host not in self.addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        return [(socket.AF_INET, None, 6, "", (each, port)) for each in self.addresses[host]]
+
+
+class Asked:
+    """A client that notes where heartbeats go."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def send_oneway(self, address: str, command: Any) -> Deferred[None]:
+        self.sent.append(address)
+        return Deferred()
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    return Names(monkeypatch)
+
+
+def controllers(client: Asked, address: str, *, by_name: bool) -> GroupControllers:
+    config = BrokerConfig(
+        broker_name="b", controller_addr=address, fetch_controller_addr_by_dns_lookup=by_name
+    )
+    host: Any = SimpleNamespace(
+        config=config, reactor=Clock(), client=client, in_thread=lambda job: execute(job)
+    )
+    return GroupControllers(host)
+
+
+def beaten(found: GroupControllers, client: Asked) -> list[str]:
+    """Where a heartbeat goes now."""
+    client.sent.clear()
+    liveness: Any = SimpleNamespace(
+        address="10.0.0.1:10911",
+        broker_id=1,
+        epoch=1,
+        max_offset=0,
+        confirm_offset=0,
+        timeout_ms=1000,
+        election_priority=1,
+    )
+    found.heartbeat(liveness)
+    return client.sent
+
+
+def test_a_name_is_looked_up_again_and_its_last_addresses_stay(names: Names) -> None:
+    client = Asked()
+    found = controllers(client, "controllers:9877", by_name=True)
+    assert beaten(found, client) == ["controllers:9877"]
+    names.addresses["controllers"] = ["10.0.0.2", "10.0.0.1", "10.0.0.2"]
+    fired(found.look_up())
+    assert beaten(found, client) == ["10.0.0.1:9877", "10.0.0.2:9877"]
+    names.addresses["controllers"] = ["10.0.0.3"]
+    fired(found.look_up())
+    assert beaten(found, client) == ["10.0.0.3:9877"]
+    names.addresses.clear()
+    fired(found.look_up())
+    assert beaten(found, client) == ["10.0.0.3:9877"]
+
+
+def test_a_list_is_taken_as_it_is(names: Names) -> None:
+    client = Asked()
+    found = controllers(client, "one:9877;two:9877", by_name=False)
+    fired(found.look_up())
+    assert beaten(found, client) == ["one:9877", "two:9877"]
+    assert not names.asked

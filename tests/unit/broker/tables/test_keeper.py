@@ -1,0 +1,95 @@
+"""Who waits for a table's file is told, however many these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.tables.keeper import Keeper
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.broker import Threads
+from tests.support.state import MemoryStateFile
+
+MANY = 4_000
+
+
+class Kept:
+    """A table of one number, and the steps that are to be gone through."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.file = MemoryStateFile()
+        self.threads = Threads(eager=False)
+        self.slices: list[tuple[Iterator[None], Deferred[Any]]] = []
+        self.told: list[Any] = []
+        self.keeper = Keeper(
+            self.file,
+            self.threads,
+            lambda: self.value,
+            lambda value: b"%d" % value,
+            self._restore,
+            self._in_slices,
+        )
+
+    def _restore(self, value: int) -> None:
+        self.value = value
+
+    def _in_slices(self, steps: Iterator[None]) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.slices.append((steps, done))
+        return done
+
+    def change(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.value += 1
+            self.keeper.keep().addBoth(self.told.append)
+
+    def step(self) -> bool:
+        """Makes one step of the slices; False where that was the last one."""
+        steps, done = self.slices[0]
+        if next(steps, self) is self:
+            del self.slices[0]
+            done.callback(None)
+            return False
+        return True
+
+
+def test_very_many_are_told_in_steps_and_the_next_write_follows() -> None:
+    kept = Kept()
+    kept.change()
+    kept.change(MANY)
+    kept.threads.run()
+    assert kept.file.content == b"1"
+    while kept.step():
+        pass
+    assert kept.told == [None]
+    kept.threads.run()
+    assert kept.file.content == b"%d" % (MANY + 1)
+    kept.change()
+    idle = kept.keeper.when_idle()
+    told = [len(kept.told)]
+    while kept.step():
+        told.append(len(kept.told))
+    assert max(after - before for before, after in pairwise(told)) <= 100
+    assert len(kept.told) == 1 + MANY and not idle.called
+    kept.threads.run()
+    kept.step()
+    assert kept.file.content == b"%d" % (MANY + 2) and idle.called
+
+
+@pytest.mark.parametrize("also", [0, MANY])
+def test_all_who_wait_are_told_of_a_failure(also: int) -> None:
+    kept = Kept()
+    kept.change()
+    kept.change(also)
+    kept.file.full = True
+    kept.threads.run()
+    assert kept.value == 0
+    while kept.step():
+        pass
+    assert len(kept.told) == 1 + also
+    assert all(isinstance(each.value, RequestError) for each in kept.told)

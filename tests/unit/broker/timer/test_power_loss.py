@@ -1,0 +1,202 @@
+"""The power goes away, or the process, at every change of a file while messages wait for a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
+from tests.support.broker import BrokerInMemory, fired
+from tests.support.stores import START_MS
+from tests.support.timers import bodies, let, timed
+
+PARTS = 4
+#: Seconds by which a delivery may be told of too late by the files: the time between two writes, a
+#: slot, and the test's own step.
+UNTOLD = 2.2
+
+
+class Life:
+    """What was promised by the moment when the power went away."""
+
+    def __init__(self) -> None:
+        self.sent: set[bytes] = set()
+        #: Messages that somebody tried to take back: without an answer they may come or not.
+        self.asked: set[bytes] = set()
+        #: Messages whose recall was answered with success, in time.
+        self.recalled: set[bytes] = set()
+        #: Delivered so long ago that the files say so.
+        self.settled: set[bytes] = set()
+
+
+def started(files: MemoryFiles | FaultyFiles, clock: MemoryReactorClock) -> BrokerInMemory:
+    return BrokerInMemory(
+        files,
+        clock=clock,
+        flush_disk_type="SYNC_FLUSH",
+        timer_roll_window_slot=6,
+        mapped_file_size_timer_log=4096,
+        broker={"recall_message_enable": True},
+    )
+
+
+def live(files: FaultyFiles, clock: MemoryReactorClock, life: Life) -> None:
+    """Messages of all kinds wait, some are delivered; the broker is stopped and started, too."""
+    broker = started(files, clock)
+
+    def go_on() -> None:
+        if files.lose_power_at is not None and files.changes >= files.lose_power_at:
+            raise PowerLoss("the machine is gone")
+
+    def send(body: bytes, delay_ms: int) -> str:
+        go_on()
+        answer = timed(broker, body, TIMER_DELAY_MS=delay_ms, UNIQ_KEY=body.decode())
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return ""
+        life.sent.add(body)
+        handle: str = answer.ext_fields["recallHandle"]
+        return handle
+
+    def pass_time(seconds: float) -> None:
+        for _ in range(round((seconds - UNTOLD) * 10)):
+            let(broker, 0.1, 0.1)
+            go_on()
+        seen = set(bodies(broker))
+        for _ in range(round(UNTOLD * 10)):
+            let(broker, 0.1, 0.1)
+            go_on()
+        life.settled |= seen
+
+    for number in range(6):
+        send(b"soon %d" % number, 500 + 450 * number)
+    send(b"rolls", 9_000)
+    handle = send(b"recalled", 7_000)
+    pass_time(3.5)
+    header = RecallMessageRequestHeader(topic="Topic", recall_handle=handle)
+    life.asked.add(b"recalled")
+    answer = broker.request(RemotingCommand.request(RequestCode.RECALL_MESSAGE, header))
+    if answer is not None and answer.code == ResponseCode.SUCCESS:
+        life.recalled.add(b"recalled")
+    send(b"later", 4_000)
+    broker.stop()
+    broker = started(files, clock)
+    send(b"last", 300)
+    pass_time(6.5)
+
+
+def count_changes() -> int:
+    files = FaultyFiles(MemoryFiles())
+    life = Life()
+    live(files, MemoryReactorClock(), life)
+    assert len(life.sent) == 10 and len(life.recalled) == 1 and len(life.settled) > 6
+    return files.changes
+
+
+def check(files: MemoryFiles, after: float, life: Life, what: object) -> None:
+    clock = MemoryReactorClock()
+    clock.advance(after)
+    broker = started(files, clock)
+    let(broker, 12, 0.1)
+    came = Counter(bodies(broker))
+    assert life.sent - life.asked <= set(came), (what, life.sent - set(came))
+    assert not life.recalled & set(came), (what, "taken back and delivered")
+    assert not {body for body in life.settled if came[body] > 1}, (what, came)
+    broker.stop()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_moment(part: int) -> None:
+    for moment in range(1 + part, count_changes() + 1, PARTS):
+        memory = MemoryFiles()
+        files = FaultyFiles(memory)
+        files.lose_power_at = moment
+        clock, life = MemoryReactorClock(), Life()
+        with suppress(PowerLoss, AssertionError, ValueError, StoreError):
+            live(files, clock, life)
+        for lost, name in ((memory.crash(None), "power"), (memory.kill(), "kill")):
+            check(lost, clock.seconds(), life, (moment, name))
+
+
+def filled(files: MemoryFiles | FaultyFiles) -> tuple[BrokerInMemory, int]:
+    """A broker that has delivered all but the last of its messages; where its third delivery stands
+    in the log."""
+    broker = started(files, MemoryReactorClock())
+    for second in range(1, 9):
+        timed(broker, b"%d" % second, TIMER_DELAY_SEC=second)
+    timed(broker, b"late", TIMER_DELAY_SEC=14)
+    let(broker, 9, 0.1)
+    assert len(bodies(broker)) == 8
+    (unit,) = broker.store.queue_units("Topic", 0, 2, 1)
+    return broker, unit.position
+
+
+def cut(broker: BrokerInMemory, end: int) -> None:
+    done = broker.broker[Writing].truncation.cut(end)
+    for _ in range(20):
+        broker.clock.advance(0)
+    fired(done)
+
+
+def test_what_a_cut_takes_back_is_delivered_again() -> None:
+    broker, end = filled(MemoryFiles())
+    cut(broker, end)
+    assert bodies(broker) == [b"1", b"2"]
+    let(broker, 8, 0.1)
+    assert bodies(broker) == [b"1", b"2", b"3", b"4", b"5", b"6", b"7", b"8", b"late"]
+    broker.stop()
+
+
+def test_what_was_sent_behind_a_cut_waits_no_more() -> None:
+    broker = started(MemoryFiles(), MemoryReactorClock())
+    timed(broker, b"stays", TIMER_DELAY_SEC=3)
+    end = broker.store.end_offset
+    for number in range(600):
+        timed(broker, b"goes %d" % number, TIMER_DELAY_SEC=3)
+    let(broker, 1.5, 0.1)
+    cut(broker, end)
+    # In the places of those.
+    timed(broker, b"new", TIMER_DELAY_SEC=3)
+    let(broker, 5, 0.1)
+    assert bodies(broker) == [b"stays", b"new"]
+
+
+def test_a_cut_through_all() -> None:
+    broker = started(MemoryFiles(), MemoryReactorClock())
+    for _ in range(3):
+        timed(broker, b"goes", TIMER_DELAY_SEC=1)
+    let(broker, 3, 0.1)
+    cut(broker, 0)
+    timed(broker, b"new", TIMER_DELIVER_MS=START_MS + 5000)
+    let(broker, 5, 0.1)
+    assert bodies(broker) == [b"new"]
+
+
+def test_the_power_goes_away_at_every_moment_of_a_cut() -> None:
+    moment = 1
+    while True:
+        memory = MemoryFiles()
+        files = FaultyFiles(memory)
+        broker, end = filled(files)
+        files.changes, files.lose_power_at = 0, moment
+        with suppress(PowerLoss, AssertionError, StoreError):
+            cut(broker, end)
+        if files.changes < moment:
+            break
+        for lost in (memory.crash(None), memory.kill()):
+            clock = MemoryReactorClock()
+            clock.advance(9.5)
+            again = started(lost, clock)
+            let(again, 8, 0.1)
+            expected = {b"%d" % second for second in range(1, 9)} | {b"late"}
+            assert set(bodies(again)) == expected, moment
+        moment += 1
+    assert moment > 4

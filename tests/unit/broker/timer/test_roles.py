@@ -1,0 +1,108 @@
+"""Masters and slaves: only a master delivers, and whoever takes over goes on where it was."""
+
+from __future__ import annotations
+
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.timer.progress import decode_timer_checkpoint
+from rocketmq_tw.wire.codes import RequestCode
+from tests.support.broker import BrokerInMemory
+from tests.support.stores import START_MS
+from tests.support.timers import bodies, let, timed
+
+
+class Pair:
+    """A master, and a slave that has what `copy` gave it."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryReactorClock()
+        self.master = BrokerInMemory(clock=self.clock)
+        self.slave = BrokerInMemory(
+            clock=self.clock, address="127.0.0.1:10921", broker_role="SLAVE"
+        )
+
+    def copy(self) -> None:
+        store, to = self.master.store, self.slave.store
+        while to.written_offset < store.written_offset:
+            data = store.read_log(to.written_offset, 1 << 16)
+            self.slave.commit.append_raw(to.written_offset, data)
+        let(self.slave, 0.05)
+        told = self.master.ask(RequestCode.GET_TIMER_CHECK_POINT)
+        self.slave.timer.follow(decode_timer_checkpoint(told.body))
+        let(self.slave, 0.01)
+
+    def take_over(self) -> BrokerInMemory:
+        """The master is gone, the slave is one."""
+        self.master.network.stop(self.master.address)
+        self.master.broker[Timer].delivery.pause()
+        self.slave.become(RoleState(Role.MASTER, 0))
+        return self.slave
+
+
+def test_a_slave_fills_its_wheel_and_delivers_nothing() -> None:
+    pair = Pair()
+    timed(pair.master, b"one", TIMER_DELAY_SEC=5)
+    pair.copy()
+    part = pair.slave.broker[Timer]
+    assert part.files.number(START_MS + 4000) == 1
+    let(pair.slave, 4)
+    pair.master.broker[Timer].delivery.pause()
+    let(pair.slave, 10)
+    assert bodies(pair.slave) == []
+
+
+def test_a_slave_goes_no_further_than_its_master() -> None:
+    pair = Pair()
+    timed(pair.master, b"one", TIMER_DELAY_SEC=5)
+    pair.copy()
+    part = pair.slave.broker[Timer]
+    part.queue.limit = 1
+    timed(pair.master, b"two", TIMER_DELAY_SEC=5)
+    store = pair.master.store
+    data = store.read_log(pair.slave.store.written_offset, 1 << 16)
+    pair.slave.commit.append_raw(pair.slave.store.written_offset, data)
+    let(pair.slave, 0.1)
+    assert part.files.number(START_MS + 4000) == 1
+
+
+def test_who_takes_over_delivers_the_rest_once() -> None:
+    pair = Pair()
+    for second in range(1, 9):
+        timed(pair.master, b"%d" % second, TIMER_DELAY_SEC=second)
+    let(pair.master, 4.2)
+    pair.copy()
+    assert bodies(pair.slave) == [b"1", b"2", b"3", b"4"]
+    slave = pair.take_over()
+    let(slave, 8)
+    assert sorted(bodies(slave)) == [b"%d" % second for second in range(1, 9)]
+
+
+def test_what_the_master_had_not_told_yet_is_delivered() -> None:
+    pair = Pair()
+    timed(pair.master, b"told", TIMER_DELAY_SEC=3)
+    pair.copy()
+    let(pair.master, 1.5)
+    timed(pair.master, b"not told", TIMER_DELAY_SEC=2)
+    timed(pair.master, b"soon", TIMER_DELAY_MS=100)
+    store, to = pair.master.store, pair.slave.store
+    pair.slave.commit.append_raw(to.written_offset, store.read_log(to.written_offset, 1 << 16))
+    slave = pair.take_over()
+    let(slave, 6)
+    assert sorted(bodies(slave)) == [b"not told", b"soon", b"told"]
+
+
+def test_a_master_that_comes_back_delivers_what_the_other_one_left() -> None:
+    """Isolated for a while, with a slot delivered in part: nothing comes twice."""
+    broker = BrokerInMemory()
+    for number in range(10):
+        timed(broker, b"%d" % number, TIMER_DELIVER_MS=START_MS + 5050 + number * 100)
+    let(broker, 5.5)
+    broker.become(RoleState(Role.ISOLATED, 0))
+    let(broker, 2)
+    assert len(bodies(broker)) == 5
+    broker.become(RoleState(Role.MASTER, 0))
+    let(broker, 2)
+    assert bodies(broker) == [b"%d" % number for number in range(10)]
+    broker.stop()
