@@ -1,4 +1,4 @@
-"""updateSubGroup, deleteSubGroup."""
+"""updateSubGroup, getConsumerConfig, deleteSubGroup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import rich_click as click
 
-from rocketmq_tw.admin.brokers import masters, on_each, unfinished
+from rocketmq_tw.admin.brokers import in_cluster, masters, on_each, unfinished
 from rocketmq_tw.admin.options import (
     SWITCH,
     ask_first,
@@ -17,13 +17,14 @@ from rocketmq_tw.admin.options import (
     cluster_option,
     yes_option,
 )
-from rocketmq_tw.admin.output import Report, plain
+from rocketmq_tw.admin.output import Column, Listing, Report, plain
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import check_group, dlq_topic, retry_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import convert_body
 from rocketmq_tw.wire.bodies.groups import GroupRetryPolicy, SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError
 
@@ -38,15 +39,20 @@ def _group_name(context: click.Context, option: click.Parameter, name: str) -> s
     return name.strip()
 
 
-group_option = click.option(
-    "-g",
-    "--groupName",
-    "group",
-    required=True,
-    metavar="NAME",
-    callback=_group_name,
-    help="The consumer group.",
-)
+def named_group_option(long_name: str) -> Any:
+    """-g, whose long name mqadmin's commands do not agree about."""
+    return click.option(
+        "-g",
+        f"--{long_name}",
+        "group",
+        required=True,
+        metavar="NAME",
+        callback=_group_name,
+        help="The consumer group.",
+    )
+
+
+group_option = named_group_option("groupName")
 
 
 def _retry_policy(
@@ -168,7 +174,19 @@ async def _targets(servers: Servers, broker: str | None, cluster: str | None) ->
 
 async def _update(servers: Servers, config: SubscriptionGroupConfig, targets: list[str]) -> Report:
     done = await on_each(targets, lambda address: servers.admin.update_group(address, config))
-    settings: dict[str, Any] = {
+    settings = _settings(config)
+    shown = [f"{name}={plain(value)}" for name, value in settings.items() if _is_plain(value)]
+    return Report(
+        {**settings, "brokers": done},
+        lines=[
+            *(f"group {config.group_name} is on {address}" for address in done),
+            "  " + " ".join(shown[1:]),
+        ],
+    )
+
+
+def _settings(config: SubscriptionGroupConfig) -> dict[str, Any]:
+    return {
         "group": config.group_name,
         "consume": config.consume_enable,
         "fromMin": config.consume_from_min_enable,
@@ -182,14 +200,44 @@ async def _update(servers: Servers, config: SubscriptionGroupConfig, targets: li
         "notify": config.notify_consumer_ids_changed_enable,
         "attributes": config.attributes,
     }
-    shown = [f"{name}={plain(value)}" for name, value in settings.items() if _is_plain(value)]
-    return Report(
-        {**settings, "brokers": done},
-        lines=[
-            *(f"group {config.group_name} is on {address}" for address in done),
-            "  " + " ".join(shown[1:]),
-        ],
-    )
+
+
+_CONFIGS = (
+    Column("Cluster", "cluster"),
+    Column("Broker", "brokerName"),
+    Column("Consume", "consume"),
+    Column("Broadcast", "broadcast"),
+    Column("Orderly", "orderly"),
+    Column("Retry queues", "retryQueues"),
+    Column("Retries", "retries"),
+    Column("Policy", "retryPolicy", lambda policy: policy.type if policy is not None else ""),
+    Column("Notify", "notify"),
+)
+
+
+@click.command("getConsumerConfig")
+@group_option
+@click.pass_obj
+def get_group(tool: Tool, group: str) -> None:
+    """Shows the settings of a consumer group on each master that has it."""
+
+    async def work(servers: Servers) -> Report:
+        info = await servers.admin.cluster_info()
+        rows = []
+        for cluster in sorted(info.cluster_addr_table):
+            for data in in_cluster(info, cluster):
+                address = data.broker_addrs.get(MASTER_ID)
+                if address is None:
+                    continue
+                known = (await servers.admin.groups(address)).subscription_group_table
+                if group in known:
+                    where = {"cluster": cluster, "brokerName": data.broker_name}
+                    rows.append(where | _settings(known[group]))
+        if not rows:
+            fail(f"no broker has a group {group}: consumerProgress shows all")
+        return Report({"group": group, "brokers": rows}, [Listing(_CONFIGS, rows)])
+
+    tool.report(work)
 
 
 def _is_plain(value: Any) -> bool:

@@ -129,14 +129,20 @@ async def _send(
 
 
 class Moment(click.ParamType):
-    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now."""
+    """Milliseconds since 1970, or the local time as yyyy-MM-dd#HH:mm:ss:SSS; not after now, which
+    `now` may be written as with `takes_now`."""
 
     name = "TIME"
+
+    def __init__(self, *, takes_now: bool = False) -> None:
+        self._takes_now = takes_now
 
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> int:
         text = str(value).strip()
+        if self._takes_now and text == "now":
+            return wall_clock_ms()
         found = _moment(text)
         try:
             if found is not None:
@@ -217,7 +223,7 @@ def consume_message(
         for queue in queues:
             if len(messages) < count:
                 messages += await _read(reader, queue, span, count - len(messages))
-        return _messages_report(messages)
+        return messages_report(messages)
 
     tool.report(work)
 
@@ -274,7 +280,7 @@ _RECEIVED = (
 )
 
 
-def _messages_report(messages: list[ReceivedMessage]) -> Report:
+def messages_report(messages: list[ReceivedMessage]) -> Report:
     rows = [_message_row(message) for message in messages]
     count = "1 message" if len(rows) == 1 else f"{len(rows)} messages"
     return Report({"messages": rows}, [Listing(_RECEIVED, rows)], ["", count])

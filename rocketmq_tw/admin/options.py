@@ -32,10 +32,15 @@ def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
     if (broker is None) == (cluster is None):
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
     if broker is not None:
-        try:
-            split_address(broker)
-        except ValueError as error:
-            raise click.UsageError(f"-b: {error}") from error
+        check_broker(broker)
+
+
+def check_broker(broker: str) -> None:
+    """It is an address."""
+    try:
+        split_address(broker)
+    except ValueError as error:
+        raise click.UsageError(f"-b: {error}") from error
 
 
 def check_attributes(

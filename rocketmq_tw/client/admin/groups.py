@@ -5,11 +5,18 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.client.admin.requests import ServerRequests
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats
+from rocketmq_tw.wire.bodies.offsets import ConsumeStats, MessageQueue, ResetOffsetBody
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.groups import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumeStatsRequestHeader,
+)
+from rocketmq_tw.wire.headers.offsets import (
+    CloneGroupOffsetRequestHeader,
+    ResetOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
 )
 
 
@@ -42,3 +49,59 @@ class GroupAdmin(ServerRequests):
         """How far the group is in each queue of the broker."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         return self._body(broker, RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
+
+    def reset_offsets(
+        self,
+        broker: str,
+        group: str,
+        topic: str,
+        timestamp: int,
+        *,
+        force: bool = True,
+        queue_id: int | None = None,
+        offset: int | None = None,
+    ) -> Deferred[dict[MessageQueue, int]]:
+        """Lets a group go on at what was stored at `timestamp` in ms, negative: at the queue's
+        end; or in one queue, at an offset. Not `force`: only where that is behind. Fires with the
+        new offsets; fails with CONSUMER_NOT_ONLINE where the broker leaves it to the consumers."""
+        header = ResetOffsetRequestHeader(
+            topic=topic,
+            group=group,
+            timestamp=timestamp,
+            is_force=force,
+            queue_id=-1 if queue_id is None else queue_id,
+            offset=offset,
+        )
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        reset = self._body(broker, code, ResetOffsetBody, header)
+        return reset.addCallback(lambda body: body.offset_table)
+
+    def clone_offsets(
+        self, broker: str, source: str, target: str, topic: str, *, offline: bool = False
+    ) -> Deferred[None]:
+        """Gives the group `target` the offsets of `source` in a topic; `offline`: also where no
+        member of `source` subscribes to it any more."""
+        header = CloneGroupOffsetRequestHeader(
+            src_group=source, dest_group=target, topic=topic, offline=offline
+        )
+        return self._tell(broker, RequestCode.CLONE_GROUP_OFFSET, header)
+
+    def search_offset(
+        self, broker: str, topic: str, queue_id: int, timestamp: int
+    ) -> Deferred[int]:
+        """The offset of the first message of a queue that was stored at `timestamp` in ms or
+        later."""
+        header = SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp)
+        found = self._header(
+            broker, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, SearchOffsetResponseHeader
+        )
+        return found.addCallback(lambda answer: answer.offset)
+
+    def commit_offset(
+        self, broker: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> Deferred[None]:
+        """Sets how far a group is in one queue."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+        )
+        return self._tell(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)

@@ -3,9 +3,14 @@
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
-from rocketmq_tw.wire.bodies.consumers import ConsumerConnection, ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.consumers import (
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+)
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.clients import (
+    ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
@@ -31,3 +36,14 @@ class MemberAdmin(ServerRequests):
         return self._body(
             broker, RequestCode.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo, header
         )
+
+    def consume_directly(
+        self, broker: str, group: str, client_id: str, topic: str, message_id: str
+    ) -> Deferred[ConsumeMessageDirectlyResult]:
+        """Has one member consume the message with an offset message id, which is in the broker's
+        log, once more."""
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group=group, client_id=client_id, topic=topic, msg_id=message_id
+        )
+        code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+        return self._body(broker, code, ConsumeMessageDirectlyResult, header)

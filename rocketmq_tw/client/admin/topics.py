@@ -3,13 +3,20 @@
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
+from rocketmq_tw.client.decoding import decode_messages
+from rocketmq_tw.client.errors import check_success
+from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
-from rocketmq_tw.wire.bodies.offsets import TopicStatsTable
-from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicStatsTable
+from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicConfigAndQueueMapping
 from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 from rocketmq_tw.wire.headers.topics import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
@@ -43,6 +50,30 @@ class TopicAdmin(ServerRequests):
         )
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
+    def static_topic(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
+        """A topic with the logic queues that the broker has of it, where it is a static one."""
+        header = GetTopicConfigRequestHeader(topic=topic, lo=True)
+        return self._body(broker, RequestCode.GET_TOPIC_CONFIG, TopicConfigAndQueueMapping, header)
+
+    def update_static_topic(
+        self, broker: str, config: TopicConfigAndQueueMapping, *, force: bool = False
+    ) -> Deferred[None]:
+        """Creates or changes a static topic and its logic queues on one broker; with `force` the
+        broker takes also what contradicts what it has."""
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=AUTO_CREATE_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            force=force,
+        )
+        body = encode_body(config.mapping_detail)
+        return self._tell(broker, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, header, body)
+
     def delete_topic(self, broker: str, topic: str) -> Deferred[None]:
         """Deletes a topic with its messages from one broker."""
         header = DeleteTopicRequestHeader(topic=topic)
@@ -57,3 +88,16 @@ class TopicAdmin(ServerRequests):
         """The groups that consume a topic, as far as the broker knows them."""
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         return self._body(broker, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, header)
+
+    def view_message(self, broker: str, offset: int, topic: str) -> Deferred[ReceivedMessage]:
+        """The message that begins at an offset of the broker's log; the address of the broker
+        stands for its name."""
+        header = ViewMessageRequestHeader(offset=offset, topic=topic)
+
+        def read(address: str, response: RemotingCommand) -> ReceivedMessage:
+            queue = MessageQueue(topic=topic, broker_name=broker)
+            (message,) = decode_messages(check_success(address, response).body, queue)
+            return message
+
+        request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+        return self._read(broker, request, read)

@@ -22,6 +22,10 @@ STOCK = {
     "updateTopic": "b brokerAddr - value, c clusterName - value, a attributes - value,"
     " t topic required value, r readQueueNums - value, w writeQueueNums - value, p perm - value,"
     " o order - value, u unit - value, s hasUnitSub - value",
+    "updateStaticTopic": "c clusters - value, b brokers - value, t topic required value,"
+    " qn totalQueueNum required value, mf mapFile - value, fr forceReplace - value",
+    "remappingStaticTopic": "c clusters - value, b brokers - value, t topic required value,"
+    " mf mapFile - value, fr forceReplace - value",
     "deleteTopic": "t topic required value, c clusterName required value",
     "sendMessage": "t topic required value, p body required value, k key - value, c tags - value,"
     " b broker - value, i qid - value, m msgTraceEnable - value",
@@ -51,6 +55,19 @@ STOCK = {
     "getControllerConfig": "a controllerAddress required value",
     "updateControllerConfig": "a controllerAddress required value, k key required value,"
     " v value required value",
+    "queryMsgById": "t topic required value, i msgId required value, g consumerGroup - value,"
+    " d clientId - value, s sendMessage - value, u unitName - value, f bodyFormat - value,"
+    " c cluster - value",
+    "consumerStatus": "g consumerGroup required value, i clientId - value, b brokerAddr - value,"
+    " s jstack - flag",
+    "resetOffsetByTime": "g group required value, t topic required value,"
+    " s timestamp required value, f force - value, b broker - value, q queue - value,"
+    " o offset - value, c cluster - value",
+    "skipAccumulatedMessage": "g group required value, t topic required value, f force - value,"
+    " c cluster - value",
+    "cloneGroupOffset": "s srcGroup required value, d destGroup required value,"
+    " t topic required value, o offline - value",
+    "getConsumerConfig": "g groupName required value",
     "consumerProgress": "g groupName - value, t topicName - value, s showClientIP - value,"
     " c cluster - value",
 }

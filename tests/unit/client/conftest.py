@@ -22,7 +22,7 @@ from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import MemoryNetwork
-from tests.support.stores import START_MS
+from tests.support.stores import START_MS, queues_of
 
 NAMES = "10.0.0.1:9876"
 BROKER_A = "10.0.0.2:10911"
@@ -102,7 +102,7 @@ class World:
         store = self.broker.store
         units = [
             unit
-            for queue_id in store.queues().get(topic, ())
+            for queue_id in queues_of(store).get(topic, ())
             for unit in store.queue_units(topic, queue_id, 0, 1 << 20)
         ]
         messages = [store.message_at(position) for position in sorted(u.position for u in units)]

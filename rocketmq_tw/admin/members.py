@@ -1,0 +1,122 @@
+"""consumerStatus: what the members of a group say of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import addresses_of
+from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.options import broker_option, check_broker
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.message.names import retry_topic
+from rocketmq_tw.wire.bodies.consumers import Connection, ConsumerRunningInfo
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.versions import version_name
+
+_MEMBERS = (
+    Column("Client", "clientId"),
+    Column("Version", "version"),
+    Column("Type", "type"),
+    Column("Orderly", "orderly"),
+    Column("Queues", "queueCount"),
+    Column("Cached", "cached"),
+)
+_MEMBER_QUEUES = (
+    Column("Client", "clientId"),
+    Column("Topic", "topic"),
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Committed", "commitOffset"),
+    Column("Cached", "cachedMsgCount"),
+    Column("Locked", "locked"),
+)
+
+
+@click.command("consumerStatus")
+@named_group_option("consumerGroup")
+@click.option("-i", "--clientId", "client_id", metavar="ID", help="Only this member.")
+@broker_option
+@click.option("-s", "--jstack", is_flag=True, help="With its threads; in JSON.")
+@click.pass_obj
+def consumer_status(
+    tool: Tool, group: str, client_id: str | None, broker: str | None, jstack: bool
+) -> None:
+    """Shows what the members of a group say of themselves."""
+    if broker is not None:
+        check_broker(broker)
+
+    async def work(servers: Servers) -> Report:
+        members = []
+        for address, connection in await _members(servers, group, broker):
+            if client_id in (None, connection.client_id):
+                info = await servers.admin.consumer_running_info(
+                    address, group, connection.client_id or "", jstack=jstack
+                )
+                members.append(_member(connection, info))
+        if not members:
+            fail(
+                f"the group {group} has no member {client_id}: consumerStatus without -i shows all"
+            )
+        queues = [
+            {"clientId": member["clientId"], **queue}
+            for member in members
+            for queue in member["queues"]
+        ]
+        listings = [Listing(_MEMBERS, members), Listing(_MEMBER_QUEUES, queues)]
+        return Report({"group": group, "members": members}, listings)
+
+    tool.report(work)
+
+
+async def _members(
+    servers: Servers, group: str, broker: str | None
+) -> list[tuple[str, Connection]]:
+    """Each connected member with a broker that knows it."""
+    brokers = [] if broker is None else [broker]
+    if broker is None:
+        route = await servers.admin.topic_route(retry_topic(group))
+        brokers = addresses_of(route.broker_datas) if route is not None else []
+    found: dict[str, tuple[str, Connection]] = {}
+    for address in brokers:
+        try:
+            connected = await servers.admin.consumer_connections(address, group)
+        except BrokerError as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            continue
+        for connection in connected.connection_set:
+            found.setdefault(connection.client_id or "", (address, connection))
+    if not found:
+        fail(f"no consumer of group {group} is connected: consumerProgress shows all groups")
+    return [found[client_id] for client_id in sorted(found)]
+
+
+def _member(connection: Connection, info: ConsumerRunningInfo) -> dict[str, Any]:
+    queues = [
+        {
+            "topic": queue.topic,
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+            "commitOffset": state.commit_offset,
+            "cachedMsgCount": state.cached_msg_count,
+            "locked": state.locked,
+        }
+        for queue, state in sorted(info.mq_table.items())
+    ]
+    properties = info.properties
+    return {
+        "clientId": connection.client_id,
+        "version": version_name(connection.version),
+        "type": "PULL" if properties.get("PROP_CONSUME_TYPE") == "CONSUME_ACTIVELY" else "PUSH",
+        "orderly": properties.get("PROP_CONSUMEORDERLY") == "true",
+        "queueCount": len(queues),
+        "cached": sum(queue["cachedMsgCount"] for queue in queues),
+        "queues": queues,
+        "subscriptions": {each.topic: each.sub_string for each in info.subscription_set},
+        "properties": properties,
+        "jstack": info.jstack,
+    }

@@ -1,0 +1,180 @@
+"""resetOffsetByTime, skipAccumulatedMessage, cloneGroupOffset: where a group goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import addresses_of, known_route, on_each
+from rocketmq_tw.admin.group import named_group_option
+from rocketmq_tw.admin.message import Moment
+from rocketmq_tw.admin.options import SWITCH, check_broker
+from rocketmq_tw.admin.output import Column, Listing, Report
+from rocketmq_tw.admin.tool import Servers, Tool
+from rocketmq_tw.admin.topic import topic_option
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.codes import ResponseCode
+
+#: The time that stands for the end of each queue.
+END = -1
+
+_QUEUES = (
+    Column("Broker", "brokerName"),
+    Column("Queue", "queueId"),
+    Column("Offset", "offset"),
+)
+
+_force_option = click.option(
+    "-f", "--force", **SWITCH, default=True, show_default=True,
+    help="Also forward; false: only queues that would go back.",
+)  # fmt: skip
+_cluster_option = click.option(
+    "-c", "--cluster", metavar="NAME",
+    help="A cluster, or a light topic's parent, whose route to take where the topic has none.",
+)  # fmt: skip
+
+
+@click.command("resetOffsetByTime")
+@named_group_option("group")
+@topic_option
+@click.option(
+    "-s", "--timestamp", "moment", required=True, type=Moment(takes_now=True),
+    help="Messages stored from then on come again.",
+)  # fmt: skip
+@_force_option
+@_cluster_option
+@click.option("-b", "--broker", metavar="HOST:PORT", help="Only this broker.")
+@click.option(
+    "-q", "--queue", "queue_id", type=click.IntRange(min=0), help="Only this queue; wants -b."
+)
+@click.option(
+    "-o", "--offset", type=click.IntRange(min=0),
+    help="To this offset, whatever the time is; wants -q.",
+)  # fmt: skip
+@click.pass_obj
+def reset_offset(
+    tool: Tool,
+    group: str,
+    topic: str,
+    moment: int,
+    force: bool,
+    cluster: str | None,
+    broker: str | None,
+    queue_id: int | None,
+    offset: int | None,
+) -> None:
+    """Lets a group consume again what was stored since a time, or go on there."""
+    if queue_id is not None and broker is None:
+        raise click.UsageError("-q is about one broker: name that with -b")
+    if offset is not None and queue_id is None:
+        raise click.UsageError("-o is about one queue: name that with -q")
+    if broker is not None:
+        check_broker(broker)
+
+    async def work(servers: Servers) -> Report:
+        targets = await _targets(servers, topic, cluster) if broker is None else [broker]
+        offsets: dict[MessageQueue, int] = {}
+        for address in targets:
+            offsets |= await _reset(servers, address, group, topic, moment, force, queue_id, offset)
+        return _report(group, topic, offsets)
+
+    tool.report(work)
+
+
+@click.command("skipAccumulatedMessage")
+@named_group_option("group")
+@topic_option
+@_force_option
+@_cluster_option
+@click.pass_obj
+def skip_accumulated(tool: Tool, group: str, topic: str, force: bool, cluster: str | None) -> None:
+    """Lets a group pass over all that is there now."""
+
+    async def work(servers: Servers) -> Report:
+        offsets: dict[MessageQueue, int] = {}
+        for address in await _targets(servers, topic, cluster):
+            offsets |= await _reset(servers, address, group, topic, END, force, None, None)
+        return _report(group, topic, offsets)
+
+    tool.report(work)
+
+
+async def _targets(servers: Servers, topic: str, cluster: str | None = None) -> list[str]:
+    if cluster is not None:
+        route = await servers.admin.topic_route(topic)
+        if route is None:
+            topic = cluster
+    return addresses_of((await known_route(servers, topic)).broker_datas)
+
+
+async def _reset(
+    servers: Servers,
+    address: str,
+    group: str,
+    topic: str,
+    moment: int,
+    force: bool,
+    queue_id: int | None,
+    offset: int | None,
+) -> dict[MessageQueue, int]:
+    """The offsets from which the group goes on in the queues of one broker."""
+    admin = servers.admin
+    try:
+        return await admin.reset_offsets(
+            address, group, topic, moment, force=force, queue_id=queue_id, offset=offset
+        )
+    except BrokerError as error:
+        # A broker that leaves it to the consumers, as 4.9's, and has none connected.
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+    moved = {}
+    stats = await admin.consume_stats(address, group, topic)
+    for queue, progress in sorted(stats.offset_table.items()):
+        if queue_id not in (None, queue.queue_id):
+            continue
+        wanted = offset
+        if wanted is None and moment == END:
+            wanted = progress.broker_offset
+        elif wanted is None:
+            wanted = await admin.search_offset(address, topic, queue.queue_id, moment)
+        if force or wanted <= progress.consumer_offset:
+            await admin.commit_offset(address, group, topic, queue.queue_id, wanted)
+            moved[queue] = wanted
+    return moved
+
+
+def _report(group: str, topic: str, offsets: Mapping[MessageQueue, int]) -> Report:
+    rows = [
+        {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
+        for queue, offset in sorted(offsets.items())
+    ]
+    return Report({"group": group, "topic": topic, "queues": rows}, [Listing(_QUEUES, rows)])
+
+
+@click.command("cloneGroupOffset")
+@click.option("-s", "--srcGroup", "source", required=True, metavar="NAME", help="From this group.")
+@click.option("-d", "--destGroup", "target", required=True, metavar="NAME", help="To this group.")
+@topic_option
+@click.option(
+    "-o", "--offline", **SWITCH, default=False, show_default=True,
+    help="Also what the members of the first group do not subscribe to any more.",
+)  # fmt: skip
+@click.pass_obj
+def clone_offsets(tool: Tool, source: str, target: str, topic: str, offline: bool) -> None:
+    """Lets a group go on in a topic where another one is."""
+
+    async def work(servers: Servers) -> Report:
+        done = await on_each(
+            await _targets(servers, topic),
+            lambda address: servers.admin.clone_offsets(
+                address, source, target, topic, offline=offline
+            ),
+        )
+        value: dict[str, Any] = {"srcGroup": source, "destGroup": target, "topic": topic}
+        lines = [f"{target} goes on in {topic} where {source} is, on {address}" for address in done]
+        return Report({**value, "brokers": done}, lines=lines)
+
+    tool.report(work)

@@ -1,0 +1,269 @@
+"""updateStaticTopic and remappingStaticTopic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO
+
+import rich_click as click
+
+from rocketmq_tw.admin.brokers import in_cluster, unfinished
+from rocketmq_tw.admin.output import Column, Listing, Report, Row
+from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.admin.topic import topic_option
+from rocketmq_tw.client.errors import BrokerError
+from rocketmq_tw.client.static_topics import (
+    Hosted,
+    Move,
+    decide_beginnings,
+    nothing_hosted,
+    plan_move,
+    plan_queues,
+    queues_of,
+)
+from rocketmq_tw.message.names import check_topic
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.cluster import ClusterInfo
+from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset
+from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.bodies.topics import TopicRemappingDetailWrapper
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError, WireError
+
+_brokers_option = click.option(
+    "-b", "--brokers", metavar="NAME,NAME", help="The brokers, by their names."
+)
+_clusters_option = click.option(
+    "-c", "--clusters", metavar="NAME,NAME", help="All brokers of these clusters."
+)
+_file_option = click.option(
+    "-mf",
+    "--mapFile",
+    "map_file",
+    type=click.File("rb"),
+    help="Carry out what is in this file, as mqadmin writes one, instead of a new plan.",
+)
+_force_option = click.option(
+    "-fr",
+    "--forceReplace",
+    "force",
+    type=bool,
+    default=False,
+    help="Whether brokers take what contradicts what they have.",
+)
+
+
+@click.command("updateStaticTopic")
+@_brokers_option
+@_clusters_option
+@topic_option
+@click.option(
+    "-qn", "--totalQueueNum", "total", required=True, type=click.IntRange(min=1),
+    help="Queues on all brokers together; never fewer than before.",
+)  # fmt: skip
+@_file_option
+@_force_option
+@click.pass_obj
+def update_static_topic(
+    tool: Tool,
+    brokers: str | None,
+    clusters: str | None,
+    topic: str,
+    total: int,
+    map_file: BinaryIO | None,
+    force: bool,
+) -> None:
+    """Makes a static topic, or gives one more queues."""
+    _check(topic, brokers, clusters)
+    written = _read(map_file, topic)
+
+    async def work(servers: Servers) -> Report:
+        world = _World(servers, topic, await servers.admin.cluster_info(), force=force)
+        targets = world.named(brokers, clusters)
+        hosted = await world.hosted()
+        try:
+            if written is not None:
+                queues_of(written.hosted)
+                plan = written.hosted
+            else:
+                plan = plan_queues(topic, total, targets, hosted, _now_ms())
+        except ValueError as error:
+            fail(f"the static topic {topic} stays as it is: {error}")
+        world.complete(plan)
+        await world.tell(plan, plan)
+        return _report(topic, plan)
+
+    tool.report(work)
+
+
+@click.command("remappingStaticTopic")
+@_brokers_option
+@_clusters_option
+@topic_option
+@_file_option
+@_force_option
+@click.pass_obj
+def remapping_static_topic(
+    tool: Tool,
+    brokers: str | None,
+    clusters: str | None,
+    topic: str,
+    map_file: BinaryIO | None,
+    force: bool,
+) -> None:
+    """Moves the queues of a static topic to some brokers; they keep their ids and offsets."""
+    _check(topic, brokers, clusters)
+    written = _read(map_file, topic)
+
+    async def work(servers: Servers) -> Report:
+        world = _World(servers, topic, await servers.admin.cluster_info(), force=force)
+        targets = world.named(brokers, clusters)
+        hosted = await world.hosted()
+        if not hosted:
+            fail(f"there is no static topic {topic}: updateStaticTopic makes one")
+        try:
+            move = written or plan_move(topic, targets, hosted, _now_ms())
+            queues_of(move.hosted)
+        except ValueError as error:
+            fail(f"the static topic {topic} stays where it is: {error}")
+        world.complete(move.hosted)
+        # New leaders take messages before the former ones refuse them; only then it is known where
+        # the queues begin.
+        await world.tell(move.hosted, [*move.into, *move.out_of])
+        try:
+            decide_beginnings(move, await world.offsets(move.out_of))
+        except ValueError as error:
+            fail(f"the move of {topic} is half done: {error}; move it again")
+        rest = [name for name in move.hosted if name not in {*move.into, *move.out_of}]
+        await world.tell(move.hosted, [*move.into, *move.out_of, *rest])
+        return _report(topic, move.hosted)
+
+    tool.report(work)
+
+
+class _World:
+    """The brokers of the cluster, and what they have of the topic."""
+
+    def __init__(self, servers: Servers, topic: str, info: ClusterInfo, *, force: bool) -> None:
+        self._admin = servers.admin
+        self._topic = topic
+        self._info = info
+        self._force = force
+        self._masters = {
+            name: data.broker_addrs[MASTER_ID]
+            for name, data in info.broker_addr_table.items()
+            if MASTER_ID in data.broker_addrs
+        }
+
+    def named(self, brokers: str | None, clusters: str | None) -> list[str]:
+        """The names that the options mean; ends the command where one is unknown."""
+        names = [name.strip() for name in (brokers or "").split(",") if name.strip()]
+        for cluster in (clusters or "").split(","):
+            if cluster.strip():
+                names += [data.broker_name for data in in_cluster(self._info, cluster.strip())]
+        for name in names:
+            self._address(name)
+        return names
+
+    async def hosted(self) -> Hosted:
+        """What each broker with the topic has of it."""
+        found: Hosted = {}
+        for name, address in self._masters.items():
+            try:
+                found[name] = await self._admin.static_topic(address, self._topic)
+            except BrokerError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+        return found
+
+    def complete(self, plan: Hosted) -> None:
+        """Brokers of the same clusters without queues are told of the topic too: a client may ask
+        any of them."""
+        first = next(iter(plan.values())).mapping_detail
+        assert first is not None
+        for members in self._info.cluster_addr_table.values():
+            if not plan.keys().isdisjoint(members):
+                for name in members:
+                    if name not in plan and name in self._masters:
+                        plan[name] = nothing_hosted(
+                            self._topic, name, first.total_queues, first.epoch
+                        )
+
+    async def tell(self, plan: Hosted, names: Iterable[str]) -> None:
+        """Tells one broker after the other; ends the command at the first that refuses."""
+        done: list[str] = []
+        for name in names:
+            try:
+                await self._admin.update_static_topic(
+                    self._address(name), plan[name], force=self._force
+                )
+            except (RemotingError, BrokerError) as error:
+                fail(unfinished(error, done), error)
+            done.append(name)
+
+    async def offsets(self, names: Iterable[str]) -> Mapping[MessageQueue, TopicOffset]:
+        """Of the physical queues on some brokers."""
+        found: dict[MessageQueue, TopicOffset] = {}
+        for name in names:
+            stats = await self._admin.topic_stats(self._address(name), self._topic)
+            found.update(stats.offset_table)
+        return found
+
+    def _address(self, name: str) -> str:
+        address = self._masters.get(name)
+        if address is None:
+            known = ", ".join(sorted(self._masters)) or "none"
+            fail(f"there is no broker {name} with a master; there are: {known}")
+        return address
+
+
+def _check(topic: str, brokers: str | None, clusters: str | None) -> None:
+    if (brokers is None) == (clusters is None):
+        raise click.UsageError("give either --brokers or --clusters")
+    try:
+        check_topic(topic)
+    except RequestError as error:
+        raise click.UsageError(error.remark) from error
+
+
+def _read(map_file: BinaryIO | None, topic: str) -> Move | None:
+    if map_file is None:
+        return None
+    try:
+        read = decode_body(TopicRemappingDetailWrapper, map_file.read())
+    except WireError as error:
+        raise click.UsageError(f"the file {map_file.name}: {error}") from error
+    if read.topic != topic or not read.broker_config_map:
+        raise click.UsageError(f"the file {map_file.name} is not about the topic {topic}")
+    return Move(read.broker_config_map, read.broker_to_map_in, read.broker_to_map_out)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+_QUEUES = (
+    Column("Queue", "queueId"),
+    Column("Broker", "brokerName"),
+    Column("Its queue", "physicalQueueId"),
+    Column("From offset", "logicOffset"),
+    Column("Generation", "gen"),
+)
+
+
+def _report(topic: str, plan: Hosted) -> Report:
+    rows: list[Row] = [
+        {
+            "queueId": logic_id,
+            "brokerName": items[-1].bname,
+            "physicalQueueId": items[-1].queue_id,
+            "logicOffset": items[-1].logic_offset,
+            "gen": items[-1].gen,
+        }
+        for logic_id, items in sorted(queues_of(plan).items())
+    ]
+    detail = next(iter(plan.values())).mapping_detail
+    data: dict[str, Any] = {"topic": topic, "epoch": detail.epoch if detail else 0, "queues": rows}
+    return Report(data, [Listing(_QUEUES, rows)])

@@ -1,0 +1,200 @@
+"""What a static topic's brokers are to be told so that it has more queues, or lies elsewhere.
+
+A plan is made from what every broker says of the topic and is carried out broker by broker; where
+that ends half-way, making the same plan again goes on. It follows stock's rules: a broker takes
+queues in or gives some away, never both, and as few as possible move.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+
+import attrs
+
+from rocketmq_tw.message.logic_queues import Items, check_items, leader_of, logic_offset
+from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset
+from rocketmq_tw.wire.bodies.topics import (
+    LogicQueueMappingItem,
+    TopicConfigAndQueueMapping,
+    TopicQueueMappingDetail,
+)
+
+#: A moved queue begins at a multiple of it, with room for what is sent meanwhile.
+BLOCK = 10_000
+#: Milliseconds between the epochs of two changes at least.
+_EPOCH_STEP = 1_000
+
+#: Broker name to what that broker has, or is to have, of the topic.
+Hosted = dict[str, TopicConfigAndQueueMapping]
+
+
+@attrs.frozen
+class Move:
+    """What brokers are to have, who takes queues in and who gives some away."""
+
+    hosted: Hosted
+    into: list[str]
+    out_of: list[str]
+
+
+def queues_of(hosted: Mapping[str, TopicConfigAndQueueMapping]) -> dict[int, Items]:
+    """Logic queue to the items that its leader has. Raises `ValueError` where brokers contradict
+    each other, or a queue has no leader."""
+    found: dict[int, Items] = {}
+    if len({(_detail(each).epoch, _detail(each).total_queues) for each in hosted.values()}) > 1:
+        raise ValueError(
+            "its brokers do not agree on epoch and number of queues: an earlier change ended"
+            " half-way, finish it first (stock's -f with the file that mqadmin wrote)"
+        )
+    for name, each in hosted.items():
+        detail = _detail(each)
+        if detail.bname != name:
+            raise ValueError(f"the broker {name} has the mapping of {detail.bname}")
+        for logic_id, items in detail.hosted_queues.items():
+            check_items(items)
+            if leader_of(items) == name:
+                if logic_id in found:
+                    raise ValueError(f"queue {logic_id} has two leaders")
+                found[logic_id] = items
+    total = next((_detail(each).total_queues for each in hosted.values()), 0)
+    if found.keys() != set(range(total)):
+        raise ValueError(f"it should have {total} queues, and has {sorted(found)}")
+    return found
+
+
+def plan_queues(
+    topic: str,
+    total: int,
+    brokers: Iterable[str],
+    hosted: Mapping[str, TopicConfigAndQueueMapping],
+    now_ms: int,
+) -> Hosted:
+    """The topic with `total` queues: the new ones on those of `brokers`, and of those that have it,
+    that lead the fewest. Raises `ValueError` where that is no growth, or `hosted` is not one."""
+    plan = deepcopy(dict(hosted))
+    queues = queues_of(plan)
+    if total <= len(queues):
+        raise ValueError(f"it has {len(queues)} queues already: a static topic can only grow")
+    load = Counter(leader_of(items) or "" for items in queues.values())
+    load.update(dict.fromkeys(brokers, 0))
+    for logic_id in range(len(queues), total):
+        name = min(load, key=lambda each: (load[each], each))
+        load[name] += 1
+        _add(plan, topic, name, logic_id, [], 0)
+    return _in_new_epoch(plan, total, now_ms)
+
+
+def plan_move(
+    topic: str,
+    brokers: Iterable[str],
+    hosted: Mapping[str, TopicConfigAndQueueMapping],
+    now_ms: int,
+) -> Move:
+    """All queues on `brokers`, evenly; their beginnings there are decided later, by
+    `decide_beginnings`. Raises `ValueError` where `hosted` contradicts itself."""
+    plan = deepcopy(dict(hosted))
+    queues = queues_of(plan)
+    targets = sorted(set(brokers))
+    leaders = Counter(leader_of(items) for items in queues.values())
+    # Who leads most already keeps one more where they cannot all have the same number.
+    ranked = sorted(targets, key=lambda name: (-leaders[name], name))
+    share, over = divmod(len(queues), len(targets))
+    room = {name: share + (number < over) for number, name in enumerate(ranked)}
+    waiting = []
+    for logic_id, items in sorted(queues.items()):
+        leader = leader_of(items) or ""
+        if room.get(leader, 0) > 0:
+            room[leader] -= 1
+        else:
+            waiting.append(logic_id)
+    into, out_of = set(), set()
+    for name, places in room.items():
+        for _ in range(places):
+            logic_id = waiting.pop(0)
+            items = queues[logic_id]
+            former = leader_of(items) or ""
+            into.add(name)
+            out_of.add(former)
+            moved = _add(plan, topic, name, logic_id, items, -1)
+            _detail(plan[former]).hosted_queues[logic_id] = moved
+    _in_new_epoch(plan, len(queues), now_ms)
+    return Move(plan, sorted(into), sorted(out_of))
+
+
+def decide_beginnings(move: Move, offsets: Mapping[MessageQueue, TopicOffset]) -> None:
+    """Sets where moved queues begin, from how far their former physical queues reach: behind that,
+    with room. Raises `ValueError` where that is not known."""
+    for name in move.out_of:
+        hosted = move.hosted[name]
+        for logic_id, items in _detail(hosted).hosted_queues.items():
+            if len(items) < 2 or items[-1].logic_offset > 0:
+                continue
+            former, leader = items[-2], items[-1]
+            queue = MessageQueue(
+                topic=hosted.topic_name,
+                broker_name=former.bname or "",
+                queue_id=former.queue_id,
+            )
+            reached = offsets.get(queue)
+            if reached is None:
+                raise ValueError(f"the end of queue {queue.queue_id} of {former.bname} is unknown")
+            leader.logic_offset = _next_block(logic_offset(former, reached.max_offset))
+            _detail(move.hosted[leader.bname or ""]).hosted_queues[logic_id] = items
+
+
+def nothing_hosted(topic: str, broker_name: str, total: int, epoch: int) -> (
+    TopicConfigAndQueueMapping
+):  # fmt: skip
+    """What a broker without queues of the topic is told of it."""
+    return TopicConfigAndQueueMapping(
+        topic_name=topic,
+        read_queue_nums=0,
+        write_queue_nums=0,
+        mapping_detail=TopicQueueMappingDetail(
+            topic=topic, total_queues=total, bname=broker_name, epoch=epoch
+        ),
+    )
+
+
+def _add(
+    plan: Hosted, topic: str, name: str, logic_id: int, items: Items, logic: int
+) -> list[LogicQueueMappingItem]:
+    """Gives a logic queue a further item, on a new physical queue of a broker."""
+    hosted = plan.get(name)
+    if hosted is None:
+        hosted = plan[name] = nothing_hosted(topic, name, 0, 0)
+    hosted.write_queue_nums += 1
+    hosted.read_queue_nums = max(hosted.read_queue_nums + 1, hosted.write_queue_nums)
+    added = LogicQueueMappingItem(
+        gen=items[-1].gen + 1 if items else 0,
+        queue_id=hosted.write_queue_nums - 1,
+        bname=name,
+        logic_offset=logic,
+    )
+    longer = [*items, added]
+    _detail(hosted).hosted_queues[logic_id] = longer
+    return longer
+
+
+def _in_new_epoch(plan: Hosted, total: int, now_ms: int) -> Hosted:
+    before = max((_detail(each).epoch for each in plan.values()), default=0)
+    for each in plan.values():
+        detail = _detail(each)
+        detail.epoch = max(before + _EPOCH_STEP, now_ms)
+        detail.total_queues = total
+    return plan
+
+
+def _next_block(offset: int) -> int:
+    blocks, rest = divmod(offset, BLOCK)
+    return (blocks + (1 if rest < BLOCK // 2 else 2)) * BLOCK
+
+
+def _detail(hosted: TopicConfigAndQueueMapping) -> TopicQueueMappingDetail:
+    if hosted.mapping_detail is None:
+        raise ValueError(
+            f"{hosted.topic_name} is on a broker as an ordinary topic: its queues cannot move"
+        )
+    return hosted.mapping_detail

@@ -1,0 +1,150 @@
+"""Commands that move and show the progress of groups, on brokers in memory."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import force_setattr
+
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+
+
+def start(world):
+    """A group `billing` that has consumed both messages of a topic of two queues."""
+    world.rmqadmin("updateTopic -t T -c DefaultCluster -r 2 -w 2")
+    for queue in ("0", "1"):
+        world.rmqadmin(f"sendMessage -t T -p body{queue} -b broker-a -i {queue}")
+    consumer = world.consume("billing", "T")
+    wait_offsets(world, [1, 1])
+    return consumer
+
+
+def offsets_of(world, group: str) -> list[int]:
+    offsets = world.brokers["broker-a"].offsets
+    return [offsets.query(group, "T", queue) for queue in (0, 1)]
+
+
+def wait_offsets(world, wanted: list[int], group: str = "billing") -> None:
+    world.wait_for(lambda: offsets_of(world, group) == wanted)
+
+
+def rows(*offsets: int) -> list[dict[str, object]]:
+    return [
+        {"brokerName": "broker-a", "queueId": queue, "offset": offset}
+        for queue, offset in enumerate(offsets)
+    ]
+
+
+def test_a_group_goes_back_in_time(world) -> None:
+    world.result(start(world).stop())
+    outcome = world.rmqadmin("resetOffsetByTime -g billing -t T -s 0 --output json")
+    assert outcome.json == {"group": "billing", "topic": "T", "queues": rows(0, 0)}
+    assert offsets_of(world, "billing") == [0, 0]
+
+
+def test_one_queue_goes_to_an_offset(world) -> None:
+    world.result(start(world).stop())
+    at = "-b 10.0.0.2:10911 -q 1"
+    outcome = world.rmqadmin(f"resetOffsetByTime -g billing -t T -s now {at} -o 0 --output json")
+    assert outcome.json["queues"] == rows(1, 0)[1:]
+    assert offsets_of(world, "billing") == [1, 0]
+    outcome = world.rmqadmin(f"resetOffsetByTime -g billing -t T -s now {at} -o 9")
+    assert outcome.status == 1
+    assert "offset 9 is not in queue 1" in outcome.err
+
+
+def test_what_has_piled_up_is_passed_over(world) -> None:
+    world.result(start(world).stop())
+    for _ in range(3):
+        world.rmqadmin("sendMessage -t T -p more -b broker-a -i 0")
+    outcome = world.rmqadmin("skipAccumulatedMessage -g billing -t T --output json")
+    assert outcome.json["queues"] == rows(4, 1)
+    assert offsets_of(world, "billing") == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        ("resetOffsetByTime -g billing -t T -s 0", [0, 0]),
+        ("skipAccumulatedMessage -g billing -t T", [2, 1]),
+        ("skipAccumulatedMessage -g billing -t T -f false", [1, 1]),
+        ("resetOffsetByTime -g billing -t T -s now -b 10.0.0.2:10911 -q 0 -o 0", [0, 1]),
+    ],
+)
+def test_where_the_broker_leaves_it_to_consumers_and_there_are_none(
+    world, command: str, after: list[int]
+) -> None:
+    """As brokers of 4.9 do."""
+    world.result(start(world).stop())
+    world.rmqadmin("sendMessage -t T -p more -b broker-a -i 0")
+    force_setattr(world.brokers["broker-a"].config, "use_server_side_reset_offset", False)
+    assert world.rmqadmin(command).status == 0
+    assert offsets_of(world, "billing") == after
+
+
+@pytest.mark.parametrize(
+    "options", ["-q 1", "-b 10.0.0.2:10911 -o 1", "-b nix -q 1", "-s never", "-s 99999999999999"]
+)
+def test_a_wrong_call_resets_nothing(world, options: str) -> None:
+    world.result(start(world).stop())
+    given = options if "-s" in options else f"-s 0 {options}"
+    assert world.rmqadmin(f"resetOffsetByTime -g billing -t T {given}").status == 2
+    assert offsets_of(world, "billing") == [1, 1]
+
+
+def test_a_group_gets_the_offsets_of_another(world) -> None:
+    world.result(start(world).stop())
+    world.brokers["broker-a"].groups.update(SubscriptionGroupConfig(group_name="audit"))
+    outcome = world.rmqadmin("cloneGroupOffset -s billing -d audit -t T --output json")
+    assert outcome.json["brokers"] == ["10.0.0.2:10911"]
+    assert offsets_of(world, "audit") == [1, 1]
+    outcome = world.rmqadmin("cloneGroupOffset -s billing -d audit -t nix")
+    assert outcome.status == 1
+    assert "no name server knows the topic nix" in outcome.err
+
+
+def test_what_members_say_of_themselves(world) -> None:
+    consumer = start(world)
+    (member,) = world.rmqadmin("consumerStatus -g billing --output json").json["members"]
+    assert (member["clientId"], member["type"]) == ("10.0.1.9@1", "PUSH")
+    assert member["subscriptions"]["T"] == "*"
+    queues = [queue["queueId"] for queue in member["queues"] if queue["topic"] == "T"]
+    assert queues == [0, 1]
+    shown = world.rmqadmin("consumerStatus -g billing -i 10.0.1.9@1").lines
+    assert shown[2][0] == "10.0.1.9@1"
+    outcome = world.rmqadmin("consumerStatus -g billing -i other")
+    assert outcome.status == 1
+    assert "billing has no member other" in outcome.err
+    world.result(consumer.stop())
+    assert world.rmqadmin("consumerStatus -g billing").status == 1
+
+
+def test_a_member_consumes_one_message_once_more(world) -> None:
+    consumer = start(world)
+    sent = world.rmqadmin("sendMessage -t T -p again -b broker-a -i 0 --output json").json
+    wait_offsets(world, [2, 1])
+    message_id = sent["offsetMessageId"]
+    shown = world.rmqadmin(f"queryMsgById -t T -i {message_id} --output json").json["messages"]
+    assert [(one["body"], one["queueOffset"]) for one in shown] == [("again", 1)]
+    outcome = world.rmqadmin(
+        f"queryMsgById -t T -i {message_id} -g billing -d 10.0.1.9@1 --output json"
+    )
+    assert outcome.json["result"] == "CR_SUCCESS"
+    for options in ("-g billing", "-d 10.0.1.9@1"):
+        assert world.rmqadmin(f"queryMsgById -t T -i {message_id} {options}").status == 2
+    assert world.rmqadmin("queryMsgById -t T -i nix").status == 2
+    world.result(consumer.stop())
+
+
+def test_the_settings_of_a_group(world) -> None:
+    world.add_broker("broker-b", "10.0.0.3")
+    world.rmqadmin("updateSubGroup -g billing -b 10.0.0.3:10911 -r 3 -d true")
+    (row,) = world.rmqadmin("getConsumerConfig -g billing --output json").json["brokers"]
+    assert (row["brokerName"], row["retries"], row["broadcast"]) == ("broker-b", 3, True)
+    world.rmqadmin("updateSubGroup -g billing -c DefaultCluster -s false")
+    lines = world.rmqadmin("getConsumerConfig -g billing").lines
+    assert [line[:3] for line in lines[2:]] == [
+        ["DefaultCluster", "broker-a", "false"],
+        ["DefaultCluster", "broker-b", "false"],
+    ]
+    outcome = world.rmqadmin("getConsumerConfig -g nix")
+    assert outcome.status == 1

@@ -1,0 +1,133 @@
+"""rmqadmin's static topics: made, grown and moved on brokers in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.client.static_topics import nothing_hosted
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem, TopicRemappingDetailWrapper
+from tests.support.broker import ok
+
+
+@pytest.fixture
+def three(world) -> Any:
+    """Three brokers: broker-a, broker-b and broker-c."""
+    world.add_broker("broker-b", "10.0.0.3")
+    world.add_broker("broker-c", "10.0.0.4")
+    return world
+
+
+def made(world, total: int = 2, brokers: str = "broker-a") -> list[dict[str, Any]]:
+    command = f"updateStaticTopic -t S -b {brokers} -qn {total} --output json"
+    queues: list[dict[str, Any]] = world.rmqadmin(command).json["queues"]
+    return queues
+
+
+def moved(world, brokers: str) -> list[dict[str, Any]]:
+    command = f"remappingStaticTopic -t S -b {brokers} --output json"
+    queues: list[dict[str, Any]] = world.rmqadmin(command).json["queues"]
+    return queues
+
+
+def leaders(queues: list[dict[str, Any]]) -> list[str]:
+    return [queue["brokerName"] for queue in queues]
+
+
+def test_it_is_made_on_all_brokers_that_are_named(three) -> None:
+    queues = made(three, 5, "broker-a,broker-b")
+    assert leaders(queues) == ["broker-a", "broker-b", "broker-a", "broker-b", "broker-a"]
+    assert [queue["physicalQueueId"] for queue in queues] == [0, 0, 1, 1, 2]
+    for name, count in (("broker-a", 3), ("broker-b", 2), ("broker-c", 0)):
+        detail = three.brokers[name].broker[Tables].mappings.get("S")
+        assert (len(detail.hosted_queues), detail.total_queues) == (count, 5)
+
+
+def test_it_grows_where_least_is(three) -> None:
+    made(three, 2, "broker-a")
+    assert leaders(made(three, 4, "broker-b")) == ["broker-a", "broker-a", "broker-b", "broker-b"]
+
+
+def test_it_does_not_shrink(three) -> None:
+    made(three, 2)
+    outcome = three.rmqadmin("updateStaticTopic -t S -b broker-a -qn 2")
+    assert outcome.status == 1
+    assert "it has 2 queues already: a static topic can only grow" in outcome.err
+
+
+def test_it_moves_with_its_offsets(three) -> None:
+    made(three, 2)
+    broker = three.brokers["broker-a"]
+    for number in range(3):
+        request = broker.send_request(b"%d" % number, topic="S", queue_id=1)
+        ok(broker.request(request))
+    three.reactor.advance(1)
+    queues = moved(three, "broker-b")
+    assert leaders(queues) == ["broker-b", "broker-b"]
+    assert [queue["logicOffset"] for queue in queues] == [10_000, 10_000]
+    assert [queue["gen"] for queue in queues] == [1, 1]
+    for name in ("broker-a", "broker-b"):
+        detail = three.brokers[name].broker[Tables].mappings.get("S")
+        assert [item.logic_offset for item in detail.hosted_queues[1]] == [0, 10_000]
+
+
+def test_as_few_as_possible_move(three) -> None:
+    made(three, 4, "broker-a")
+    queues = moved(three, "broker-a,broker-b")
+    assert leaders(queues) == ["broker-a", "broker-a", "broker-b", "broker-b"]
+    assert [queue["gen"] for queue in queues] == [0, 0, 1, 1]
+    assert leaders(moved(three, "broker-c")) == ["broker-c"] * 4
+    # And back to where it was: its physical queues are not used again.
+    queues = moved(three, "broker-a")
+    assert leaders(queues) == ["broker-a"] * 4
+    assert [queue["physicalQueueId"] for queue in queues] == [4, 5, 6, 7]
+
+
+def test_a_file_is_carried_out(three, tmp_path) -> None:
+    """What mqadmin wrote: its maps have bare numbers as keys."""
+    config = nothing_hosted("S", "broker-b", 2, 7)
+    config.read_queue_nums = config.write_queue_nums = 2
+    config.mapping_detail.hosted_queues = {
+        number: [LogicQueueMappingItem(bname="broker-b", queue_id=number)] for number in (0, 1)
+    }
+    written = TopicRemappingDetailWrapper(topic="S", broker_config_map={"broker-b": config})
+    text = encode_body(written)
+    assert b'"hostedQueues":{0:[' in text
+    path = tmp_path / "S-7.after"
+    path.write_bytes(text)
+    queues = three.rmqadmin(
+        f"updateStaticTopic -t S -b broker-b -qn 2 -mf {path} --output json"
+    ).json["queues"]
+    assert leaders(queues) == ["broker-b", "broker-b"]
+    wrong = three.rmqadmin(f"updateStaticTopic -t T -b broker-b -qn 2 -mf {path}")
+    assert wrong.status == 2 and "not about the topic T" in wrong.err
+
+
+def test_clusters_stand_for_their_brokers(three) -> None:
+    command = "updateStaticTopic -t S -c DefaultCluster -qn 3 --output json"
+    assert leaders(three.rmqadmin(command).json["queues"]) == ["broker-a", "broker-b", "broker-c"]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "why"),
+    [
+        ("updateStaticTopic -t S -qn 1", 2, "either --brokers or --clusters"),
+        ("updateStaticTopic -t S -qn 1 -b nix", 1, "there is no broker nix"),
+        ("remappingStaticTopic -t S -b broker-a", 1, "there is no static topic S"),
+        ("remappingStaticTopic -t S!! -b broker-a", 2, "illegal character"),
+    ],
+)
+def test_what_cannot_be(world, command: str, status: int, why: str) -> None:
+    outcome = world.rmqadmin(command)
+    assert outcome.status == status
+    assert why in outcome.err
+
+
+def test_an_ordinary_topic_is_none(world) -> None:
+    world.rmqadmin("updateTopic -t S -c DefaultCluster")
+    outcome = world.rmqadmin("updateStaticTopic -t S -b broker-a -qn 9")
+    assert outcome.status == 1
+    assert "as an ordinary topic" in outcome.err
