@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import OURS, Cluster, make_broker
+from tests.support.cluster import OURS, Cluster, make_brokers_of_one_store
 from tests.support.java_client import JavaClients, Json, PullConsumer
-from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.storecheck import check_store
 from tests.support.wait import wait_until
@@ -38,21 +37,10 @@ def test_the_second_broker_serves_what_the_first_one_stored(
 ) -> None:
     java = jvms[STOCK]
     topic, group = names.topic, names.group
-    name = names.new("exchange")
-    ports = BrokerPorts()
-    store = tmp_path / "store"
-    brokers = [
-        make_broker(
-            servers if kind == OURS else kind,
-            name,
-            tmp_path / str(number),
-            [name_server],
-            store=store,
-            ports=ports,
-        )
-        for number, kind in enumerate((first, second))
-    ]
+    kinds = [servers if kind == OURS else kind for kind in (first, second)]
+    brokers = make_brokers_of_one_store(kinds, names.new("exchange"), tmp_path, name_server)
     writer, reader = brokers
+    store = writer.store
     try:
         with java.puller(name_server.address) as puller:
             writer.start()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.java_client import JavaClients
+from tests.support.ports import BrokerPorts
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.running import Running
 from tests.support.servers import OurBroker, OurNameServer
@@ -27,6 +29,29 @@ def make_broker(
     if kind == OURS:
         return OurBroker(name, home, name_servers, **options)
     return StockBroker(kind, name, home, name_servers, **options)
+
+
+def make_brokers_of_one_store(
+    kinds: Sequence[str],
+    name: str,
+    home: Path,
+    name_server: NameServerProcess,
+    settings: dict[str, str] | None = None,
+) -> list[BrokerProcess]:
+    """Brokers of one name on one store and one set of ports, to be run one after the other."""
+    ports, store = BrokerPorts(), home / "store"
+    return [
+        make_broker(
+            kind,
+            name,
+            home / str(number),
+            [name_server],
+            store=store,
+            ports=ports,
+            settings=settings,
+        )
+        for number, kind in enumerate(kinds)
+    ]
 
 
 @dataclass

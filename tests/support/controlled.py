@@ -8,12 +8,12 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
 from tests.support.cluster import make_broker
-from tests.support.controllers import (
-    CONTROLLER_MODE,
-    ControllerGroup,
-    Master,
-)
+from tests.support.controllers import ControllerGroup, Master, controlled_keys
+from tests.support.hosts import HostNetwork
+from tests.support.load import send_request
 from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.remoting import ask
+from tests.support.replicas import log_digest, wait_equal
 from tests.support.running import Closing
 from tests.support.wait import wait_until
 
@@ -29,21 +29,23 @@ class ControlledGroup(Closing):
         controllers: ControllerGroup,
         kinds: list[str],
         settings: dict[str, str] | None = None,
+        *,
+        network: HostNetwork | None = None,
     ) -> None:
+        """With `network` each runs on a host of its own whose connections hold little."""
         self.name = name
         self.controllers = controllers
         self.brokers: list[BrokerProcess] = []
         for number, kind in enumerate(kinds, 1):
             where = home / f"broker{number}"
-            own = CONTROLLER_MODE | {
-                "allAckInSyncStateSet": "true",
-                "slaveReadEnable": "true",
-                "controllerAddr": controllers.addresses,
-                "storePathEpochFile": str(where / "store" / "epochFileCheckpoint"),
-                "storePathBrokerIdentity": str(where / "store" / "brokerIdentity"),
-                **(settings or {}),
-            }
-            self.brokers.append(make_broker(kind, name, where, [name_server], settings=own))
+            own = controlled_keys(where, controllers)
+            own |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
+            broker = make_broker(kind, name, where, [name_server], settings=own)
+            if network is not None:
+                host = network.add_host()
+                host.small_buffers()
+                broker.place(host)
+            self.brokers.append(broker)
 
     def __getitem__(self, broker_id: int) -> BrokerProcess:
         return self.brokers[broker_id - 1]
@@ -67,8 +69,8 @@ class ControlledGroup(Closing):
         """Waits until the controller has elected a broker."""
         wait_until(lambda: self.master.broker_id == broker_id, f"{broker_id} to be master")
 
-    def hand_over(self, broker_id: int) -> None:
-        """Makes another broker the master and waits until all are in sync again."""
+    def elect(self, broker_id: int) -> None:
+        """Makes another broker the master by the controller's word."""
         header = ElectMasterRequestHeader(
             cluster_name=self[broker_id].cluster,
             broker_name=self.name,
@@ -80,7 +82,29 @@ class ControlledGroup(Closing):
         )
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         self.wait_master(broker_id)
+
+    def hand_over(self, broker_id: int) -> None:
+        """Makes another broker the master and waits until all are in sync again."""
+        self.elect(broker_id)
         self.wait_in_sync(*range(1, len(self.brokers) + 1))
+
+    def wait_accepts(self, broker_id: int, topic: str) -> None:
+        """Waits until the broker answers a send with success, and with it all that are in sync."""
+
+        def accepts() -> bool:
+            request = send_request(topic, 0, b"probe", queues=4)
+            return ask(self[broker_id].address, request).code == ResponseCode.SUCCESS
+
+        wait_until(accepts, f"{broker_id} to take messages")
+
+    def check_equal(self, master: int) -> int:
+        """All logs are the master's, byte for byte; returns where they end."""
+        end = 0
+        for broker in self.brokers:
+            if broker is not self[master]:
+                end = wait_equal(self[master], broker)
+        assert len({log_digest(broker, 0, end) for broker in self.brokers}) == 1, "logs differ"
+        return end
 
     def close(self) -> None:
         for broker in self.brokers:

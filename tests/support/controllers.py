@@ -20,6 +20,8 @@ from rocketmq_tw.wire.headers.controller import (
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
 )
+from tests.support.hosts import HostNetwork
+from tests.support.outages import Outage
 from tests.support.ports import ReservedPort
 from tests.support.processes import (
     BrokerProcess,
@@ -28,7 +30,7 @@ from tests.support.processes import (
     write_properties,
 )
 from tests.support.remoting import ask
-from tests.support.servers import twistd_command, twistd_environment
+from tests.support.servers import OurNameServer, twistd_command, twistd_environment
 from tests.support.stock import StockBroker, stock_java, stock_logs
 from tests.support.wait import PeerFailed, wait_until
 
@@ -59,7 +61,7 @@ class ControllerProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        return self.port.address
+        return f"{self.ip}:{self.port.number}"
 
     def metadata(self) -> GetMetaDataResponseHeader:
         command = RemotingCommand.request(RequestCode.CONTROLLER_GET_METADATA_INFO)
@@ -124,19 +126,46 @@ class StockController(ControllerProcess):
         return [*super().log_files(), *stock_logs(self.home)]
 
 
-_KINDS = {"ours": OurController, "stock": StockController}
+class ControllerInNameServer(OurController):
+    """`twistd -n rmq-namesrv` with enableControllerInNamesrv."""
+
+    def __init__(self, member: str, home: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__(member, home, settings)
+        #: What brokers and clients know of it; never started by itself.
+        self.name_server = OurNameServer(home)
+
+    def command(self) -> list[str]:
+        path = self.name_server.write_properties()
+        keys = self.keys() | {"enableControllerInNamesrv": "true"}
+        with path.open("a") as file:
+            file.writelines(f"{key}={value}\n" for key, value in keys.items())
+        return twistd_command("rmq-namesrv", path)
+
+    def close(self) -> None:
+        super().close()
+        self.name_server.close()
+
+
+_KINDS = {"ours": OurController, "stock": StockController, "in-namesrv": ControllerInNameServer}
 
 
 class ControllerGroup:
-    """Controllers that vote; `kinds` has "stock" or "ours" for each."""
+    """Controllers that vote; `kinds` has "stock", "ours" or "in-namesrv" (ours) for each,
+    `network` a host for each."""
 
     def __init__(
-        self, home: Path, kinds: Sequence[str], settings: dict[str, str] | None = None
+        self,
+        home: Path,
+        kinds: Sequence[str],
+        settings: dict[str, str] | None = None,
+        network: HostNetwork | None = None,
     ) -> None:
         self.members: dict[str, ControllerProcess] = {}
         for number, kind in enumerate(kinds):
             name = f"n{number}"
             self.members[name] = _KINDS[kind](name, home / f"controller-{name}", settings)
+            if network is not None:
+                self.members[name].place(network.add_host())
         peers = ";".join(f"{name}-{one.address}" for name, one in self.members.items())
         for member in self.members.values():
             member.peers = peers
@@ -156,7 +185,7 @@ class ControllerGroup:
         """The member that decides, if there is one now."""
         for member in self.members.values():
             try:
-                if member.running and member.decides():
+                if member.running and not member.away and member.decides():
                     return member
             except (OSError, PeerFailed):
                 continue
@@ -166,6 +195,13 @@ class ControllerGroup:
         found = wait_until(self.leader, "a controller that decides", interval=0.1)
         assert found is not None
         return found
+
+    def fail_leader(self, outage: Outage) -> ControllerProcess:
+        """The one that decides goes; back when another one has taken over."""
+        gone = self.wait_leader()
+        outage.begin(gone)
+        self.wait_leader()
+        return gone
 
     def lead_by(self, kind: type[ControllerProcess]) -> ControllerProcess:
         """Hands the lead over until a member of the kind has it."""
@@ -244,10 +280,13 @@ class Master(NamedTuple):
 
 @contextmanager
 def running_controllers(
-    home: Path, kinds: Sequence[str], settings: dict[str, str] | None = None
+    home: Path,
+    kinds: Sequence[str],
+    settings: dict[str, str] | None = None,
+    network: HostNetwork | None = None,
 ) -> Iterator[ControllerGroup]:
     """A started group with a leader; closed at the end."""
-    group = ControllerGroup(home, kinds, settings)
+    group = ControllerGroup(home, kinds, settings, network)
     try:
         group.start()
         group.wait_leader()

@@ -10,12 +10,17 @@ from pathlib import Path
 
 from tests.support.cluster import make_broker
 from tests.support.controllers import ControllerGroup, Master, controlled_keys
+from tests.support.hosts import HostNetwork
 from tests.support.java_client import JavaError, Producer
+from tests.support.outages import Outage
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.replicas import log_digest, log_end, wait_equal
 from tests.support.running import Closing, Running
 from tests.support.storecheck import read_log
 from tests.support.wait import wait_until
+
+#: Between a refused send and the next one.
+_REFUSED_SECONDS = 0.01
 
 
 class ElectedBrokers(Running):
@@ -29,7 +34,10 @@ class ElectedBrokers(Running):
         controllers: ControllerGroup,
         kinds: Sequence[str],
         settings: dict[str, str] | None = None,
+        *,
+        network: HostNetwork | None = None,
     ) -> None:
+        """With `network` each runs on a host of its own."""
         self.name = name
         self.name_server = name_server
         self.controllers = controllers
@@ -38,7 +46,10 @@ class ElectedBrokers(Running):
             where = home / f"broker{number}-{kind}"
             keys = controlled_keys(where, controllers)
             keys |= {"allAckInSyncStateSet": "true", "slaveReadEnable": "true", **(settings or {})}
-            self.brokers.append(make_broker(kind, name, where, [name_server], settings=keys))
+            broker = make_broker(kind, name, where, [name_server], settings=keys)
+            if network is not None:
+                broker.place(network.add_host())
+            self.brokers.append(broker)
 
     def start(self) -> None:
         """Starts all at once; back when all are in sync."""
@@ -53,27 +64,28 @@ class ElectedBrokers(Running):
         """What the controllers say of the group now."""
         return self.controllers.master(self.name)
 
-    def wait_in_sync(self) -> BrokerProcess:
-        """Waits until all brokers are in the SyncStateSet; the master."""
+    def wait_in_sync(self, count: int | None = None) -> BrokerProcess:
+        """Waits until all brokers, or at least `count`, are in the SyncStateSet; the master."""
+        needed = len(self.brokers) if count is None else count
 
         def master() -> BrokerProcess | None:
             told = self.told
-            if len(told.sync_state_set) != len(self.brokers):
+            if len(told.sync_state_set) < needed:
                 return None
-            return next(one for one in self.brokers if one.address == told.address)
+            return next((one for one in self.brokers if one.address == told.address), None)
 
-        what = f"{len(self.brokers)} of {self.name} to be in sync"
+        what = f"{needed} of {self.name} to be in sync"
         found = wait_until(master, what, interval=0.1)
         assert found is not None
         return found
 
-    def kill_master(self) -> BrokerProcess:
-        """kill -9 of the master, once all are in sync; back when another one has taken over."""
-        master = self.wait_in_sync()
+    def fail_master(self, outage: Outage, in_sync: int | None = None) -> BrokerProcess:
+        """The master goes, once so many are in sync; back when another one has taken over."""
+        master = self.wait_in_sync(in_sync)
         epoch = self.told.epoch
-        master.kill()
+        outage.begin(master)
         wait_until(
-            lambda: self.told.epoch > epoch and self.told.address != master.address,
+            lambda: self.told.epoch > epoch and self.told.address not in (None, master.address),
             "another broker to be the master",
             interval=0.05,
         )
@@ -108,6 +120,7 @@ class SteadyLoad(Closing):
 
     def __init__(self, producer: Producer, topic: str, *, threads: int = 3) -> None:
         self.acknowledged: set[bytes] = set()
+        self.refused = 0
         self._producer = producer
         self._topic = topic
         self._stopped = threading.Event()
@@ -140,6 +153,10 @@ class SteadyLoad(Closing):
             try:
                 (result,) = self._producer.send({"topic": self._topic, "body": body}, check=False)
             except JavaError:
-                continue
+                result = {}
             if result.get("status") == "SEND_OK":
                 self.acknowledged.add(body.encode())
+            else:
+                self.refused += 1
+                # What is refused at once must not keep the machine from electing another master.
+                self._stopped.wait(_REFUSED_SECONDS)

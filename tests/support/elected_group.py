@@ -7,7 +7,10 @@ from typing import Any
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.namesrv.namesrv import NameServer
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
@@ -15,7 +18,7 @@ from tests.support.memory_controllers import PEERS, Controllers
 from tests.support.network import FakePeer
 from tests.support.process_clock import ProcessClock
 
-NAME = "broker-a"
+NAME, NAME_SERVER = "broker-a", "10.0.9.1:9876"
 
 
 class Sender(FakePeer):
@@ -33,7 +36,7 @@ class Sender(FakePeer):
 
 
 class ElectedGroup:
-    """Three controllers, and brokers by number, each with files that outlive it."""
+    """Three controllers, a name server, and brokers by number, each with files that outlive it."""
 
     def __init__(self, **keys: Any) -> None:
         self.controllers = Controllers(
@@ -47,6 +50,9 @@ class ElectedGroup:
         #: What producers were told SEND_OK of.
         self.acknowledged: list[bytes] = []
         self._keys = keys
+        config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
+        self.name_server = NameServer(self.clock, MemoryFiles(), config)
+        self.network.serve(NAME_SERVER, self.name_server.handlers)
 
     def start(self, number: int, **keys: Any) -> BrokerInMemory:
         """A broker at its port, on the files that it has."""
@@ -56,6 +62,7 @@ class ElectedGroup:
             "enable_controller_mode": True,
             "controller_addr": ";".join(PEERS.values()),
             "controller_heart_beat_timeout_mills": 3000,
+            "namesrv_addr": NAME_SERVER,
         }
         host = f"10.0.0.{number}"
         process = self.processes[number] = ProcessClock(self.clock, self.network, host)
@@ -111,6 +118,11 @@ class ElectedGroup:
         self.run_until(self.masters)
         (number,) = self.masters()
         return self.brokers[number]
+
+    def routed(self) -> str | None:
+        """Where the name server leads producers to."""
+        brokers = self.name_server.table.members("C", NAME).broker_addrs
+        return brokers.get(MASTER_ID)
 
     def in_sync(self) -> frozenset[int]:
         """The SyncStateSet as the master has it."""

@@ -1,4 +1,4 @@
-"""The stock jars of both versions, downloaded by Maven once and kept under `build/`.
+"""The stock jars, downloaded by Maven once and kept under `build/`.
 
 `python -m tests.support.jars` does that for all tests at once.
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 
 #: The versions that we are compared with.
 STOCK_VERSIONS = ("4.9.7", "5.3.3")
+#: The last one in whose controller mode brokers have no lasting ids: what is upgraded from.
+ADDRESS_IDS_VERSION = "5.1.0"
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUILD = PROJECT / "build"
@@ -135,5 +137,5 @@ def _only_one(home: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    for each in STOCK_VERSIONS:
+    for each in (*STOCK_VERSIONS, ADDRESS_IDS_VERSION):
         stock_jars(each)

@@ -100,6 +100,12 @@ class JavaClients:
     def transactions(self, namesrv: str, group: str, **options: Any) -> TransactionProducer:
         return TransactionProducer(self, namesrv, group, options)
 
+    def requester(self, namesrv: str, group: str) -> Requester:
+        return Requester(self, namesrv, group, {})
+
+    def replier(self, namesrv: str, group: str, topic: str) -> Replier:
+        return Replier(self, namesrv, group, {"topic": topic})
+
     def consumer(
         self, namesrv: str, group: str, subscriptions: dict[str, str], **options: Any
     ) -> PushConsumer:
@@ -111,13 +117,32 @@ class JavaClients:
     def popper(self, namesrv: str, group: str, broker: str, address: str) -> PopConsumer:
         return PopConsumer(self, namesrv, group, broker, address)
 
+    def recaller(self, namesrv: str, group: str) -> Recaller:
+        return Recaller(self, namesrv, group, {})
+
     def create_topic(self, namesrv: str, broker: str, topic: str, queues: int) -> None:
         """Creates a topic on the broker at an address with stock's admin client."""
+        self.call(
+            "admin.createTopic",
+            handle=self._admin(namesrv),
+            address=broker,
+            topic=topic,
+            queues=queues,
+        )
+
+    def admin(self, namesrv: str, method: str, *arguments: Any) -> Any:
+        """What a method of stock's admin client returns, as JSON; keys of maps are text."""
+        return self.call(
+            "admin.call", handle=self._admin(namesrv), method=method, args=list(arguments)
+        )
+
+    def _admin(self, namesrv: str) -> str:
+        """The handle of a started admin client, one for each name server."""
         admin = f"admin-{namesrv}"
         if admin not in self._admins:
             self.call("admin.start", handle=admin, namesrv=namesrv)
             self._admins.add(admin)
-        self.call("admin.createTopic", handle=admin, address=broker, topic=topic, queues=queues)
+        return admin
 
     def mqadmin(self, *arguments: str) -> str:
         """What mqadmin prints."""
@@ -173,7 +198,8 @@ class _Client:
 
 class Producer(_Client):
     """DefaultMQProducer. A message is a dict: topic, body (or size and seed), tags, keys,
-    properties, delayLevel, flag."""
+    properties, rawProperties (of any name), delayLevel, flag. Options: retries, compressOver,
+    maxMessageSize, trace (it tells the trace topic what it sends)."""
 
     kind = "producer"
 
@@ -216,11 +242,74 @@ class TransactionProducer(_Client):
         return asked
 
 
+class Requester(_Client):
+    """DefaultMQProducer that waits for replies."""
+
+    kind = "requester"
+
+    def __enter__(self) -> Requester:
+        return self
+
+    def ask(
+        self,
+        message: Json,
+        timeout_ms: int = 20_000,
+        *,
+        broker: str = "",
+        blocking: bool = False,
+    ) -> Json:
+        """The reply to a message that goes to a queue of `broker`, or of any one, by way of a
+        callback; `blocking` of any one, by the call that 5.3.3's clients end too early."""
+        reply: Json = self._call(
+            "ask", message=message, timeoutMs=timeout_ms, broker=broker, blocking=blocking
+        )
+        return reply
+
+
+class Replier(_Client):
+    """DefaultMQPushConsumer of one topic that answers each message with `re: ` and its body."""
+
+    kind = "replier"
+
+    def __enter__(self) -> Replier:
+        return self
+
+    def replied(self) -> list[Json]:
+        """What each reply was answered with: a send result, or what was raised."""
+        replied: list[Json] = self._call("replied")
+        return replied
+
+    def reply_to(self, client_id: str, topic: str) -> Json:
+        """What a reply to the client of that id is answered with, sent once."""
+        answer: Json = self._call("replyTo", clientId=client_id, topic=topic)
+        return answer
+
+
+class Recaller(_Client):
+    """A producer of 5.x that takes messages back."""
+
+    kind = "recaller"
+
+    def __enter__(self) -> Recaller:
+        return self
+
+    def send(self, message: Json) -> str:
+        """Sends a message for a time of its own; its handle."""
+        handle: str = self._call("send", message=message)
+        return handle
+
+    def recall(self, topic: str, handle: str) -> str:
+        """The id of the message that is taken back."""
+        unique_id: str = self._call("recall", topic=topic, recallHandle=handle)
+        return unique_id
+
+
 class PushConsumer(_Client):
     """DefaultMQPushConsumer that notes what it receives.
 
     Options: orderly, broadcast, failTimes (a message fails that often), maxReconsumeTimes, from
-    (FIRST_OFFSET, LAST_OFFSET), instance, sql (subscriptions are SQL92 expressions).
+    (FIRST_OFFSET, LAST_OFFSET), instance, sql (subscriptions are SQL92 expressions),
+    trace, workMs (consuming a message takes so long), heartbeatMs.
     """
 
     kind = "consumer"
@@ -359,7 +448,7 @@ class PopConsumer(_Client):
 
     def pop(self, topic: str, **options: Any) -> Json:
         """status, rest and messages. Options: queue, max, invisible and poll in ms, expression,
-        orderly."""
+        orderly, attempt (who tries again the same pop names the same one)."""
         defaults = {"queue": -1, "max": 32, "invisible": 60_000, "poll": 0, "expression": "*"}
         popped: Json = self._call("pop", topic=topic, **self._target, **defaults | options)
         return popped
@@ -367,6 +456,19 @@ class PopConsumer(_Client):
     def ack(self, message: Json) -> Json:
         answer: Json = self._call("ack", message=message, **self._target)
         return answer
+
+    def ack_all(self, topic: str, messages: list[Json]) -> Json:
+        """Acknowledges messages of one topic with one request."""
+        answer: Json = self._call("ackAll", topic=topic, messages=messages, **self._target)
+        return answer
+
+    def notified(self, topic: str, *, queue: int = -1, poll: int = 0, **options: Any) -> bool:
+        """Whether there is something to pop, once there is, or after `poll` ms. Options: orderly,
+        attempt."""
+        has_message: bool = self._call(
+            "notified", topic=topic, queue=queue, poll=poll, **self._target, **options
+        )
+        return has_message
 
     def hide(self, message: Json, invisible_ms: int) -> Json:
         """The message as it is to be acknowledged from now on."""

@@ -24,26 +24,13 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 from tests.support.network import MemoryNetwork
+from tests.support.process_clock import MemoryPort
 
 PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
 CLUSTER, GROUP = "C", "g"
 _FILE_SIZE = 8 * 1024
 
 T = TypeVar("T")
-
-
-class _Port:
-    """A port of the network in memory, as a reactor's."""
-
-    def __init__(self, network: MemoryNetwork, address: str) -> None:
-        self._network, self._address = network, address
-        self.host, self.port = split_address(address)
-
-    def getHost(self) -> _Port:
-        return self
-
-    def stopListening(self) -> Deferred[None]:
-        return succeed(None)
 
 
 class ListeningClock(Clock):
@@ -55,11 +42,13 @@ class ListeningClock(Clock):
         super().__init__()
         self.factories: dict[str, Any] = {}
 
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:
+    def listenTCP(
+        self, port: int, factory: Any, backlog: int = 50, interface: str = ""
+    ) -> MemoryPort:
         address = f"127.0.0.1:{port}"
         self.network.listen(address, factory)
         self.factories[address] = factory
-        return _Port(self.network, address)
+        return MemoryPort(self.network, address)
 
 
 def _at_once(action: Callable[[], None]) -> Deferred[None]:

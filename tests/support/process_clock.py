@@ -8,12 +8,13 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IStreamClientEndpoint
 from twisted.internet.task import Clock
+from zope.interface import implementer
 
 from rocketmq_tw.net.client import RemotingClient
 from tests.support.network import MemoryAddress, MemoryNetwork
 
 
-class _Port:
+class MemoryPort:
     """A port of the network in memory, as a reactor's."""
 
     def __init__(self, network: MemoryNetwork, address: str) -> None:
@@ -28,40 +29,87 @@ class _Port:
         return succeed(None)
 
 
+@implementer(IDelayedCall)
+class _Call:
+    """A call of a process that may be paused: one that falls due then waits, and may still be
+    cancelled or put off."""
+
+    def __init__(self, process: ProcessClock, delay: float, action: Callable[[], object]) -> None:
+        self._process = process
+        self._action = action
+        self._inner = process.shared.callLater(delay, self._due)
+        self._waits = False
+
+    def _due(self) -> None:
+        self._waits = self._process.paused
+        if self._waits:
+            self._process.late.append(self)
+        elif self._process.alive:
+            self._action()
+
+    def go_on(self) -> None:
+        """The process runs again."""
+        if self._waits:
+            self.reset(0)
+
+    def getTime(self) -> float:
+        return self._inner.getTime()
+
+    def active(self) -> bool:
+        return self._waits or bool(self._inner.active())
+
+    def cancel(self) -> None:
+        if self._waits:
+            self._waits = False
+        else:
+            self._inner.cancel()
+
+    def delay(self, secondsLater: float) -> None:
+        if self._waits:
+            self.reset(secondsLater)
+        else:
+            self._inner.delay(secondsLater)
+
+    def reset(self, secondsFromNow: float) -> None:
+        if self._waits:
+            self._waits = False
+            self._inner = self._process.shared.callLater(secondsFromNow, self._due)
+        else:
+            self._inner.reset(secondsFromNow)
+
+
 class ProcessClock(Clock):
     """The reactor of a process at `host`; `die` is its kill -9: its connections are lost, and
     nothing that it meant to do happens any more."""
 
     def __init__(self, shared: Clock, network: MemoryNetwork, host: str) -> None:
         super().__init__()
-        self._shared = shared
+        self.shared = shared
         self._network = network
         self._host = host
-        self._alive = True
-        self._paused: list[Callable[[], None]] | None = None
+        self.alive = True
+        self.paused = False
+        #: What fell due while it was paused.
+        self.late: list[_Call] = []
 
     def seconds(self) -> float:
-        return self._shared.seconds()
+        return self.shared.seconds()
 
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kw: object
     ) -> IDelayedCall:
-        def run() -> None:
-            if self._paused is not None:
-                self._paused.append(run)
-            elif self._alive:
-                callable(*args, **kw)
-
-        return self._shared.callLater(delay, run)
+        return _Call(self, delay, lambda: callable(*args, **kw))
 
     def advance(self, amount: float) -> None:
-        self._shared.advance(amount)
+        self.shared.advance(amount)
 
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:
+    def listenTCP(
+        self, port: int, factory: Any, backlog: int = 50, interface: str = ""
+    ) -> MemoryPort:
         address = f"{self._host}:{port}"
         factory.doStart()
         self._network.listen(address, factory)
-        return _Port(self._network, address)
+        return MemoryPort(self._network, address)
 
     def client(self) -> RemotingClient:
         """The process's client."""
@@ -73,21 +121,22 @@ class ProcessClock(Clock):
 
     def pause(self) -> None:
         """As SIGSTOP: nothing happens and nothing is read until `go_on`."""
-        self._paused = []
+        self.paused = True
         for end in self._ends():
             end.hold()
 
     def go_on(self) -> None:
         """As SIGCONT."""
-        late, self._paused = self._paused or [], None
+        self.paused = False
+        late, self.late = self.late, []
         for end in self._ends():
             end.let_go()
-        for run in late:
-            self._shared.callLater(0, run)
+        for call in late:
+            call.go_on()
 
     def die(self) -> None:
         """The process is gone."""
-        self._alive = False
+        self.alive = False
         self._network.forget(self._host)
 
     def _ends(self) -> list[Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
-from tests.support.ports import BrokerPorts, ReservedPort
+from tests.support.hosts import Host
+from tests.support.ports import LOOPBACK, BrokerPorts, ReservedPort
 from tests.support.remoting import ask
 from tests.support.running import Running
 from tests.support.wait import wait_until
@@ -40,6 +41,10 @@ class ServerProcess(Running):
         self.home = home
         self.output = home / "output.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._host: Host | None = None
+        self._loopback = LOOPBACK
+        #: Paused or cut off: alive, but nobody hears of it.
+        self.away = False
         home.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -58,6 +63,19 @@ class ServerProcess(Running):
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
+    def place(self, host: Host) -> None:
+        """It runs on a host of its own from its next start on; before others learn its address."""
+        self._host = host
+
+    def move(self, loopback: str) -> None:
+        """It is at another address of this machine from its next start on."""
+        self._loopback = loopback
+
+    @property
+    def ip(self) -> str:
+        """Where it listens."""
+        return self._loopback if self._host is None else self._host.address
+
     @property
     def pid(self) -> int:
         if self._process is None:
@@ -73,8 +91,9 @@ class ServerProcess(Running):
         if self.running:
             raise ServerFailed(f"{self.name} is running already")
         with self.output.open("ab") as output:
+            prefix = [] if self._host is None else self._host.prefix
             self._process = subprocess.Popen(
-                self.command(),
+                [*prefix, *self.command()],
                 cwd=self.home,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
@@ -105,6 +124,28 @@ class ServerProcess(Running):
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP; until `resume` it does nothing, and others see only its silence."""
+        self.away = True
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undoes `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+        self.away = False
+
+    def cut(self) -> None:
+        """Cuts its host's link, until `mend`."""
+        assert self._host is not None, f"{self.name} has no host of its own"
+        self.away = True
+        self._host.cut()
+
+    def mend(self) -> None:
+        """Undoes `cut`."""
+        assert self._host is not None
+        self._host.mend()
+        self.away = False
 
     def stop(self, limit: float = STOP_LIMIT) -> None:
         """Terminates and waits for a clean end; does nothing where the server does not run."""
@@ -158,7 +199,7 @@ class NameServerProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        return self._port.address
+        return f"{self.ip}:{self._port.number}"
 
     def ready(self) -> bool:
         return self.cluster_body() is not None
@@ -167,6 +208,12 @@ class NameServerProcess(ServerProcess):
         """The body of "cluster info": every broker that is registered here."""
         command = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ask(self.address, command, _PROBE_TIMEOUT).body
+
+    def addresses_of(self, broker_name: str) -> dict[int, str]:
+        """The addresses registered under a broker name, by broker id."""
+        table = loads(self.cluster_body()).get("brokerAddrTable") or {}
+        addresses = table.get(broker_name, {}).get("brokerAddrs", {})
+        return {int(broker_id): address for broker_id, address in addresses.items()}
 
     def knows(self, broker: ServerProcess) -> bool:
         """Whether the broker's address is registered."""
@@ -185,7 +232,7 @@ class NameServerProcess(ServerProcess):
         path = self.home / "namesrv.properties"
         settings = {
             "listenPort": str(self._port.number),
-            "bindAddress": "127.0.0.1",
+            "bindAddress": self.ip,
             "rocketmqHome": str(self.home),
             "kvConfigPath": str(self.home / "kvConfig.json"),
             "configStorePath": str(path),
@@ -240,7 +287,7 @@ class BrokerProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        return self._ports.listen.address
+        return f"{self.ip}:{self.port}"
 
     @property
     def port(self) -> int:
@@ -268,9 +315,9 @@ class BrokerProcess(ServerProcess):
             "brokerClusterName": self.cluster,
             "brokerName": self.name,
             "brokerId": "0",
-            "brokerIP1": "127.0.0.1",
-            "brokerIP2": "127.0.0.1",
-            "bindAddress": "127.0.0.1",
+            "brokerIP1": self.ip,
+            "brokerIP2": self.ip,
+            "bindAddress": self.ip,
             **self._name_server_setting(),
             "listenPort": str(self.port),
             "haListenPort": str(self.ha_port),

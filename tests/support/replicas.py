@@ -10,6 +10,7 @@ from pathlib import Path
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.fastjson import loads
+from rocketmq_tw.wire.headers.topics import GetTopicStatsInfoRequestHeader
 from tests.support.cluster import make_broker
 from tests.support.load import encode_batch, send_request
 from tests.support.ports import BrokerPorts
@@ -116,8 +117,11 @@ def wait_topic(slave: BrokerProcess, topic: str) -> None:
     """Waits until the slave has copied the topic."""
 
     def has_topic() -> bool:
-        response = ask(slave.address, RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG))
-        return topic in loads(response.body)["topicConfigTable"]
+        # Of that one topic: with controllers a slave keeps its whole table to itself.
+        request = RemotingCommand.request(
+            RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic=topic)
+        )
+        return ask(slave.address, request).code == ResponseCode.SUCCESS
 
     wait_until(has_topic, f"{topic} at {slave.name}'s slave", limit=COPY_LIMIT)
 

@@ -51,8 +51,6 @@ class StoreLife:
         self._model = StoreModel(self.counts)
         self._number = 0
         self._store = self._opened()
-        #: Deletions that `make_durable` is still to be called for.
-        self._work: list[tuple[list[str], object]] = []
         #: The log that this one is a copy of; None for a master.
         self._master: MastersLog | None = None
         #: A truncation that may have been cut short was to end here.
@@ -237,7 +235,7 @@ class StoreLife:
     def _clean(self) -> None:
         self._clock.now_ms += self.random.choice((0, 30, 80)) * 3_600_000
         try:
-            self.counts["files removed"] += self._store.clean(self._clock.now_ms)
+            self.counts["files removed"] += sum(self._store.clean(self._clock.now_ms))
         finally:
             # A power loss may bring files of the log back, but not what pointed into them.
             self._model.cleaned = max(self._model.cleaned, self._store.min_physical_offset)
@@ -257,7 +255,7 @@ class StoreLife:
         for name, topic in before.items():
             self._model.topics[name] = Topic(former=[*topic.former, topic.queues], unsure=True)
         try:
-            make_durable = self._store.remove_topics(doomed)
+            self._store.remove_topics(doomed)
         except StoreError:
             if not self._store.refusal.startswith("a deletion"):
                 self._model.topics.update(before)
@@ -265,7 +263,6 @@ class StoreLife:
         for name in doomed:
             self._model.topics[name].unsure = before[name].unsure
         self.counts["topics deleted"] += len(doomed)
-        self._work.append((doomed, make_durable))
 
     def _begin_anew(self, name: str) -> None:
         """The master deletes a topic and makes it again, and the tables do not come at all."""
@@ -280,10 +277,8 @@ class StoreLife:
         self.counts["beginnings by the log"] += 1
 
     def _finish_deletions(self) -> None:
-        while self._work:
-            _, make_durable = self._work[-1]
-            make_durable()  # type: ignore[operator]
-            self._work.pop()
+        if self._store.has_unsynced_deletions:
+            self._store.fsync()
         self._model.settle_deletions(self._store)
 
     # Its end, and what follows
@@ -353,7 +348,6 @@ class StoreLife:
             self._store = self._new_store()
             limit = self.random.choice((None, None, self.random.randrange(flushed + 1)))
             self._store.dispatch_limit = limit
-            self._work = []
             try:
                 self._store.load()
             except (PowerLoss, StoreError, OSError) as error:

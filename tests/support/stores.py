@@ -79,6 +79,12 @@ def put(store: MessageStore, *messages: StoredMessage) -> list[int]:
     return offsets
 
 
+def queues_of(store: MessageStore) -> dict[str, set[int]]:
+    """Topics with the ids of their queues that have files."""
+    found = {topic: set(store.queue_ids(topic)) for topic in store.queue_topics()}
+    return {topic: ids for topic, ids in found.items() if ids}
+
+
 def read_all(store: MessageStore, topic: str = "Topic", queue_id: int = 0) -> list[StoredMessage]:
     """Everything readable in a queue, in order."""
     found: list[StoredMessage] = []

@@ -2,8 +2,7 @@
 
 The links, the master's and the slaves' sides are the real ones; logs and the network are in memory.
 A power loss takes what was not synced. The controller is one object; what it is asked and what it
-says is late, gets lost on either way, or comes after its asker gave up; it does not come after its
-asker was started again.
+says is late, gets lost on either way, or comes after its asker gave up or was started again.
 """
 
 from __future__ import annotations
@@ -94,6 +93,10 @@ class RecordLog:
     def whole_end(self, end: int) -> int:
         """Behind the last whole record in front of `end`."""
         return max((behind for _, behind in self.records(end)), default=0)
+
+    @property
+    def confirmed_offset(self) -> int:
+        return self.whole_end(self.confirmed)
 
     def read(self, offset: int, size: int) -> bytes:
         end = min(offset + size, offset - offset % FILE_SIZE + FILE_SIZE, self.durable)
@@ -203,13 +206,15 @@ class Node:
         self.alive = False
         self.life = 0
         self.epoch = 0
+        #: The controller's epoch when the process began.
+        self.former_epoch = 0
         self.service: AutoSwitchHAService | None = None
         self.client: AutoSwitchHAClient | None = None
         self.changing = False
 
     def start(self) -> None:
-        self.world.hang_up(self)
         self.clock = Clock()
+        self.former_epoch = self.world.controller.epoch
         self.alive, self.epoch, self.changing = True, 0, False
         self.service = self.client = None
         self.log.sync()
@@ -245,6 +250,9 @@ class Node:
         controller = self.world.controller
         if not self.alive or self.changing or controller.master is None:
             return
+        if controller.master == self.own_id and controller.epoch <= self.former_epoch:
+            # A former process may have proposed something in this epoch.
+            controller.elect()
         if controller.epoch > self.epoch:
             self.changing = True
             changed = self._change(controller.master, controller.epoch, controller.applied)
@@ -471,14 +479,6 @@ class World:
     def depose(self) -> None:
         """An administrator wants another master; the present one hears of it late."""
         self.controller.elect(but=self.controller.master)
-
-    def hang_up(self, node: Node) -> None:
-        """A process is started again: by the time it speaks to the controller, what the former one
-        said there has arrived or is lost."""
-        theirs = [decide for asker, decide in self.asked if asker is node]
-        self.asked = [entry for entry in self.asked if entry[0] is not node]
-        for decide in theirs[: self.random.randrange(len(theirs) + 1)]:
-            decide()
 
     def ask(self, node: Node, members: frozenset[int]) -> Deferred[SyncMembers]:
         """A proposal on its way."""

@@ -1,5 +1,7 @@
 import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -11,9 +13,14 @@ import org.apache.rocketmq.client.consumer.PopResult;
 import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
+import org.apache.rocketmq.remoting.protocol.ResponseCode;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ChangeInvisibleTimeRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
+import org.apache.rocketmq.remoting.protocol.header.NotificationRequestHeader;
+import org.apache.rocketmq.remoting.protocol.header.NotificationResponseHeader;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 
 /** Pops, acknowledgements and changes of invisible times as 5.x clients send them. */
@@ -28,7 +35,10 @@ public final class Pops {
         });
         operations.put("popper.pop", this::pop);
         operations.put("popper.ack", this::ack);
+        operations.put("popper.ackAll", this::ackAll);
+        operations.put("popper.notified", this::notified);
         operations.put("popper.hide", this::hide);
+        new Recalls().register(operations);
     }
 
     private Object start(JSONObject arguments) throws Exception {
@@ -57,6 +67,7 @@ public final class Pops {
         header.setExpType("TAG");
         header.setExp(arguments.getString("expression"));
         header.setOrder(arguments.getBooleanValue("orderly"));
+        header.setAttemptId(arguments.getString("attempt"));
         CompletableFuture<PopResult> popped = new CompletableFuture<>();
         api(arguments).popMessageAsync(arguments.getString("broker"), arguments.getString("address"),
             header, header.getPollTime() + Clients.PATIENCE_MS, new PopCallback() {
@@ -97,6 +108,40 @@ public final class Pops {
         api(arguments).ackMessageAsync(
             arguments.getString("address"), Clients.PATIENCE_MS, answer, header);
         return answer.await();
+    }
+
+    /** All messages, which are of one topic and broker, with one request. */
+    private Object ackAll(JSONObject arguments) throws Exception {
+        List<String> extraInfos = new ArrayList<>();
+        JSONArray messages = arguments.getJSONArray("messages");
+        for (int i = 0; i < messages.size(); i++) {
+            extraInfos.add(extraInfo(messages.getJSONObject(i)));
+        }
+        Answer answer = new Answer();
+        api(arguments).batchAckMessageAsync(arguments.getString("address"), Clients.PATIENCE_MS,
+            answer, arguments.getString("topic"), arguments.getString("group"), extraInfos);
+        return answer.await();
+    }
+
+    /** Whether there is a message to pop; waits for one as long as the broker is told to. */
+    private Object notified(JSONObject arguments) throws Exception {
+        NotificationRequestHeader header = new NotificationRequestHeader();
+        header.setConsumerGroup(arguments.getString("group"));
+        header.setTopic(arguments.getString("topic"));
+        header.setQueueId(arguments.getIntValue("queue"));
+        header.setPollTime(arguments.getLongValue("poll"));
+        header.setBornTime(System.currentTimeMillis());
+        header.setOrder(arguments.getBooleanValue("orderly"));
+        header.setAttemptId(arguments.getString("attempt"));
+        RemotingCommand answer = api(arguments).getRemotingClient().invokeSync(
+            arguments.getString("address"),
+            RemotingCommand.createRequestCommand(RequestCode.NOTIFICATION, header),
+            header.getPollTime() + Clients.PATIENCE_MS);
+        if (answer.getCode() != ResponseCode.SUCCESS) {
+            throw new IllegalStateException(String.valueOf(answer));
+        }
+        return ((NotificationResponseHeader)
+            answer.decodeCommandCustomHeader(NotificationResponseHeader.class)).isHasMsg();
     }
 
     private Object hide(JSONObject arguments) throws Exception {

@@ -1,6 +1,12 @@
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
+import com.alibaba.fastjson.util.TypeUtils;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
@@ -18,6 +24,7 @@ final class Admin {
             return null;
         });
         operations.put("admin.createTopic", this::createTopic);
+        operations.put("admin.call", this::call);
     }
 
     private Object start(JSONObject arguments) throws Exception {
@@ -34,6 +41,38 @@ final class Admin {
         config.setWriteQueueNums(arguments.getIntValue("queues"));
         admins.get(arguments).createAndUpdateTopicConfig(arguments.getString("address"), config);
         return null;
+    }
+
+    /** Any method of DefaultMQAdminExt by its name and arguments; what it returns as JSON. */
+    private Object call(JSONObject arguments) throws Exception {
+        DefaultMQAdminExt admin = admins.get(arguments);
+        String name = arguments.getString("method");
+        JSONArray values = arguments.getJSONArray("args");
+        for (Method method : DefaultMQAdminExt.class.getMethods()) {
+            if (method.getName().equals(name) && method.getParameterCount() == values.size()) {
+                Object[] converted = new Object[values.size()];
+                for (int i = 0; i < converted.length; i++) {
+                    converted[i] = TypeUtils.cast(
+                        values.get(i), method.getGenericParameterTypes()[i], null);
+                }
+                try {
+                    return plain(method.invoke(admin, converted));
+                } catch (InvocationTargetException failed) {
+                    throw (Exception) failed.getCause();
+                }
+            }
+        }
+        throw new IllegalArgumentException("no method " + name + " with " + values.size());
+    }
+
+    /** With text for keys, which may be queues there. */
+    private static Object plain(Object value) {
+        if (value instanceof Map) {
+            Map<String, Object> plain = new LinkedHashMap<>();
+            ((Map<?, ?>) value).forEach((key, each) -> plain.put(String.valueOf(key), plain(each)));
+            return plain;
+        }
+        return JSON.toJSON(value);
     }
 
     /** What the command printed; mqadmin writes to System.out, so one runs at a time. */

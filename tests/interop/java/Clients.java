@@ -34,8 +34,10 @@ final class Clients<T> {
         config.setInstanceName(
             arguments.containsKey("instance")
                 ? arguments.getString("instance") : arguments.getString("handle"));
-        config.setPollNameServerInterval(500);
-        config.setHeartbeatBrokerInterval(1000);
+        config.setPollNameServerInterval(
+            arguments.containsKey("pollMs") ? arguments.getIntValue("pollMs") : 500);
+        config.setHeartbeatBrokerInterval(
+            arguments.containsKey("heartbeatMs") ? arguments.getIntValue("heartbeatMs") : 1000);
         config.setPersistConsumerOffsetInterval(500);
         config.setPullTimeDelayMillsWhenException(200);
         config.setMqClientApiTimeout(PATIENCE_MS);

@@ -36,6 +36,7 @@ public final class Driver {
         new PullConsumers().register(operations);
         new Admin().register(operations);
         new Transactions().register(operations);
+        new Requests().register(operations);
         registerPops();
     }
 

@@ -6,6 +6,7 @@ import java.util.Random;
 import java.util.zip.CRC32;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -18,7 +19,7 @@ final class Messages {
 
     /**
      * topic, body (text) or size with random bytes from seed; tags, keys, properties, delayLevel,
-     * flag.
+     * flag; rawProperties may have any name, as a message that is passed on or that asks for a time has.
      */
     static Message fromJson(JSONObject json) {
         Message message = new Message(json.getString("topic"), body(json));
@@ -38,6 +39,13 @@ final class Messages {
         if (properties != null) {
             for (Map.Entry<String, Object> property : properties.entrySet()) {
                 message.putUserProperty(property.getKey(), (String) property.getValue());
+            }
+        }
+        JSONObject raw = json.getJSONObject("rawProperties");
+        if (raw != null) {
+            for (Map.Entry<String, Object> property : raw.entrySet()) {
+                MessageAccessor.putProperty(
+                    message, property.getKey(), String.valueOf(property.getValue()));
             }
         }
         return message;

@@ -29,7 +29,8 @@ final class Producers {
     }
 
     private Object start(JSONObject arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(arguments.getString("group"));
+        DefaultMQProducer producer = new DefaultMQProducer(
+            arguments.getString("group"), arguments.getBooleanValue("trace"), null);
         Clients.configure(producer, arguments);
         producer.setSendMsgTimeout(arguments.containsKey("timeoutMs")
             ? arguments.getIntValue("timeoutMs") : Clients.PATIENCE_MS);

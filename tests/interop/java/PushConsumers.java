@@ -21,7 +21,8 @@ final class PushConsumers {
     void register(Map<String, Driver.Operation> operations) {
         operations.put("consumer.start", this::start);
         operations.put("consumer.stop", arguments -> {
-            consumers.remove(arguments).push.shutdown();
+            // What it received is still asked for.
+            consumers.get(arguments).push.shutdown();
             return null;
         });
         operations.put("consumer.received", arguments -> consumers.get(arguments).received(arguments));
@@ -40,12 +41,15 @@ final class PushConsumers {
     private static final class Consumer {
         private final DefaultMQPushConsumer push;
         private final int failTimes;
+        private final int workMs;
         private final List<JSONObject> received = new ArrayList<>();
         private final Map<String, Integer> attempts = new HashMap<>();
 
         Consumer(JSONObject arguments) throws Exception {
-            push = new DefaultMQPushConsumer(arguments.getString("group"));
+            push = new DefaultMQPushConsumer(
+                arguments.getString("group"), arguments.getBooleanValue("trace"), null);
             failTimes = arguments.getIntValue("failTimes");
+            workMs = arguments.getIntValue("workMs");
             Clients.configure(push, arguments);
             push.setConsumeFromWhere(
                 ConsumeFromWhere.valueOf("CONSUME_FROM_" + arguments.getString("from")));
@@ -80,11 +84,11 @@ final class PushConsumers {
             }
             if (arguments.getBooleanValue("orderly")) {
                 push.registerMessageListener((MessageListenerOrderly) (messages, context) ->
-                    note(messages) ? ConsumeOrderlyStatus.SUCCESS
+                    work(messages) ? ConsumeOrderlyStatus.SUCCESS
                         : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
             } else {
                 push.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
-                    note(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+                    work(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
                         : ConsumeConcurrentlyStatus.RECONSUME_LATER);
             }
         }
@@ -100,6 +104,17 @@ final class PushConsumers {
                     }
                 }
             }
+        }
+
+        /** As `note`; consuming takes `workMs`. */
+        private boolean work(List<MessageExt> messages) {
+            boolean taken = note(messages);
+            try {
+                Thread.sleep(workMs);
+            } catch (InterruptedException stopping) {
+                Thread.currentThread().interrupt();
+            }
+            return taken;
         }
 
         /** Whether the messages were taken; a message fails the first `failTimes` times. */

@@ -16,7 +16,7 @@ from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.switched_group import Broken, RecordLog, run
 
-SEEDS = 400
+SEEDS = 600
 
 
 def finds(why: str, **broken: Any) -> None:

@@ -1,0 +1,211 @@
+"""Static topics with stock 5.3's tools and clients: made, moved and consumed on two of our
+brokers, on one of ours beside stock's, and on a store that changes hands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
+from tests.support.java_client import JavaClients, Json
+from tests.support.ports import BrokerPorts
+from tests.support.processes import BrokerProcess
+from tests.support.rmqadmin import answer
+from tests.support.wait import wait_until
+
+STOCK = "5.3.3"
+#: The broker name of logic queues, and the offsets at which a moved queue begins.
+LOGIC = "__syslo__global__"
+BLOCK = 10_000
+PAIRS = {"ours": [OURS, OURS], "ours-stock": [OURS, STOCK], "stock-ours": [STOCK, OURS]}
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Static topics begin on the first broker and move to the second."""
+    home = tmp_path_factory.mktemp("static")
+    name_server = make_name_server(OURS, home / "namesrv")
+    brokers = [
+        make_broker(kind, f"broker-{number}", home / str(number), [name_server])
+        for number, kind in enumerate(PAIRS[request.param])
+    ]
+    with Cluster([name_server], brokers) as started:
+        yield started
+
+
+@pytest.fixture
+def java(jvms: dict[str, JavaClients]) -> JavaClients:
+    return jvms[STOCK]
+
+
+def mqadmin(java: JavaClients, cluster: Cluster, command: str, *arguments: str) -> str:
+    return java.mqadmin(command, "-n", cluster.namesrv, *arguments)
+
+
+def make(java: JavaClients, cluster: Cluster, topic: str, brokers: str, queues: int) -> None:
+    mqadmin(java, cluster, "updateStaticTopic", "-t", topic, "-b", brokers, "-qn", str(queues))
+    wait_until(lambda: cluster.name_servers[0].routes(topic, []), f"the route of {topic}")
+
+
+def numbers(messages: list[Json]) -> Counter[str]:
+    return Counter(message["body"] for message in messages)
+
+
+def send(producer: Any, topic: str, first: int, count: int) -> list[Json]:
+    messages = [{"topic": topic, "body": str(n)} for n in range(first, first + count)]
+    sent: list[Json] = producer.send(*messages)
+    return sent
+
+
+def test_a_topic_that_moves(java: JavaClients, pair: Cluster, names) -> None:
+    topic, group = names.topic, names.group
+    first, second = (broker.name for broker in pair.brokers)
+    make(java, pair, topic, first, 2)
+    with (
+        java.producer(pair.namesrv, names.group) as producer,
+        java.consumer(pair.namesrv, group, {topic: "*"}) as consumer,
+    ):
+        sent = send(producer, topic, 0, 20)
+        assert {each["queue"] for each in sent} == {0, 1}
+        assert max(each["offset"] for each in sent) < BLOCK
+        consumer.wait_bodies({str(n) for n in range(20)})
+        mqadmin(java, pair, "remappingStaticTopic", "-t", topic, "-b", second)
+        later = wait_until(
+            lambda: [
+                each
+                for each in send(producer, topic, 20, 20)
+                if each["offset"] >= BLOCK
+            ],
+            "messages behind the move",
+        )  # fmt: skip
+        assert {each["queue"] for each in later} == {0, 1}
+        came = consumer.wait_bodies({str(n) for n in range(40)})
+        for message in came:
+            assert message["broker"] == LOGIC
+        for queue in (0, 1):
+            offsets = {each["offset"] for each in came if each["queue"] == queue}
+            before = len([each for each in offsets if each < BLOCK])
+            behind = len(offsets) - before
+            assert offsets == {*range(before), *range(BLOCK, BLOCK + behind)}
+        assert set(numbers(came)) == {str(n) for n in range(40)}
+    # Another group reads all of it, across the move, and where it is stays with the queue.
+    with java.consumer(pair.namesrv, names.group, {topic: "*"}) as other:
+        again = other.wait_bodies({str(n) for n in range(40)})
+        assert {each["queue"]: min(e["offset"] for e in again) for each in again} == {0: 0, 1: 0}
+        other.stop()
+    status = mqadmin(java, pair, "topicStatus", "-t", topic)
+    assert LOGIC in status
+
+
+def test_more_queues_and_progress(java: JavaClients, pair: Cluster, names) -> None:
+    topic, group = names.topic, names.group
+    both = ",".join(broker.name for broker in pair.brokers)
+    make(java, pair, topic, both, 2)
+    make(java, pair, topic, both, 4)
+    with java.producer(pair.namesrv, names.group) as producer:
+
+        def all_queues() -> bool:
+            return {each["queue"] for each in send(producer, topic, 0, 8)} == {0, 1, 2, 3}
+
+        wait_until(all_queues, "sends to all four queues")
+        with java.consumer(pair.namesrv, group, {topic: "*"}) as consumer:
+            consumer.wait_bodies({str(n) for n in range(8)})
+            consumer.stop()
+    progress = mqadmin(java, pair, "consumerProgress", "-g", group)
+    lines = [line.split() for line in progress.splitlines() if line.startswith(topic)]
+    assert {line[1] for line in lines} == {LOGIC}, progress
+    assert sorted(int(line[2]) for line in lines) == [0, 1, 2, 3]
+    assert all(line[3] == line[4] for line in lines), progress
+
+
+def test_offsets_of_a_moved_queue(java: JavaClients, pair: Cluster, names) -> None:
+    topic = names.topic
+    first, second = (broker.name for broker in pair.brokers)
+    make(java, pair, topic, first, 1)
+    with (
+        java.producer(pair.namesrv, names.group) as producer,
+        java.puller(pair.namesrv, names.group) as puller,
+    ):
+        sent = send(producer, topic, 0, 5)
+        assert [each["offset"] for each in sent] == [0, 1, 2, 3, 4]
+        mqadmin(java, pair, "remappingStaticTopic", "-t", topic, "-b", second)
+        later = wait_until(
+            lambda: [each for each in send(producer, topic, 5, 1) if each["offset"] >= BLOCK],
+            "a message behind the move",
+        )
+        (queue,) = puller.queues(topic)
+        assert (queue["broker"], queue["queue"]) == (LOGIC, 0)
+        assert puller.min_offset(queue) == 0
+        assert puller.max_offset(queue) == later[0]["offset"] + 1
+        got = puller.pull(queue, 2)
+        assert [message["offset"] for message in got["messages"]] == [2, 3, 4]
+        end = puller.pull(queue, 5)
+        assert (end["status"], end["next"]) == ("NO_MATCHED_MSG", BLOCK)
+        puller.commit(queue, 3)
+        wait_until(lambda: puller.committed(queue) == 3, "the offset in the first queue")
+        puller.commit(queue, BLOCK + 1)
+        wait_until(lambda: puller.committed(queue) == BLOCK + 1, "the offset in the second")
+
+
+def test_rmqadmin_makes_and_moves_them(java: JavaClients, pair: Cluster, names) -> None:
+    """What one tool has made the other one shows and changes."""
+    topic, namesrv = names.topic, pair.namesrv
+    first, second = (broker.name for broker in pair.brokers)
+    made = answer(namesrv, f"updateStaticTopic -t {topic} -b {first} -qn 2")
+    assert [queue["brokerName"] for queue in made["queues"]] == [first, first]
+    with java.producer(namesrv, names.group) as producer:
+        send(producer, topic, 0, 4)
+        moved = answer(namesrv, f"remappingStaticTopic -t {topic} -b {second}")
+        assert [queue["logicOffset"] for queue in moved["queues"]] == [BLOCK, BLOCK]
+        wait_until(
+            lambda: [each for each in send(producer, topic, 4, 4) if each["offset"] >= BLOCK],
+            "messages behind the move",
+        )
+        mqadmin(java, pair, "remappingStaticTopic", "-t", topic, "-b", first)
+        wait_until(
+            lambda: [each for each in send(producer, topic, 8, 4) if each["offset"] >= 2 * BLOCK],
+            "messages behind the second move",
+        )
+        with java.consumer(namesrv, names.group, {topic: "*"}) as consumer:
+            consumer.wait_bodies({str(n) for n in range(12)})
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours-first", "stock-first"])
+def test_a_store_changes_hands(ours_first: bool, java: JavaClients, tmp_path: Path, names) -> None:
+    """The second broker serves the logic queues that the first one's file has."""
+    topic, group = names.topic, names.group
+    name_server = make_name_server(OURS, tmp_path / "namesrv")
+    ports, store = BrokerPorts(), tmp_path / "store"
+    kinds = [OURS, STOCK] if ours_first else [STOCK, OURS]
+    brokers: list[BrokerProcess] = [
+        make_broker(
+            kind, "handed-over", tmp_path / str(number), [name_server], store=store, ports=ports
+        )
+        for number, kind in enumerate(kinds)
+    ]
+    first, second = brokers
+    try:
+        name_server.start()
+        first.start()
+        cluster = Cluster([name_server], [first])
+        make(java, cluster, topic, "handed-over", 2)
+        with java.producer(name_server.address, names.group) as producer:
+            send(producer, topic, 0, 4)
+            first.stop()
+            second.start()
+            wait_until(lambda: name_server.knows(second), "the second broker's registration")
+            sent = wait_until(lambda: send(producer, topic, 4, 4), "sends to the second broker")
+            assert {each["queue"] for each in sent} == {0, 1}
+            assert {each["offset"] for each in sent} == {2, 3}
+            with java.consumer(name_server.address, group, {topic: "*"}) as consumer:
+                consumer.wait_bodies({str(n) for n in range(8)})
+    finally:
+        for broker in brokers:
+            broker.close()
+        name_server.close()

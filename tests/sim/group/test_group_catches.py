@@ -1,0 +1,213 @@
+"""Rules of controllers and brokers, each broken on purpose: the simulation of whole groups finds
+it. Rules about late proposals: test_late_words.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+
+from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
+from rocketmq_tw.controller.core import decisions, requests
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.events import encode_event
+from rocketmq_tw.controller.core.state import ControllerState, Group, SyncState
+from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.raft.core.codes import RaftRole
+from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
+from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
+from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.group_sim.runs import run_seeds
+
+SEEDS = 60
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+# The controllers
+
+
+def elects_whoever_lives(patch: pytest.MonkeyPatch) -> None:
+    elect = decisions.elect_master
+
+    def unclean(state: Any, request: Any, life: Any, *, unclean: bool = False) -> Decision:
+        return elect(state, request, life, unclean=True)
+
+    patch.setattr(requests.decisions, "elect_master", unclean)
+
+
+def keeps_the_set_at_an_election(patch: pytest.MonkeyPatch) -> None:
+    set_members = SyncState.set_members
+
+    def kept(sync: SyncState, members: frozenset[int]) -> None:
+        is_election = len(members) == 1 and members == {sync.master} and len(sync.members) > 1
+        set_members(sync, sync.members if is_election else members)
+
+    patch.setattr(SyncState, "set_members", kept)
+
+
+def elects_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
+    def set_master(sync: SyncState, broker_id: int | None) -> None:
+        sync.master_epoch += 1 if sync.master is None or broker_id is None else 0
+        sync.master = broker_id
+
+    patch.setattr(SyncState, "set_master", set_master)
+
+
+def accepts(patch: pytest.MonkeyPatch, *codes: int) -> None:
+    """Sets that are to be refused with one of these codes are taken."""
+    refused_set = decisions._refused_set
+
+    def refused(
+        group: Group, request: Any, epoch: int, wanted: frozenset[int], life: Any
+    ) -> tuple[int, str] | None:
+        found = refused_set(group, request, epoch, wanted, life)
+        return None if found is not None and found[0] in codes else found
+
+    patch.setattr(decisions, "_refused_set", refused)
+
+
+def takes_sets_of_former_masters(patch: pytest.MonkeyPatch) -> None:
+    accepts(
+        patch, ResponseCode.CONTROLLER_INVALID_MASTER, ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
+    )
+
+
+def decides_before_its_log_is_applied(patch: pytest.MonkeyPatch) -> None:
+    def role_changed(decider: Decider, role: RaftRole, term: int) -> None:
+        decider._ready_term = term if role is RaftRole.LEADER else None
+
+    async def decide(decider: Decider, make: Any) -> Decision:
+        decision: Decision = make(decider._machine.state, decider._life)
+        if decision.events:
+            await decider._append([encode_event(event) for event in decision.events])
+        return decision
+
+    patch.setattr(Decider, "_role_changed", role_changed)
+    patch.setattr(Decider, "_decide", decide)
+
+
+def decides_out_of_turn(patch: pytest.MonkeyPatch) -> None:
+    class Turn:
+        def acquire(self) -> Deferred[None]:
+            return succeed(None)
+
+        def release(self) -> None:
+            pass
+
+    init = Decider.__init__
+
+    def made(decider: Decider, *args: Any, **named: Any) -> None:
+        init(decider, *args, **named)
+        decider._turn = Turn()  # type: ignore[assignment]
+
+    patch.setattr(Decider, "__init__", made)
+    patch.setattr(Decider, "_append_empty", Decider._confirm)
+
+
+def answers_before_it_is_decided(patch: pytest.MonkeyPatch) -> None:
+    async def append(decider: Decider, bodies: Iterable[bytes]) -> None:
+        for proposed in decider._node.propose(bodies):
+            proposed.addErrback(lambda _: None)
+
+    patch.setattr(Decider, "_append", append)
+
+
+def gives_an_id_twice(patch: pytest.MonkeyPatch) -> None:
+    apply = decisions.apply_broker_id
+
+    def anybody(state: ControllerState, request: Any) -> Decision:
+        decision = apply(state, request)
+        refused = decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        return msgspec.structs.replace(decision, code=0) if refused else decision
+
+    patch.setattr(requests.decisions, "apply_broker_id", anybody)
+
+
+# The brokers
+
+
+def answers_before_its_slaves_have_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AutoSwitchHAService, "_required", lambda self: 1)
+
+
+def confirms_what_it_has_alone(patch: pytest.MonkeyPatch) -> None:
+    def advance(self: AutoSwitchHAService) -> None:
+        if self._log.end_offset > self.confirmed:
+            self.confirmed = self._log.end_offset
+            self._switched.confirm(self.confirmed)
+
+    patch.setattr(AutoSwitchHAService, "_advance", advance)
+
+
+def changes_the_set_before_the_controller_does(patch: pytest.MonkeyPatch) -> None:
+    ask = AutoSwitchHAService._ask
+
+    def at_once(self: AutoSwitchHAService, members: frozenset[int]) -> None:
+        self.states.applied = self.states.applied._replace(members=members)
+        ask(self, members)
+
+    patch.setattr(AutoSwitchHAService, "_ask", at_once)
+
+
+def dispatches_what_is_not_confirmed(patch: pytest.MonkeyPatch) -> None:
+    append = SwitchedLog.append
+
+    def hasty(self: SwitchedLog, offset: int, data: bytes) -> Deferred[int]:
+        def appended(end: int) -> int:
+            self.confirm(end)
+            return end
+
+        return append(self, offset, data).addCallback(appended)
+
+    patch.setattr(SwitchedLog, "append", hasty)
+
+
+def keeps_what_the_master_does_not_have(patch: pytest.MonkeyPatch) -> None:
+    @inlineCallbacks
+    def common(self: Any, master: Any, end: int) -> Generator[Any, Any, int]:
+        yield succeed(None)
+        return min(end, master.end)
+
+    patch.setattr(AutoSwitchHAClient, "_common", common)
+
+
+def lets_slaves_join_too_soon(patch: pytest.MonkeyPatch) -> None:
+    reported = SyncStates.reported
+
+    def hasty(states: SyncStates, *args: Any, promised_end: int, **named: Any) -> None:
+        reported(states, *args, promised_end=0, **named)
+
+    patch.setattr(SyncStates, "reported", hasty)
+
+
+PROMISE = "is in sync|makes promises|others|readers saw|there are"
+#: Each rule that is broken, and what comes of it.
+RULES: dict[Patch, str] = {
+    elects_whoever_lives: "from outside",
+    keeps_the_set_at_an_election: f"{PROMISE}|come together",
+    elects_without_a_new_epoch: "two masters",
+    takes_sets_of_former_masters: "is not in sync|has not all",
+    decides_before_its_log_is_applied: "given twice|from outside|two masters|elected was",
+    decides_out_of_turn: "given twice|two masters|come together|elected was",
+    answers_before_it_is_decided: "elected was",
+    gives_an_id_twice: "given twice",
+    answers_before_its_slaves_have_it: PROMISE,
+    confirms_what_it_has_alone: PROMISE,
+    changes_the_set_before_the_controller_does: f"{PROMISE}|come together",
+    dispatches_what_is_not_confirmed: PROMISE,
+    keeps_what_the_master_does_not_have: PROMISE,
+    lets_slaves_join_too_soon: PROMISE,
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_broken_rule_is_found(rule: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule(monkeypatch)
+    found = next((one.broken for one in run_seeds(range(SEEDS)) if one.broken), "")
+    assert re.search(RULES[rule], found) and found, found

@@ -1,0 +1,125 @@
+"""A proposal that reaches the controllers after the next process of its sender has asked, or whose
+answer never comes: the rules that keep promises then, each broken on purpose as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.broker.election.following import ControllerFollower
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.controller.core import decisions
+from rocketmq_tw.replication.auto_switch import service
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.group_sim.checks import Broken
+from tests.support.group_sim.network import TroubledTransport
+from tests.support.group_sim.runs import in_a_hurry
+from tests.support.group_sim.world import World
+
+
+def until(
+    world: World, condition: Callable[[], bool], step: float = 0.0005, limit: float = 60.0
+) -> None:
+    give_up = world.clock.seconds() + limit
+    while not condition():
+        if world.clock.seconds() > give_up:
+            raise Broken("it does not happen")
+        world.advance(step)
+
+
+def joined(seed: int) -> World:
+    """Someone asks that another one joins the SyncStateSet, in which it is alone so far."""
+    world = World(seed)
+    first, second = world.brokers[:2]
+    for controller in world.controllers:
+        controller.start()
+    world.start_broker(first)
+    until(world, lambda: first.state.role is Role.MASTER, 0.1)
+    world.start_broker(second)
+    until(world, lambda: first.is_asking)
+    return world
+
+
+def asker_is_killed(seed: int) -> None:
+    """It is there again before what it asked for comes."""
+    world = joined(seed)
+    first, second = world.brokers[:2]
+    world.network.late = lambda: 2.0  # type: ignore[method-assign]
+    first.end(power=False)
+    world.checks.ended(first, power=False)
+    world.start_broker(first)
+    until(world, lambda: any(one.state.role is Role.MASTER for one in (first, second)), 0.001)
+    for _ in range(40):
+        world.send()
+        world.advance(0.1)
+    world.recover()
+
+
+def answer_is_lost(seed: int) -> None:
+    """The controllers have the set, and its master does not know."""
+    world = joined(seed)
+    first, second = world.brokers[:2]
+    until(world, lambda: len(world.latest.members) == 2)
+    for end in world.network.ends(first.host):
+        if end.getPeer().host.startswith("10.1."):
+            assert isinstance(end, TroubledTransport)
+            end.break_off()
+    world.network.cut |= {(second.host, first.host)}
+    for _ in range(20):
+        world.send()
+        world.advance(0.1)
+    world.recover()
+
+
+STORIES = [asker_is_killed, answer_is_lost]
+
+
+def test_promises_are_kept() -> None:
+    with in_a_hurry():
+        for seed in range(3):
+            for story in STORIES:
+                story(seed)
+
+
+def goes_on_in_the_epoch_of_a_former_process(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ControllerFollower, "_is_former_self", lambda *_: False)
+
+
+def takes_sets_of_old_epochs(patch: pytest.MonkeyPatch) -> None:
+    refused_set = decisions._refused_set
+    old = (
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+        ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+    )
+
+    def refused(*asked: Any) -> tuple[int, str] | None:
+        found = refused_set(*asked)
+        return None if found is not None and found[0] in old else found
+
+    patch.setattr(decisions, "_refused_set", refused)
+
+
+def takes_any_refusal_for_the_end_of_a_proposal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(service, "NOT_TAKEN", frozenset(ResponseCode))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        goes_on_in_the_epoch_of_a_former_process,
+        takes_sets_of_old_epochs,
+        takes_any_refusal_for_the_end_of_a_proposal,
+    ],
+    ids=lambda rule: rule.__name__,
+)
+def test_a_broken_rule_is_found(
+    rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(monkeypatch)
+    with pytest.raises(Broken, match="is in sync"), in_a_hurry():
+        for seed in range(8):
+            for story in STORIES:
+                story(seed)

@@ -1,0 +1,369 @@
+"""One seed's schedule: what happens to a group, step by step, with its promises looked at after
+every call that the clock makes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.client.controller import ControllerClient
+from rocketmq_tw.wire import command
+from tests.support.group_sim.checks import Broken, ControllerChecks, Decided, GroupChecks
+from tests.support.group_sim.clock import EventClock
+from tests.support.group_sim.network import TroubledNetwork
+from tests.support.group_sim.processes import (
+    CLUSTER,
+    NAME,
+    BrokerProcess,
+    ControllerProcess,
+    Process,
+)
+
+PEERS = {f"n{number}": f"10.1.0.{number}:9878" for number in range(3)}
+STEPS = 14
+#: Seconds within which a group that nothing happens to any more must be well.
+CALM = 180.0
+#: Calls of the clock within one step: more are an endless loop.
+MAX_CALLS = 200_000
+
+
+class World:
+    """Three controllers, two or three brokers, producers and readers."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = chance = Random(seed)
+        self.clock = EventClock()
+        self.clock.rightNow = 1000.0
+        self.network = TroubledNetwork(
+            self.clock,
+            chance,
+            slowest=chance.choice([0.01, 0.1, 1.0]),
+            latest=chance.choice([0.01, 2.0, 10.0]),
+        )
+        #: How often what is killed comes back before anybody can have noticed.
+        self.haste = chance.choice([0.1, 0.8])
+        self.flush = chance.choice(["ASYNC_FLUSH", "SYNC_FLUSH"])
+        self.trace: list[str] = []
+        slow_disk = chance.choice([0.01, 0.3, 2.0])
+        around = (self.clock, self.network)
+        keys: dict[str, Any] = {
+            "scan_not_active_broker_interval": 1000,
+            "scan_inactive_master_interval": 1000,
+            "notify_broker_role_changed": chance.random() < 0.7,
+            "is_process_read_event": chance.random() < 0.2,
+        }
+        self._controller_checks = ControllerChecks()
+        self.controllers = [
+            ControllerProcess(
+                *around,
+                at.rpartition(":")[0],
+                chance,
+                slow_disk,
+                member=member,
+                peers=PEERS,
+                keys=keys,
+                on_apply=self._applied,
+            )
+            for member, at in PEERS.items()
+        ]
+        settings = {
+            "controller_heart_beat_timeout_mills": chance.choice([1500, 3000]),
+            "sync_broker_metadata_period": chance.choice([500, 5000]),
+            "check_sync_state_set_period": chance.choice([500, 5000]),
+        }
+        store = {
+            "all_ack_in_sync_state_set": True,
+            "min_in_sync_replicas": 1,
+            "flush_disk_type": self.flush,
+            "mapped_file_size_commit_log": chance.choice([2048, 1 << 16]),
+            "message_index_enable": False,
+            "ha_max_time_slave_not_catchup": chance.choice([1000, 5000]),
+        }
+        self.brokers = [
+            BrokerProcess(
+                *around,
+                f"10.0.0.{number}",
+                chance,
+                slow_disk,
+                controllers=";".join(PEERS.values()),
+                settings=settings,
+                keys=store,
+            )
+            for number in range(1, chance.choice([3, 4, 4]))
+        ]
+        self.checks = GroupChecks(self.brokers, self._controller_checks)
+        self._sent = 0
+        self._failed: Exception | None = None
+        self._admin = ControllerClient(
+            self.clock, self.network.client("10.9.0.1"), list(PEERS.values())
+        )
+
+    @property
+    def latest(self) -> Decided:
+        """What the controllers have decided last."""
+        return self._controller_checks.latest
+
+    # What may happen
+
+    def live(self, steps: int = STEPS) -> None:
+        """Begins, goes through `steps` of trouble, and comes together again."""
+        for controller in self.controllers:
+            controller.start()
+        for broker in self.brokers:
+            self.start_broker(broker)
+            self.advance(self.chance.choice([0.01, 1.0]))
+        if self.chance.random() < 0.8:
+            self.run_until(self.checks.come_together, CALM)
+        trouble = [
+            (self.send, 10),
+            (self.lose_broker, 4),
+            (self.revive, 5),
+            (self.pause, 3),
+            (self.go_on, 4),
+            (self.lose_controller, 2),
+            (self.cut, 3),
+            (self.heal, 3),
+            (self.reset, 2),
+            (self.disturb_a_proposal, 2),
+            (self.designate, 1),
+        ]
+        actions, weights = zip(*trouble, strict=True)
+        for _ in range(steps):
+            (action,) = self.chance.choices(actions, weights)
+            self._note(action.__name__)
+            action()
+            self.advance(self.chance.choice([0.002, 0.02, 0.1, 0.5, 2.0, 8.0]))
+        self.recover()
+
+    def recover(self) -> None:
+        """The trouble is over: all must be well in the end."""
+        self.network.heal()
+        for process in (*self.controllers, *self.brokers):
+            if process.is_paused:
+                process.go_on()
+        for controller in self.controllers:
+            if not controller.is_running:
+                controller.start()
+        for broker in self.brokers:
+            if not broker.is_running:
+                self.start_broker(broker)
+        self.run_until(self.checks.come_together, CALM)
+        self.send()
+        self.advance(1.0)
+        self.run_until(self.checks.come_together, CALM)
+        self.checks.ends_well()
+        self._note("well")
+
+    def send(self) -> None:
+        """Every broker that takes itself for a master gets some messages."""
+        for broker in self._brokers_that(lambda one: one.state.role is Role.MASTER):
+            for _ in range(self.chance.randrange(1, 4)):
+                self._sent += 1
+                body = b"message-%d" % self._sent
+                broker.send(body, partial(self._acknowledged, broker))
+                self.checks.look()
+                if self.chance.random() < 0.5:
+                    self.advance(self.chance.choice([0.001, 0.05]))
+
+    def lose_broker(self) -> None:
+        """kill -9; or power, where the configuration promises to survive that."""
+        victim = self._victim(self._running(self.brokers), self._is_master)
+        if victim is not None:
+            power = self.flush == "SYNC_FLUSH" and self.chance.random() < 0.5
+            self._note(f"{victim.host} {'power' if power else 'kill'}")
+            victim.end(power=power)
+            self.checks.ended(victim, power=power)
+            if self.chance.random() < self.haste:
+                self.start_broker(victim)
+
+    def lose_controller(self) -> None:
+        """A controller is killed or loses its power."""
+        victim = self._victim(self._running(self.controllers), lambda one: one.leads)
+        if victim is not None:
+            victim.end(power=self.chance.random() < 0.5)
+
+    def revive(self) -> None:
+        """Something that is down comes up again."""
+        down: list[Process] = [
+            one for one in (*self.controllers, *self.brokers) if not one.is_running
+        ]
+        if down:
+            one = self.chance.choice(down)
+            self._note(one.host)
+            if isinstance(one, BrokerProcess):
+                self.start_broker(one)
+            elif isinstance(one, ControllerProcess):
+                one.start()
+
+    def pause(self) -> None:
+        """SIGSTOP of a broker or a controller."""
+        if self.chance.random() < 0.5:
+            victim: Process | None = self._victim(
+                [one for one in self.brokers if one.is_able], self._is_master
+            )
+        else:
+            victim = self._victim(
+                [one for one in self.controllers if one.is_able], lambda one: one.leads
+            )
+        if victim is not None:
+            self._note(victim.host)
+            victim.pause()
+
+    def go_on(self) -> None:
+        """SIGCONT of whatever is stopped."""
+        for process in (*self.controllers, *self.brokers):
+            if process.is_paused and self.chance.random() < 0.7:
+                process.go_on()
+
+    def cut(self) -> None:
+        """A host is not heard, or hears nothing, or both, of some others."""
+        hosts = [one.host for one in (*self.controllers, *self.brokers)]
+        victim = self.chance.choice(hosts)
+        ways = self.chance.choice([(True, False), (False, True), (True, True)])
+        for other in hosts:
+            if other != victim and self.chance.random() < 0.6:
+                self._note(f"{victim}/{other} {ways}")
+                self.network.cut |= {(victim, other)} if ways[0] else set()
+                self.network.cut |= {(other, victim)} if ways[1] else set()
+
+    def heal(self) -> None:
+        """All links are well again."""
+        self.network.heal()
+
+    def reset(self) -> None:
+        """Somebody loses a connection."""
+        able = [one.host for one in (*self.controllers, *self.brokers) if one.is_able]
+        if able:
+            self.network.reset(self.chance.choice(able))
+
+    def disturb_a_proposal(self) -> None:
+        """Somebody joins or is lost, and while the controllers are told of that, the teller is
+        killed and comes back at once, or it loses its connections; then it gets messages."""
+        down = [one for one in self.brokers if not one.is_running]
+        slaves = self._brokers_that(lambda one: one.state.role is Role.SLAVE)
+        if down:
+            self.start_broker(self.chance.choice(down))
+        elif slaves:
+            victim = self.chance.choice(slaves)
+            victim.end(power=False)
+            self.checks.ended(victim, power=False)
+            if self.chance.random() < 0.7:
+                self.advance(1.0)
+                self.start_broker(victim)
+        for _ in range(2000):
+            asking = self._brokers_that(lambda one: one.is_asking)
+            if asking:
+                break
+            self.advance(0.001)
+        else:
+            return
+        self._note(f"{asking[0].host} asks")
+        if self.chance.random() < 0.5:
+            asking[0].end(power=False)
+            self.checks.ended(asking[0], power=False)
+            self.start_broker(asking[0])
+        else:
+            for _ in range(6):
+                self.network.reset(asking[0].host)
+        for _ in range(self.chance.randrange(4)):
+            self.advance(0.8)
+            self.send()
+
+    def designate(self) -> None:
+        """An administrator wants another master."""
+        wanted = self.chance.choice(self.brokers).broker_id
+        if wanted:
+            asked: Deferred[Any] = self._admin.elect_master(CLUSTER, NAME, wanted, designate=True)
+            asked.addErrback(lambda _: None)
+
+    def start_broker(self, broker: BrokerProcess) -> None:
+        """A broker comes up."""
+        broker.start()
+        self.checks.began(broker)
+
+    # Time
+
+    def advance(self, seconds: float) -> None:
+        """Time goes on. Raises `Broken`."""
+        until = self.clock.seconds() + seconds
+        for _ in range(MAX_CALLS):
+            if not self.clock.step(until):
+                break
+            if self._failed is not None:
+                raise self._failed
+            self.checks.look()
+        else:
+            raise Broken("it does not come to rest")
+
+    def run_until(self, missing: Callable[[], str], limit: float) -> None:
+        """Time goes on until nothing is missing."""
+        give_up = self.clock.seconds() + limit
+        while missing():
+            if self.clock.seconds() > give_up:
+                raise Broken(f"the group does not come together: {missing()}")
+            self.advance(0.5)
+
+    # Helpers
+
+    def _applied(self, process: ControllerProcess, index: int) -> None:
+        assert process.controller is not None
+        try:
+            self._controller_checks.applied(index, process.controller.machine.state)
+        except Broken as broken:
+            self._failed = broken
+
+    def _acknowledged(self, broker: BrokerProcess, body: bytes, offset: int) -> None:
+        try:
+            self.checks.acknowledge(broker, body, offset)
+        except Broken as broken:
+            self._failed = broken
+
+    def _running(self, processes: list[Any]) -> list[Any]:
+        return [one for one in processes if one.is_running]
+
+    def _brokers_that(self, wanted: Callable[[BrokerProcess], bool]) -> list[BrokerProcess]:
+        return [one for one in self.brokers if one.is_able and wanted(one)]
+
+    def _is_master(self, broker: BrokerProcess) -> bool:
+        return broker.state.role is Role.MASTER
+
+    def _victim(self, able: list[Any], preferred: Callable[[Any], bool]) -> Any:
+        """One of them, mostly one whose loss is felt; None where there is none."""
+        felt = [one for one in able if preferred(one)]
+        pool = felt if felt and self.chance.random() < 0.6 else able
+        return self.chance.choice(pool) if pool else None
+
+    def _note(self, what: str) -> None:
+        checks, latest = self.checks, self.latest
+        self.trace.append(
+            f"{self.clock.seconds():.6f} {what}: epoch {latest.master_epoch} of {latest.master},"
+            f" {sorted(latest.members)} in sync ({latest.epoch}), {len(checks.acknowledged)}"
+            f" acknowledged, {len(checks.seen)} seen, {len(checks.promised)} bytes"
+        )
+
+
+def simulate(seed: int, steps: int = STEPS, trace: list[str] | None = None) -> World:
+    """One schedule, told in `trace`. Raises `Broken` with the seed in its text."""
+    world = World(seed)
+    world.trace = [] if trace is None else trace
+    # What brokers choose for themselves.
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        # The numbers of requests go into their length, and so on into everything.
+        with patch.object(command, "_next_opaque", count(1).__next__):
+            world.live(steps)
+    except Broken as broken:
+        raise Broken(f"seed {seed}: {broken}") from broken
+    finally:
+        random.setstate(state)
+    return world
