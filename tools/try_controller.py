@@ -23,7 +23,7 @@ MEMBERS = ("n0", "n1", "n2")
 CONTROLLERS = "127.0.0.1:9877;127.0.0.1:9878;127.0.0.1:9879"
 
 
-def commands(home: Path = DATA) -> dict[str, list[str]]:
+def commands() -> dict[str, list[str]]:
     """Each process by its name."""
     twistd = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile="]
     started = {
@@ -31,13 +31,12 @@ def commands(home: Path = DATA) -> dict[str, list[str]]:
             *twistd,
             "rmq-namesrv",
             *("-o", "bindAddress=127.0.0.1"),
-            *("-o", f"kvConfigPath={home}/kvConfig.json"),
+            *("-o", f"kvConfigPath={DATA}/kvConfig.json"),
         ]
     }
     for member in MEMBERS:
         file = SAMPLES / f"controller-{member}.conf"
-        store = f"controllerStorePath={home}/controller"
-        started[f"controller {member}"] = [*twistd, "rmq-controller", "-c", str(file), "-o", store]
+        started[f"controller {member}"] = [*twistd, "rmq-controller", "-c", str(file)]
     for member in MEMBERS:
         file = SAMPLES / f"broker-{member}.conf"
         started[f"broker {member}"] = [*twistd, "rmq-broker", "-c", str(file)]
@@ -49,13 +48,22 @@ def main() -> int:
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, command in commands().items():
-            with (DATA / f"{name.replace(' ', '-')}.log").open("ab") as log:
-                running[name] = subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log)
+            with _log(name).open("ab") as log:
+                running[name] = subprocess.Popen(
+                    command,
+                    cwd=PROJECT,
+                    stdout=log,
+                    stderr=log,
+                    # Ctrl-C is ours; a second signal would hit them in the middle of their end.
+                    start_new_session=True,
+                )
         _explain(running)
-        signal.pause()
+        _watch(running)
     except KeyboardInterrupt:
         pass
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         for process in running.values():
             if process.poll() is None:
                 process.terminate()
@@ -75,12 +83,36 @@ def _explain(running: dict[str, subprocess.Popen[bytes]]) -> None:
         "send a message, and see it:",
         f"    {admin} sendMessage -n 127.0.0.1:9876 -t Orders -p hello",
         f"    {admin} consumeMessage -n 127.0.0.1:9876 -t Orders",
-        "kill the master (whose address getSyncStateSet shows), look again, send again:",
-        *(f"    kill -9 {process.pid}    # {name}" for name, process in brokers.items()),
+        "kill the master that getSyncStateSet shows, look again, send again:",
+        *(f"    kill -9 {one.pid}    # {name}, {_address(name)}" for name, one in brokers.items()),
         "bring it back; it cuts off what the new master does not have and follows:",
         *(f"    {_line(name)}" for name in brokers),
     ]
     print("\n".join(lines), flush=True)
+
+
+def _watch(running: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Says who has ended, until all have."""
+    names = {process.pid: name for name, process in running.items()}
+    while names:
+        pid, status = os.wait()
+        name, code = names.pop(pid), os.waitstatus_to_exitcode(status)
+        if code == -signal.SIGKILL:
+            print(f"{name} was killed", flush=True)
+        else:
+            print(
+                f"{name} has ended with {code}: {os.path.relpath(_log(name))} says why", flush=True
+            )
+
+
+def _log(name: str) -> Path:
+    return DATA / f"{name.replace(' ', '-')}.log"
+
+
+def _address(name: str) -> str:
+    text = (SAMPLES / f"{name.replace(' ', '-')}.conf").read_text()
+    port = next(line for line in text.splitlines() if line.startswith("listenPort="))
+    return f"127.0.0.1:{port.partition('=')[2]}"
 
 
 def _line(name: str) -> str:

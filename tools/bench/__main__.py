@@ -107,10 +107,10 @@ def _is_chosen(case: Case, options: argparse.Namespace) -> bool:
 
 def _groups(cases: Sequence[Case], kind: str) -> list[list[Case]]:
     """The cases for a subject, those with the same settings together."""
-    groups: dict[tuple[tuple[str, str], ...], list[Case]] = {}
+    groups: dict[tuple[type[Subject], tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
         if kind in case.subjects:
-            groups.setdefault(tuple(case.settings.items()), []).append(case)
+            groups.setdefault((case.make, tuple(case.settings.items())), []).append(case)
     return list(groups.values())
 
 
@@ -125,11 +125,12 @@ def _run_group(
 ) -> list[Run]:
     runs = []
     plain = not cases[0].settings
-    with Subject(kind, directory, dict(cases[0].settings)) as subject:
+    with cases[0].make(kind, directory, dict(cases[0].settings)) as subject:
         bench = Bench(subject, client, options.seconds, options.scale)
         start_seconds = subject.start_seconds
         # What follows with other settings meets a client that is warm already.
-        warm = options.warm if kind == STOCK and plain else max(options.warm // 4, 2)
+        fresh = plain or cases[0].make is not Subject
+        warm = options.warm if kind == STOCK and fresh else max(options.warm // 4, 2)
         say(f"  ready after {start_seconds:.2f} s; warming for {warm} s")
         bench.load("sync", topic="bench-load", threads=16, seconds=warm)
         for case in cases:

@@ -20,6 +20,7 @@ from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
 from tests.support.remoting import Connection, ask
 from tools.bench.client import LoadClient
 from tools.bench.pipeline import pipelined_sends
+from tools.bench.replicated import ReplicatedSubject
 from tools.bench.statistics import figures
 from tools.bench.subjects import CEILING, OURS, STOCK, Subject
 
@@ -75,13 +76,14 @@ Measure = Callable[[Bench], dict[str, float]]
 
 @dataclass(frozen=True)
 class Case:
-    """`settings` other than the defaults ask for brokers of their own."""
+    """`settings` other than the defaults, or another `make`, ask for brokers of their own."""
 
     name: str
     title: str
     measure: Measure
     subjects: tuple[str, ...] = (STOCK, OURS)
     settings: Mapping[str, str] = field(default_factory=dict)
+    make: type[Subject] = Subject
     quick: bool = False
 
 
@@ -141,6 +143,32 @@ def _pop(bench: Bench) -> dict[str, float]:
 def _latency(bench: Bench) -> dict[str, float]:
     return bench.load(
         "latency", topic="bench-latency", group="bench-latency", rate=1000, seconds=bench.seconds
+    )
+
+
+def _timers(bench: Bench) -> dict[str, float]:
+    """Messages that are due three seconds after they were sent, from sends at full speed to the
+    listener; the percentiles are of how late they come."""
+    return bench.load(
+        "latency",
+        topic="bench-timers",
+        group="bench-timers",
+        rate=0,
+        count=bench.scaled(100_000),
+        threads=16,
+        delay_ms=3_000,
+    )
+
+
+def _timers_at_rate(bench: Bench) -> dict[str, float]:
+    """As `_timers`, at 2,000 messages a second."""
+    return bench.load(
+        "latency",
+        topic="bench-timers-rate",
+        group="bench-timers-rate",
+        rate=2_000,
+        seconds=bench.seconds,
+        delay_ms=3_000,
     )
 
 
@@ -290,8 +318,27 @@ CASES: tuple[Case, ...] = (
         _send("sync", threads=16),
         settings={"flushDiskType": "SYNC_FLUSH"},
     ),
+    Case(
+        "replicated",
+        "allAckInSyncStateSet, two replicas, 16 threads",
+        _send("sync", threads=16),
+        settings={"allAckInSyncStateSet": "true"},
+        make=ReplicatedSubject,
+    ),
     # Stock pops only with its timer.
     Case("pop", "pop and acknowledge each", _pop, settings={"timerWheelEnable": "true"}),
+    Case(
+        "timers",
+        "timers in and out, 16 threads",
+        _timers,
+        settings={"timerWheelEnable": "true"},
+    ),
+    Case(
+        "timers-2000",
+        "timers at 2,000/s: how late",
+        _timers_at_rate,
+        settings={"timerWheelEnable": "true"},
+    ),
     # Last: it ends the broker.
     Case("recovery", "2 GiB log after kill -9", _recovery, settings={"brokerName": "recovery"}),
 )

@@ -97,7 +97,7 @@ class Controller:
         self._connections: dict[str, Connection] = {}
 
     def wait_until_it_leads(self) -> None:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 180
         while True:
             try:
                 answer = self.ask(

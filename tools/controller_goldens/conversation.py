@@ -146,6 +146,7 @@ def clean(name: str, ids: str | None = None, *, living: bool = False, group: str
 
 
 def conversation() -> Iterator[Step]:
+    yield ask("who leads", Code.CONTROLLER_GET_METADATA_INFO)
     yield from _nobody_is_known()
     yield from _ids_are_given()
     yield from _a_first_master()
@@ -154,6 +155,8 @@ def conversation() -> Iterator[Step]:
     yield from _masters_that_are_gone()
     yield from _data_that_is_cleaned()
     yield from _what_is_no_request()
+    yield from _what_has_no_number()
+    yield from _another_cluster()
 
 
 def _nobody_is_known() -> Iterator[Step]:
@@ -318,3 +321,89 @@ def _what_is_no_request() -> Iterator[Step]:
         "a key that may not be changed", Code.UPDATE_CONTROLLER_CONFIG, "configStorePath=/tmp/x\n"
     )
     yield ask("what a broker has", Code.GET_BROKER_EPOCH_CACHE)
+    yield ask(
+        "a key that may be changed", Code.UPDATE_CONTROLLER_CONFIG, "notifyBrokerRoleChanged=true\n"
+    )
+
+
+def _what_has_no_number() -> Iterator[Step]:
+    group = {"clusterName": CLUSTER, "brokerName": GROUP}
+    yield ask(
+        "a set of a master that is no number",
+        Code.CONTROLLER_ALTER_SYNC_STATE_SET,
+        {"syncStateSet": [1], "syncStateSetEpoch": 1},
+        brokerName=GROUP,
+        masterBrokerId="x",
+        masterEpoch=1,
+    )
+    yield ask(
+        "a set that is text",
+        Code.CONTROLLER_ALTER_SYNC_STATE_SET,
+        {"syncStateSet": "x", "syncStateSetEpoch": 1},
+        brokerName=GROUP,
+        masterBrokerId=1,
+        masterEpoch=1,
+    )
+    yield ask(
+        "election by one who is no number", Code.CONTROLLER_ELECT_MASTER, **group, brokerId="x"
+    )
+    yield ask(
+        "registration of one who is no number",
+        Code.CONTROLLER_REGISTER_BROKER,
+        **group,
+        brokerId="x",
+        brokerAddress=address(1),
+    )
+    yield ask("a heartbeat of one who is no number", Code.BROKER_HEARTBEAT, **group, brokerId="x")
+
+
+#: What ours refuse and stock takes: docs/formats/controller.md.
+FOREIGN = "D"
+
+
+def _another_cluster() -> Iterator[Step]:
+    own = {"clusterName": CLUSTER, "brokerName": "third"}
+    foreign = {"clusterName": FOREIGN, "brokerName": "third"}
+    yield apply_id("a third group's first id", 1, "127.0.0.1:21;a", group="third")
+    yield elect("a third group's first master", 1, group="third")
+    yield ask("the next id of a foreign cluster", Code.CONTROLLER_GET_NEXT_BROKER_ID, **foreign)
+    yield ask(
+        "an id for a foreign cluster",
+        Code.CONTROLLER_APPLY_BROKER_ID,
+        **foreign,
+        appliedBrokerId=2,
+        registerCheckCode="127.0.0.1:22;b",
+    )
+    yield ask(
+        "registration by a foreign cluster",
+        Code.CONTROLLER_REGISTER_BROKER,
+        **foreign,
+        brokerId=1,
+        brokerAddress="127.0.0.1:21",
+    )
+    yield ask(
+        "election by a foreign cluster",
+        Code.CONTROLLER_ELECT_MASTER,
+        **foreign,
+        brokerId=1,
+        designateElect=True,
+    )
+    yield ask(
+        "a heartbeat of a foreign cluster",
+        Code.BROKER_HEARTBEAT,
+        over="third-1",
+        **foreign,
+        brokerAddr="127.0.0.1:21",
+        brokerId=1,
+        heartbeatTimeoutMills=FOREVER_MS,
+    )
+    yield ask(
+        "a foreign cluster's heartbeat keeps nobody alive", Code.CONTROLLER_ELECT_MASTER, **own
+    )
+    yield ask(
+        "cleaning by a foreign cluster",
+        Code.CLEAN_BROKER_DATA,
+        **foreign,
+        brokerControllerIdsToClean="1",
+        isCleanLivingBroker=False,
+    )

@@ -17,7 +17,7 @@ from tests.support.remoting import ask
 from tests.support.running import Running
 from tests.support.servers import OurBroker, OurNameServer
 from tests.support.wait import wait_until
-from tools.hostile import connections, reading, tables
+from tools.hostile import connections, filtering, reading, tables
 from tools.hostile.attack import Attack, Target
 from tools.hostile.honest import BROKER, NAME_SERVER, HonestClient
 
@@ -28,6 +28,7 @@ BUDGET = 64 * MIB
 DESCRIPTORS = 2048
 _SETTINGS = {
     "maxBytesInFlight": str(BUDGET),
+    "enablePropertyFilter": "true",
     "mappedFileSizeCommitLog": str(64 * MIB),
     "maxHashSlotNum": "50000",
     "maxIndexNum": "2000000",
@@ -64,6 +65,9 @@ BEHAVIOURS = (
     Behaviour("queries for a key of very many", reading.shared_key),
     Behaviour("pulls with 50,000 tags", reading.many_tags),
     Behaviour("held pulls of 100,000 subscribed tags", reading.subscribed_tags),
+    Behaviour("new SQL92 texts of 200 connections", filtering.new_texts),
+    Behaviour("held pulls with slow expressions", filtering.slow_pulls),
+    Behaviour("held pops with slow expressions", filtering.slow_pops),
     Behaviour("whole tables in a loop", reading.whole_tables),
     Behaviour("random fields in every code", connections.random_requests),
     Behaviour("strange or silent slaves", connections.strange_slaves),

@@ -121,10 +121,15 @@ final class Reads {
         }
     }
 
-    /** From before `send` to the listener, at `rate` messages a second. */
+    /**
+     * From before `send` to the listener, at `rate` messages a second, or with 0 as fast as they are
+     * taken. Messages that are to come after `delay_ms` are measured from when they are due, and
+     * then the run lasts until the last one came, less that delay.
+     */
     static String latency(Load.Arguments arguments) throws Exception {
         Histogram latency = new Histogram();
         AtomicLong seen = new AtomicLong();
+        AtomicLong last = new AtomicLong();
         CountDownLatch attached = new CountDownLatch(1);
         DefaultMQPushConsumer consumer = consumer(arguments, (messages, context) -> {
             attached.countDown();
@@ -134,6 +139,7 @@ final class Reads {
                 if (sent > 0) {
                     latency.record(now - sent);
                     seen.incrementAndGet();
+                    last.set(now);
                 }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -146,29 +152,37 @@ final class Reads {
             throw new IllegalStateException("the consumer was given no message");
         }
         int rate = arguments.number("rate", 1000);
-        long count = (long) rate * arguments.number("seconds", 10);
+        int delay = arguments.number("delay_ms", 0);
+        long count = rate == 0
+            ? arguments.number("count", 0) : (long) rate * arguments.number("seconds", 10);
         long started = System.nanoTime();
         AtomicLong next = new AtomicLong();
         AtomicLong failed = new AtomicLong();
-        Sends.inThreads(4, () -> {
+        Sends.inThreads(arguments.number("threads", 4), () -> {
             long number;
             while ((number = next.getAndIncrement()) < count) {
-                long due = started + number * 1_000_000_000L / rate;
+                long due = rate == 0 ? started : started + number * 1_000_000_000L / rate;
                 long wait;
                 while ((wait = due - System.nanoTime()) > 0) {
                     LockSupport.parkNanos(wait);
                 }
                 try {
-                    producer.send(new Message(arguments.text("topic"), stamped(System.nanoTime())));
+                    long at = System.nanoTime() + delay * 1_000_000L;
+                    Message message = new Message(arguments.text("topic"), stamped(at));
+                    if (delay > 0) {
+                        message.setDelayTimeMs(delay);
+                    }
+                    producer.send(message);
                 } catch (Exception error) {
                     failed.incrementAndGet();
                 }
             }
         });
-        double seconds = (System.nanoTime() - started) / 1e9;
-        for (int i = 0; i < 200 && seen.get() < count - failed.get(); i++) {
+        double sending = (System.nanoTime() - started) / 1e9;
+        for (int i = 0; i < 200 + delay && seen.get() < count - failed.get(); i++) {
             Thread.sleep(10);
         }
+        double seconds = delay == 0 ? sending : (last.get() - started) / 1e9 - delay / 1e3;
         String answer = String.format(
             "{\"count\": %d, \"failed\": %d, \"seconds\": %.4f, %s}",
             seen.get(), count - seen.get(), seconds, latency.json());

@@ -1,0 +1,69 @@
+"""A group of two brokers that a controller leads: a send is answered once both have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.controllers import ControllerGroup, controlled_keys
+from tests.support.processes import BrokerProcess
+from tests.support.servers import OurBroker, OurNameServer
+from tools.bench.subjects import (
+    SETTINGS,
+    START_LIMIT,
+    STOCK,
+    STOCK_VERSION,
+    Subject,
+    WarmStockBroker,
+    WarmStockNameServer,
+    until,
+)
+
+_NAME = "bench"
+#: Stock's defaults, in place of the short periods of the tests.
+_PERIODS = {
+    "syncBrokerMetadataPeriod": "5000",
+    "checkSyncStateSetPeriod": "5000",
+    "syncControllerMetadataPeriod": "10000",
+    "brokerHeartbeatInterval": "1000",
+}
+
+
+class ReplicatedSubject(Subject):
+    """As `Subject` with a controller and a slave of its kind, all in the SyncStateSet."""
+
+    def __init__(self, kind: str, home: Path, settings: dict[str, str] | None = None) -> None:
+        self.kind = kind
+        self.start_seconds = 0.0
+        self.name_server = (
+            WarmStockNameServer(STOCK_VERSION, home / "namesrv")
+            if kind == STOCK
+            else OurNameServer(home / "namesrv")
+        )
+        self._controllers = ControllerGroup(home / "controllers", [kind])
+        self._settings = SETTINGS | _PERIODS | (settings or {})
+        self.broker = self._make(home / "master")
+        self._slave = self._make(home / "slave")
+
+    def _make(self, home: Path) -> BrokerProcess:
+        settings = controlled_keys(home, self._controllers) | self._settings
+        if self.kind == STOCK:
+            return WarmStockBroker(
+                STOCK_VERSION, _NAME, home, [self.name_server], settings=settings
+            )
+        return OurBroker(_NAME, home, [self.name_server], settings=settings)
+
+    def start(self) -> None:
+        self._controllers.start()
+        self._controllers.wait_leader()
+        super().start()
+        self._slave.start(START_LIMIT)
+        until(self._in_sync, "both brokers to be in sync", START_LIMIT)
+
+    def _in_sync(self) -> bool:
+        master = self._controllers.master(_NAME)
+        return master.address == self.broker.address and len(master.sync_state_set) == 2
+
+    def close(self) -> None:
+        self._slave.close()
+        self._controllers.close()
+        super().close()
