@@ -7,6 +7,7 @@ there at the end (with allAckInSyncStateSet), and what a reader has seen is neve
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ SEEDS = 12
 class Watched(ElectedGroup):
     """A group whose promises are looked at again and again."""
 
-    def __init__(self, **keys: object) -> None:
+    def __init__(self, **keys: Any) -> None:
         super().__init__(**keys)
         self.masters_of: dict[int, int] = {}
         self.seen: list[bytes] = []

@@ -36,9 +36,11 @@ class Sender(FakePeer):
 
 
 class ElectedGroup:
-    """Three controllers, a name server, and brokers by number, each with files that outlive it."""
+    """Three controllers, a name server, and brokers by number, each with files that outlive it;
+    `broker` has keys of all brokers' configuration, `keys` those of their stores."""
 
-    def __init__(self, **keys: Any) -> None:
+    def __init__(self, broker: dict[str, Any] | None = None, **keys: Any) -> None:
+        self._broker = broker or {}
         self.controllers = Controllers(
             scan_not_active_broker_interval=1000, scan_inactive_master_interval=1000
         )
@@ -63,6 +65,7 @@ class ElectedGroup:
             "controller_addr": ";".join(PEERS.values()),
             "controller_heart_beat_timeout_mills": 3000,
             "namesrv_addr": NAME_SERVER,
+            **self._broker,
         }
         host = f"10.0.0.{number}"
         process = self.processes[number] = ProcessClock(self.clock, self.network, host)

@@ -46,7 +46,7 @@ class Delay(Part):
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
         writing.store.on_arrival(self.delivery.arrived)
         # At once: what it would append is refused from the moment when the role is another.
-        role.subscribe(lambda former, state: self.delivery.pause())
+        role.on_end(self.delivery.pause)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}

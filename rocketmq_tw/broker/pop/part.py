@@ -111,7 +111,7 @@ class Pop(Part):
             store.on_arrival(held.arrived)
             commit.on_dispatched(held.wake_ready)
         # At once: what it would append is refused from the moment when the role is another.
-        role.subscribe(lambda former, state: self.revive.pause())
+        role.on_end(self.revive.pause)
 
     def _requests(
         self,

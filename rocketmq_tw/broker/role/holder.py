@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.role.state import COPYING_ROLES, TRANSITIONS, Role, RoleState
 
-#: Called with the state before and the state now, at once when it changes.
+#: Called with the state before and the state now, at once when the role or its epoch changes.
 RoleListener = Callable[[RoleState, RoleState], None]
 
 log = Logger()
@@ -56,13 +56,13 @@ class RoleHolder:
         if offset < known:
             raise ValueError(f"the confirmed offset {known} cannot go back to {offset}")
         if offset > known:
-            self._set(attrs.evolve(self.state, confirmed_offset=offset))
+            self.state = attrs.evolve(self.state, confirmed_offset=offset)
 
     def cut(self, end: int) -> None:
         """The log was cut at `end`: no more of it is confirmed."""
         known = self.state.confirmed_offset
         if known is not None and known > end:
-            self._set(attrs.evolve(self.state, confirmed_offset=end))
+            self.state = attrs.evolve(self.state, confirmed_offset=end)
 
     def renew(self, epoch: int) -> None:
         """The controller has elected this broker once more; raises `ValueError` where the epoch
@@ -72,7 +72,8 @@ class RoleHolder:
         self._set(attrs.evolve(self.state, epoch=epoch))
 
     def subscribe(self, listener: RoleListener) -> Callable[[], None]:
-        """Calls `listener` at each change from now on; what is returned ends that."""
+        """Calls `listener` at each change of the role or of its epoch from now on, which the
+        confirmed offset is not; what is returned ends that."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -80,6 +81,16 @@ class RoleHolder:
                 self._listeners.remove(listener)
 
         return unsubscribe
+
+    def on_end(self, end: Callable[[], None]) -> None:
+        """Calls `end` whenever a role is over, before anybody does what the next one wants; a
+        master that is elected again stays one."""
+
+        def changed(former: RoleState, now: RoleState) -> None:
+            if former.role is not now.role:
+                end()
+
+        self.subscribe(changed)
 
     def _set(self, state: RoleState) -> None:
         former, self.state = self.state, state

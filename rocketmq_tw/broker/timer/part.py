@@ -133,7 +133,7 @@ class Timer(Part):
             writing.commit.on_dispatched(self._pump)
             self.progress.on_followed(self._followed)
             # At once: what it would append is refused from the moment when the role is another.
-            role.subscribe(lambda former, state: self.delivery.pause())
+            role.on_end(self.delivery.pause)
 
     # The life of the part
 

@@ -100,7 +100,7 @@ class Transactions(Part):
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         store.on_arrival(self._arrived)
         # At once: what it would append is refused from the moment when the role is another.
-        role.subscribe(lambda former, state: self._pause())
+        role.on_end(self._pause)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:

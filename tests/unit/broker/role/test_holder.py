@@ -58,13 +58,25 @@ def test_a_subscriber_that_fails_keeps_it_from_nobody() -> None:
 
 def test_a_confirmed_offset_only_grows() -> None:
     holder = RoleHolder(state(Role.MASTER, epoch=3, confirmed_offset=10))
-    seen = []
-    holder.subscribe(lambda before, after: seen.append(after.confirmed_offset))
+    told = []
+    holder.subscribe(lambda before, after: told.append(after))
     holder.confirm(12)
     holder.confirm(12)
     with pytest.raises(ValueError, match="12 cannot go back to 11"):
         holder.confirm(11)
-    assert seen == [12] and holder.state.epoch == 3
+    assert holder.state == state(Role.MASTER, epoch=3, confirmed_offset=12)
+    assert not told, "the role is what it was"
+
+
+def test_a_role_ends_once_and_not_where_it_is_given_again() -> None:
+    holder, ended = RoleHolder(state(Role.MASTER, epoch=3)), []
+    holder.on_end(lambda: ended.append(holder.role))
+    holder.renew(4)
+    holder.confirm(5)
+    holder.cut(2)
+    assert not ended
+    holder.change(state(Role.ISOLATED))
+    assert ended == [Role.ISOLATED]
 
 
 def test_no_confirmed_offset_where_nobody_gives_one() -> None:
