@@ -41,7 +41,7 @@ def stocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clust
             cluster.close()
 
 
-@pytest.fixture(params=[OURS, "stock"])
+@pytest.fixture(params=[OURS, pytest.param("stock", marks=pytest.mark.stock_only)])
 def site(
     request: pytest.FixtureRequest, java: JavaClients, cluster: Cluster, stocks: dict[str, Cluster]
 ) -> Cluster:

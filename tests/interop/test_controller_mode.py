@@ -11,22 +11,38 @@ import pytest
 
 from tests.support.controllers import STOCK_VERSION
 from tests.support.java_client import JavaClients
-from tests.support.outage_cell import kinds, make_rounds, run_cell
+from tests.support.outage_cell import Round, kinds, make_rounds, run_cell
 from tests.support.outages import Outage
+
+#: Of each outage one of the master and one of the controller that leads.
+BOTH = make_rounds({Outage.KILL: 2, Outage.PAUSE: 2}, seed=1)
+#: Stock's servers take their time to come back.
+KILLS = [Round(Outage.KILL, True, True), Round(Outage.KILL, False, True)]
 
 
 @pytest.mark.parametrize(
-    ("controllers", "brokers"),
-    [("ours", "ours"), ("ours", "mixed"), ("mixed", "ours"), ("stock", "ours")],
+    ("controllers", "brokers", "rounds"),
+    [
+        ("ours", "ours", BOTH),
+        ("ours", "mixed", KILLS),
+        ("mixed", "ours", KILLS),
+        ("mixed", "mixed", KILLS),
+        ("stock", "ours", KILLS),
+    ],
 )
 def test_nothing_acknowledged_is_lost_or_doubled(
-    controllers: str, brokers: str, jvms: dict[str, JavaClients], tmp_path: Path
+    controllers: str,
+    brokers: str,
+    rounds: list[Round],
+    jvms: dict[str, JavaClients],
+    tmp_path: Path,
 ) -> None:
-    """Of each outage one of the master and one of the controller that leads."""
+    """Cells with brokers of stock's only are in test_controllers.py, and stock's controllers with
+    brokers of both in test_auto_switch.py."""
     run_cell(
         tmp_path,
         kinds(controllers, controllers=True),
         kinds(brokers, controllers=False),
         jvms[STOCK_VERSION],
-        make_rounds({Outage.KILL: 2, Outage.PAUSE: 2}, seed=1),
+        rounds,
     )

@@ -20,7 +20,8 @@ from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.interop
 
-KILLS = 20
+#: Of each kind of group; there are two.
+KILLS = 10
 KINDS = {"one_stock": ("ours", "ours", "stock"), "two_stock": ("ours", "stock", "stock")}
 SUCCESS = 200
 

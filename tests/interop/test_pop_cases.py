@@ -83,7 +83,7 @@ class Case:
         assert self.pop(poll=QUIET_MS, **options) == []
 
 
-@pytest.fixture(params=[OURS, STOCK])
+@pytest.fixture(params=[OURS, pytest.param(STOCK, marks=pytest.mark.stock_only)])
 def case(
     request: pytest.FixtureRequest,
     java: JavaClients,
