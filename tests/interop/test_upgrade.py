@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -155,10 +153,16 @@ def send(java: JavaClients, namesrv: str, topic: str, body: str) -> None:
 def wait_bodies(puller: PullConsumer, topic: str, *wanted: str) -> None:
     """Waits until all of `wanted` are served."""
 
-    def are_there() -> bool:
-        return {*wanted} <= {message["body"] for message in puller.drain(topic)}
+    missing = {*wanted}
 
-    wait_until(are_there, f"{len(wanted)} messages of {topic}", interval=0.5)
+    def are_there() -> bool:
+        missing.difference_update([message["body"] for message in puller.drain(topic)])
+        return not missing
+
+    try:
+        wait_until(are_there, f"{len(wanted)} messages of {topic}", interval=0.5)
+    except TimeoutError as error:
+        raise AssertionError(f"not served: {sorted(missing)}") from error
 
 
 def wait_in_sync(controllers: str, name: str, master: BrokerProcess) -> None:
@@ -232,7 +236,7 @@ def test_a_pair_of_4_9_elects_its_master_and_goes_back(
     check_equal(production, master)
 
     controllers = ";".join(port.address for port in controller_ports)
-    os.kill(machines["the master"][0].pid("broker"), signal.SIGKILL)
+    machines["the master"][0].kill("broker")
     send(java, namesrv, topic, "elected")
     assert machines["the master"][0].type(START).returncode == 0
     wait_in_sync(controllers, "broker-a", slave)
@@ -393,7 +397,7 @@ def test_brokers_of_5_1_get_lasting_ids(
     puller = stack.enter_context(java.puller(namesrv))
     wait_bodies(puller, topic, *BEFORE, "meanwhile", "after", "delayed")
     check_equal(production, master)
-    os.kill(machines["the master"][0].pid("broker"), signal.SIGKILL)
+    machines["the master"][0].kill("broker")
     send(java, namesrv, topic, "elected")
     wait_bodies(puller, topic, *BEFORE, "meanwhile", "after", "delayed", "elected")
     check_logs(machines)

@@ -11,6 +11,7 @@ Lines in front of such a comment are examples, and are not typed.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -28,6 +29,7 @@ from tests.support.wait import LIMIT, PeerFailed, wait_until
 
 _STEP = re.compile(r"# ([a-z0-9 ]+?)(, until it succeeds)?$")
 _INDENT = "    "
+_PR_SET_CHILD_SUBREAPER = 36
 #: Stock's scripts, and the classes that they start.
 _SCRIPTS = {
     "mqadmin": ("org.apache.rocketmq.tools.command.MQAdminStartup", 64),
@@ -68,6 +70,10 @@ class Machine(Closing):
     version in `ROCKETMQ_HOME`/bin. What was started there ends with it."""
 
     def __init__(self, home: Path, variables: Mapping[str, str], version: str) -> None:
+        # What is started in the background becomes a child of this process, which can wait for its
+        # end: not every init process does so at once, and until then a pid file counts as one of a
+        # process that runs.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.home = home
         home.mkdir(parents=True, exist_ok=True)
         stock = home / f"rocketmq-{version}"
@@ -101,6 +107,12 @@ class Machine(Closing):
     def pid(self, name: str) -> int:
         """That of the server which keeps it in `name`.pid."""
         return int((self.home / f"{name}.pid").read_text())
+
+    def kill(self, name: str) -> None:
+        """kill -9 of the server which keeps its process id in `name`.pid."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
     def close(self) -> None:
         for file in (*self.home.glob("*.pid"), *self.home.glob("java.pids")):
