@@ -161,7 +161,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog=f"python -m {_MODULE}", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--directory", help="where stores are kept while it runs")
+    parser.add_argument(
+        "--directory", type=Path, help="where stores are kept while it runs; made where it is not"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     cells = commands.add_parser("matrix")
     cells.add_argument("--cell", action="append", choices=_CELLS, help="controllers,brokers; all")
@@ -181,6 +183,8 @@ def main() -> int:
     options = parser.parse_args()
     if not can_enter_own_network():
         parser.error("needs unshare, nsenter and ip, and a kernel that lets you make namespaces")
+    if options.directory is not None:
+        options.directory.mkdir(parents=True, exist_ok=True)
     # What is downloaded must be there before nothing but the servers is on the network.
     driver_classpath(STOCK_VERSION)
     enter_own_network(_MODULE, sys.argv[1:])
