@@ -16,33 +16,58 @@ from zope.interface import implementer
 from rocketmq_tw.files.interface import DiskUsage, IFile, IFiles
 
 _SECTOR = 512
+_PAGE = 4096
 
 
 class _Image:
-    """Bytes of a file; what was never written behind `data` reads as zeros up to `size`."""
+    """Bytes of a file; pages that were never written read as zeros and take no memory, as in the
+    large files of fixed size that stores are made of."""
 
-    def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
-        self.data = bytearray(data)
-        self.size = size
+    def __init__(self) -> None:
+        self._pages: dict[int, bytearray] = {}
+        self.size = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes of the pages that were written."""
+        return len(self._pages) * _PAGE
 
     def copy(self) -> "_Image":
-        return _Image(self.data, self.size)
+        copied = _Image()
+        copied._pages = {number: page[:] for number, page in self._pages.items()}
+        copied.size = self.size
+        return copied
 
     def read(self, size: int, offset: int) -> bytes:
-        size = min(size, self.size - offset)
-        if size <= 0:
-            return b""
-        data = bytes(self.data[offset : offset + size])
-        return data + bytes(size - len(data))
+        end = offset + min(size, self.size - offset)
+        parts = []
+        while offset < end:
+            number, start = divmod(offset, _PAGE)
+            stop = min(_PAGE, start + end - offset)
+            page = self._pages.get(number)
+            parts.append(bytes(stop - start) if page is None else page[start:stop])
+            offset += stop - start
+        return b"".join(parts)
 
     def write(self, data: bytes, offset: int) -> None:
-        if offset > len(self.data):
-            self.data += bytes(offset - len(self.data))
-        self.data[offset : offset + len(data)] = data
         self.size = max(self.size, offset + len(data))
+        view = memoryview(data)
+        while view:
+            number, start = divmod(offset, _PAGE)
+            part = view[: _PAGE - start]
+            page = self._pages.get(number)
+            if page is None:
+                page = self._pages[number] = bytearray(_PAGE)
+            page[start : start + len(part)] = part
+            offset += len(part)
+            view = view[len(part) :]
 
     def truncate(self, size: int) -> None:
-        del self.data[size:]
+        last, used = divmod(size, _PAGE)
+        for number in [number for number in self._pages if number > last]:
+            del self._pages[number]
+        if last in self._pages:
+            self._pages[last][used:] = bytes(_PAGE - used)
         self.size = size
 
 
@@ -351,7 +376,7 @@ def _names(path: str) -> list[str]:
 
 def _used(directory: _Dir) -> int:
     return sum(
-        _used(entry) if isinstance(entry, _Dir) else len(entry.current.data)
+        _used(entry) if isinstance(entry, _Dir) else entry.current.used
         for entry in directory.current.values()
     )
 
