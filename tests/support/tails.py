@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.controller import EpochEntryCache
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.controlled import ControlledGroup
 from tests.support.load import encode_batch, send_request
-from tests.support.remoting import Connection
+from tests.support.remoting import Connection, ask
 from tests.support.replicas import log_end
+from tests.support.wait import wait_until
 
 #: What a group of two needs in its files: a send that its slave does not have is answered soon.
 SETTINGS = {"slaveTimeout": "500"}
@@ -35,6 +39,8 @@ def hand_over_with_tail(
         group.wait_master(new)
     else:
         group.elect(new)
+        # Until then it sends the rest to whoever reads.
+        wait_until(lambda: _shown_id(group[old].address) == old, f"{old} to be master no more")
         group[new].resume()
     group.wait_accepts(new, topic)
     kept = log_end(group[new])
@@ -47,6 +53,12 @@ def hand_over_with_tail(
     group.wait_in_sync(1, 2)
     group.check_equal(new)
     return end - kept
+
+
+def _shown_id(address: str) -> int:
+    """The id that a broker has in its role: 0 for the master."""
+    answer = ask(address, RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE))
+    return decode_body(EpochEntryCache, answer.body).broker_id
 
 
 def _send(address: str, topic: str, batches: int) -> set[int]:
