@@ -298,15 +298,16 @@ class MessageIndex:
                 break
         found[:] = dict.fromkeys(found)
 
-    def cut(self, physical_offset: int) -> None:
-        """The log was truncated there: so is the index. Durable when it returns, since entries say
-        of other messages at these offsets later that they are indexed."""
+    def cut(self, physical_offset: int) -> Iterator[None]:
+        """The log ends there: so does the index. In steps, between which the rest is found and
+        nothing may be added. Durable at the end, since entries say of other messages at these
+        offsets later that they are indexed."""
         self._pending = [key for key in self._pending if key[1] < physical_offset]
         removed = False
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]
             if last.begin_offset < physical_offset:
-                last.cut(physical_offset)
+                yield from last.cut(physical_offset)
                 if self.mark[0] == last.begin_offset:
                     self.mark = (last.begin_offset, min(self.mark[1], last.count))
                 break
@@ -315,6 +316,7 @@ class MessageIndex:
                 self.mark = (last.begin_offset, 1)
             self._remove(self._list.pop())
             removed = True
+            yield
         if removed:
             self._files.sync_dir(self._directory)
 

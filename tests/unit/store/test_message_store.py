@@ -27,6 +27,7 @@ from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
     ManualClock,
     by_key,
+    cut,
     make_message,
     open_store,
     put,
@@ -446,7 +447,7 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
     store = open_store(files, clock)
     offsets = put(store, *[make_message(bytes(600), keys=f"k{n}") for n in range(20)])
     store.checkpoint()
-    store.truncate_to(offsets[8])
+    cut(store, offsets[8])
     assert (store.end_offset, store.max_queue_offset("Topic", 0)) == (offsets[8], 8)
     assert by_key(store, "Topic", "k7", 9, 0, 1 << 62) == [offsets[7]]
     assert by_key(store, "Topic", "k8", 9, 0, 1 << 62) == []
@@ -454,7 +455,7 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
         assert open_store(survivor, clock).end_offset == offsets[8]
     assert store.append(make_message()).queue_offset == 8
     with pytest.raises(StoreError, match="cannot truncate"):
-        store.truncate_to(store.end_offset + 1)
+        cut(store, store.end_offset + 1)
 
 
 def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageStore) -> None:
