@@ -131,6 +131,16 @@ class StoreLife:
         except (StoreError, OSError):
             self.counts["calls that failed"] += 1
         self._model.settle_deletions(self._store)
+        self._check_totals()
+
+    def _check_totals(self) -> None:
+        """What a checkpoint would count is what there is."""
+        queues = self._store._queues
+        counted = queues.units, queues.with_files
+        there = [queue.max_offset for queue in queues]
+        with_files = [queue for queue in queues if queue.segments.starts]
+        if counted != (sum(there), len(with_files)):
+            raise Broken(f"{counted} is counted of {there}, {len(with_files)} with files")
 
     def _append(self) -> None:
         chance = self.random

@@ -1,6 +1,8 @@
 """Appending, dispatching and reading: statuses, limits, offsets, failures."""
 
 import errno
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from zope.interface.verify import verifyObject
@@ -641,3 +643,32 @@ def test_a_checkpoint_syncs_also_what_another_has_not_synced_yet() -> None:
     checkpoint = read_checkpoint(files, store.paths.checkpoint)
     assert checkpoint.safe_offset == store.end_offset
     assert checkpoint.units == 3
+
+
+def test_checkpoints_and_the_newest_record_need_no_look_at_each_queue(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(files, mapped_file_size_commit_log=1 << 20)
+    put(store, *[make_message(queue_id=number) for number in range(1_000)])
+    for _ in range(20):
+        store.dispatch()
+    store.checkpoint()
+    newest = store._queues.find("Topic", 999)
+    for queue in store._queues:
+        if queue is not newest:
+            monkeypatch.setattr(queue, "read", None)
+    assert store.message_at(store.last_record_offset).queue_id == 999  # type: ignore[union-attr]
+    store.remove_topics(["Topic"])
+    put(store, *[make_message(topic="Other", queue_id=number) for number in (1, 2, 2)])
+
+    class Unseen(dict[Any, Any]):
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError("the queues were gone through")
+
+        values = items = keys = __iter__  # type: ignore[assignment]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._queues, "_queues", Unseen(store._queues._queues))
+        store.checkpoint()
+    kept = read_checkpoint(files, store.paths.checkpoint)
+    assert (kept.queues, kept.units) == (2, 3)
