@@ -23,7 +23,8 @@ STEP, OF_CUT = 1_000, 50
 
 class Cutting:
     """Those of one store; `moved` is told of each new end of the log. While one `is_under_way`
-    nothing may be appended, dispatched or claimed by a checkpoint."""
+    nothing may be appended, dispatched or claimed by a checkpoint; nor ever again where one failed:
+    what is missing in queues and index would stand in front of what they get."""
 
     def __init__(
         self,
@@ -56,25 +57,23 @@ class Cutting:
         """Ends all at `offset`; see `IMessageStore.truncate_to`. Raises `OSError` from half-way,
         and `StoreError` where it is the log that cannot be cut."""
         self.is_under_way = True
-        try:
-            # Before anything shrinks: a checkpoint must never claim more than there is.
-            self._checkpointing.before_cut(offset)
-            yield from self._cut_queues(offset)
-            if self._index:
-                self._checkpointing.before_index_cut(offset)
-                yield from self._index.cut(offset)
-            # Where offsets are met again they do not tell any more what stood in front of a
-            # deletion.
-            self._removal.settle()
-            for start in [start for start in self._log.file_starts[::-1] if start > offset]:
-                self._end_log(start)
-                yield
-            # Of deletions that came in between.
-            self._removal.settle()
-            self._end_log(offset)
-            self._deleted.rewrite(0, offset)
-        finally:
-            self.is_under_way = False
+        # Before anything shrinks: a checkpoint must never claim more than there is.
+        self._checkpointing.before_cut(offset)
+        yield from self._cut_queues(offset)
+        if self._index:
+            self._checkpointing.before_index_cut(offset)
+            yield from self._index.cut(offset)
+        # Where offsets are met again they do not tell any more what stood in front of a
+        # deletion.
+        self._removal.settle()
+        for start in [start for start in self._log.file_starts[::-1] if start > offset]:
+            self._end_log(start)
+            yield
+        # Of deletions that came in between.
+        self._removal.settle()
+        self._end_log(offset)
+        self._deleted.rewrite(0, offset)
+        self.is_under_way = False
 
     def _cut_queues(self, offset: int) -> Iterator[None]:
         work = 0
