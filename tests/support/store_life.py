@@ -22,7 +22,7 @@ from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.masters_log import MastersLog
 from tests.support.store_model import QUEUE_IDS, TOPICS, Broken, Kept, StoreModel, Topic, key_of
-from tests.support.stores import ManualClock, cut, make_message, small_config
+from tests.support.stores import ManualClock, make_message, small_config
 
 _HOURS = ";".join(map(str, range(24)))
 _ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EDQUOT)
@@ -228,7 +228,12 @@ class StoreLife:
         if end < 0:
             return
         self._cut_at = end
-        cut(store, end)
+        for _ in store.truncate_to(end):
+            chance = self.random.random()
+            if chance < 0.1 and self._master is None:
+                self._delete()
+            elif store.dispatch() or store.prepare_checkpoint():
+                raise Broken("a store that is being cut goes on")
         self._cut_at = None
         self._model.drop_behind(end)
         self.counts["truncations"] += 1
