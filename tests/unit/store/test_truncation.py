@@ -142,15 +142,16 @@ def test_keys_of_what_was_cut_do_not_hide_those_that_follow(files: MemoryFiles, 
         assert has_key(after, int(body.split()[0])), body
 
 
+@pytest.mark.parametrize("count", [30, 150])
 @pytest.mark.parametrize("truncated", [False, True])
-def test_a_cut_of_the_index_is_interrupted_anywhere(truncated: bool) -> None:
-    """By a truncation, or by a start that finds less of the log."""
+def test_a_cut_of_the_index_is_interrupted_anywhere(truncated: bool, count: int) -> None:
+    """By a truncation, or by a start that finds less of the log; in one file or in several."""
     moment = 1
     while True:
         memory = MemoryFiles()
         disk = FaultyFiles(memory)
         store = open_store(disk)
-        offsets = fill(store, numbered(0, 30, size=20))
+        offsets = fill(store, numbered(0, count, size=20))
         store.checkpoint()
         disk.lose_power_at = disk.changes + moment
         try:
@@ -167,10 +168,35 @@ def test_a_cut_of_the_index_is_interrupted_anywhere(truncated: bool) -> None:
         except PowerLoss:
             inner = disk.inner
             assert isinstance(inner, MemoryFiles)
-            for after in (inner.kill(), inner.crash(), inner.crash(moment)):
+            seeds = range(moment, moment + 5)
+            for after in (inner.kill(), inner.crash(), *map(inner.crash, seeds)):
                 again = open_store(after)
                 for body in bodies(again):
                     assert has_key(again, int(body.split()[0])), (moment, body)
+        moment += 1
+    assert moment > 10
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_start_that_drops_files_of_the_index_is_interrupted_anywhere(seed: int) -> None:
+    """One in the middle is damaged: what the log brings again must not miss its keys."""
+    moment = 1
+    while True:
+        memory = MemoryFiles()
+        store = open_store(memory)
+        fill(store, numbered(0, 150, size=20))
+        store.checkpoint()
+        memory = memory.kill()
+        second = memory.list("/store/index")[1]
+        memory.open(f"/store/index/{second}").truncate(100)
+        disk = FaultyFiles(memory)
+        disk.lose_power_at = moment
+        try:
+            open_store(disk)
+            break
+        except PowerLoss:
+            again = open_store(memory.crash(seed))
+            assert all(has_key(again, number) for number in range(150))
         moment += 1
     assert moment > 10
 
