@@ -198,7 +198,8 @@ class CommitLog:
         first = self.flushed_offset - self.flushed_offset % self.file_size
         try:
             for start in range(first, target, self.file_size):
-                self._unsynced.sync(start)
+                if not self._unsynced.sync_beside(start):
+                    break
                 # At once, so that it need not stay open.
                 durable = min(start + self.file_size, target)
                 self.flushed_offset = max(self.flushed_offset, durable)

@@ -1,6 +1,7 @@
 """A store whose process has no descriptor left, as where idle connections took all."""
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -136,18 +137,74 @@ def test_what_a_sync_for_want_of_descriptors_meets_is_not_lost(error: int) -> No
     assert store.flushed_offset == flushed < 4096
 
 
-def test_a_round_that_is_under_way_hears_of_it() -> None:
+class Handles:
+    """Two files of ten bytes that are written, of two at most; `meanwhile` is what another thread
+    does while the first of them is synced."""
+
+    def __init__(self) -> None:
+        self.disk = FaultyFiles(MemoryFiles())
+        self.handles = UnsyncedHandles(10, 2)
+        self.disk.make_dirs("/log")
+        self.meanwhile: list[Callable[[], None]] = []
+        for start in (0, 10):
+            file = self.disk.open(f"/log/{start}", create=True)
+            file.pwrite(b"1", 0)
+            self.handles.add(start, file)
+            if not start:
+                fsync = file.fsync
+
+        def sync() -> None:
+            if self.meanwhile:
+                self.meanwhile.pop()()
+            fsync()
+
+        self.handles.get(0).fsync = sync  # type: ignore[method-assign,union-attr]
+
+
+def test_a_round_that_is_under_way_hears_of_an_error() -> None:
     """It would find the same file, whose descriptor says yes by now."""
-    disk = FaultyFiles(MemoryFiles())
-    handles = UnsyncedHandles(10, 2)
-    disk.make_dirs("/log")
-    for start in (0, 10):
-        file = disk.open(f"/log/{start}", create=True)
-        file.pwrite(b"1", 0)
-        handles.add(start, file)
-    disk.faults.append(Fault("fsync", "/log/0", times=1))
+    world = Handles()
+    world.disk.faults.append(Fault("fsync", "/log/0", times=1))
     with pytest.raises(OSError):
-        handles.make_room(0)
+        world.handles.make_room(0)
     for start in (0, 10):
         with pytest.raises(OSError):
-            handles.sync(start)
+            world.handles.sync_beside(start)
+
+
+def test_a_sync_beside_another_one_proves_nothing() -> None:
+    world = Handles()
+    beside: list[bool] = []
+    world.meanwhile.append(lambda: beside.append(world.handles.sync_beside(0)))
+    world.handles.sync(0)
+    assert beside == [False]
+    assert world.handles.sync_beside(0)
+
+
+def test_an_error_of_a_sync_beside_another_one_is_everybodys() -> None:
+    world = Handles()
+    world.disk.faults.append(Fault("fsync", "/log/0", times=1))
+
+    def sync_beside() -> None:
+        with pytest.raises(OSError):
+            world.handles.sync_beside(0)
+
+    world.meanwhile.append(sync_beside)
+    with pytest.raises(OSError):
+        world.handles.sync(0)
+
+
+def test_what_another_thread_syncs_is_closed_behind_that() -> None:
+    world = Handles()
+    before = world.disk.open_files
+    left: list[int] = []
+
+    def make_room() -> None:
+        world.handles.make_room(10)
+        left.append(world.disk.open_files)
+
+    world.meanwhile.append(make_room)
+    assert world.handles.sync_beside(0)
+    assert left == [before]
+    world.handles.make_room(20)
+    assert world.disk.open_files == before - 2
