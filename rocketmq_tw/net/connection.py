@@ -18,6 +18,7 @@ from zope.interface import implementer
 from rocketmq_tw.net.interfaces import Handler, RequestCheck, ServedRequest
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
+from rocketmq_tw.net.request_turns import SHARE
 from rocketmq_tw.net.shared import Shared
 from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
 from rocketmq_tw.wire.codes import ResponseCode
@@ -77,6 +78,9 @@ class ServerConnection(RemotingProtocol):
         self._group = group
         self._budget = shared.budget
         self._stalls = shared.stalls
+        self._turns = shared.turns
+        #: Requests in `_later` wait for their turn, and nothing is read.
+        self._waits = False
         self._outboxes = shared.outboxes
         self._outbox = Outbox(shared.outboxes, None)
         #: Bytes of the budget that this connection holds.
@@ -114,8 +118,7 @@ class ServerConnection(RemotingProtocol):
         elif self._frame_since is None or grown < len(data):
             self._frame_since = self.last_received
         if grown:
-            self._held += grown
-            self._charge(grown)
+            self._hold(grown)
             if grown > 0 and self._budget.refuses(self._charged):
                 self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
 
@@ -152,11 +155,14 @@ class ServerConnection(RemotingProtocol):
         self._charge(-self._unread)
         self._unread = 0
         self._stuck_since = None
-        if self._frame_since is not None:
-            # It was us who did not read on.
-            self._frame_since = self._clock.seconds()
         self._go_on()
-        if not self._closing and not self._draining and self._stuck_since is None:
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not (self._closing or self._draining or self._waits) and self._stuck_since is None:
+            if self._frame_since is not None:
+                # It was us who did not read on.
+                self._frame_since = self._clock.seconds()
             self.transport.resumeProducing()  # type: ignore[union-attr]
 
     def stopProducing(self) -> None:
@@ -216,12 +222,37 @@ class ServerConnection(RemotingProtocol):
             self._tell(number, response.code if length else None, length)
 
     def _carry_out(self, frames: list[Frame], since: float) -> None:
+        if self._waits:
+            self._later += frames
+            return
+        rest: Sequence[Frame] = ()
+        if len(frames) > SHARE and self._turns.is_late():
+            frames, rest = frames[:SHARE], frames[SHARE:]
         super()._carry_out(frames, since)
         took = self._clock.seconds() - since
         if took >= STALL_SECONDS:
             served = frames[: len(frames) - len(self._later)]
             codes = count_codes(decode_command(frame).code for frame in served)
             self._stalls.report(took, f"requests of {self.address} with code {codes}")
+        if rest and not self._closing:
+            self._later += rest
+            # Where it is full it goes on once its answers are taken.
+            if not self._full:
+                self._waits = True
+                self.transport.pauseProducing()  # type: ignore[union-attr]
+                self._turns.wait(self)
+
+    def go_on(self) -> None:
+        """See `WaitingConnection`."""
+        self._waits = False
+        if self._later and not self._full and not self._closing:
+            self._carry_out_later()
+            self._read_on()
+
+    def _carry_out_later(self) -> None:
+        super()._carry_out_later()
+        if self.connected:
+            self._hold(self.buffered - self._held)
 
     def _received(self, command: RemotingCommand, frame: Frame) -> None:
         number = command.opaque
@@ -271,6 +302,11 @@ class ServerConnection(RemotingProtocol):
     def _give_back(self, result: Any, charged: int) -> Any:
         self._charge(-charged)
         return result
+
+    def _hold(self, size: int) -> None:
+        """So many bytes more, or fewer, wait for the rest of a frame or for their turn."""
+        self._held += size
+        self._charge(size)
 
     def _charge(self, size: int) -> None:
         """So many bytes more, or fewer, are held for this connection."""

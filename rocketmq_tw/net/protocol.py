@@ -125,11 +125,14 @@ class RemotingProtocol(Protocol):
         while self._ready and not self._full and not self._closing:
             self._ready.popleft()()
         if self._later and not self._full and not self._closing:
-            later, self._later = self._later, []
-            try:
-                self._carry_out(later, self._clock.seconds())
-            except WireError as error:
-                self.close(f"it sent what is no remoting command: {error}")
+            self._carry_out_later()
+
+    def _carry_out_later(self) -> None:
+        later, self._later = self._later, []
+        try:
+            self._carry_out(later, self._clock.seconds())
+        except WireError as error:
+            self.close(f"it sent what is no remoting command: {error}")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.connected = False

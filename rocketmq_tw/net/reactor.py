@@ -45,6 +45,14 @@ class ServerReactor(EPollReactor):
         there and not read."""
         return self._now() - self._round_began
 
+    def serve_late(self, seconds: float, call: Callable[[], None]) -> None:
+        """Calls `call`, which serves what was read `seconds` ago: `waited` tells so meanwhile."""
+        began, self._round_began = self._round_began, self._now() - seconds
+        try:
+            call()
+        finally:
+            self._round_began = began
+
     def at_turn_end(self, call: Callable[[], None]) -> None:
         """Calls `call` behind all events and timers of this turn, before the next wait."""
         self._turn_ends.append(call)

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.descriptors import room_for_connections
 from rocketmq_tw.net.outbox import Outboxes
+from rocketmq_tw.net.request_turns import RequestTurns
 from rocketmq_tw.net.stalls import StallLog
 
 #: Seconds between two looks at idle and stuck connections.
@@ -119,4 +120,5 @@ class Shared:
         self.connections = ConnectionTable(clock, config)
         self.budget = Budget(config.max_bytes_in_flight, self.connections)
         self.outboxes = Outboxes()
+        self.turns = RequestTurns(clock, self.outboxes.gather)
         self.stalls = StallLog(clock.seconds)

@@ -13,9 +13,9 @@ def prepare_process(reactor: Any) -> None:
     back, and makes timers independent of the wall clock. To be called before logging begins and
     anything waits."""
     escape_log()
-    return_freed_memory()
     raise_descriptor_limit()
     use_monotonic_time(reactor)
+    return_freed_memory(reactor)
 
 
 def use_monotonic_time(reactor: Any) -> None:

@@ -7,7 +7,7 @@ and none takes the place of a younger one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ class Checkpointing:
         self._index = index
         self._deleted = deleted
         #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
-        self._syncing = Unsynced()
+        self._syncing: tuple[Unsynced, ...] = ()
         #: Numbers of the last checkpoints prepared and written, or overtaken.
         self._prepared = self._written = 0
         #: Of the last that was written.
@@ -138,24 +138,23 @@ class Checkpointing:
         if not changed and checkpoint == self.last:
             return None
         # With what another one may still be syncing, which is not durable either.
-        syncing = Unsynced(self._syncing)
-        syncing.take(queues.unsynced)
+        syncing = (*self._syncing, queues.unsynced.taken())
         if index is not None:
-            syncing.take(index.unsynced)
+            syncing += (index.unsynced.taken(),)
         self._syncing = syncing
         self._prepared += 1
         return partial(self._write, checkpoint, self._prepared, syncing)
 
-    def _write(self, checkpoint: Checkpoint, number: int, syncing: Unsynced) -> None:
+    def _write(self, checkpoint: Checkpoint, number: int, syncing: Sequence[Unsynced]) -> None:
         """Once log, queues and index are durable; not where one with a higher number was faster."""
         if self._log.flushed_offset < checkpoint.safe_offset:
             raise StoreError("the log is not durable up to where the checkpoint would say")
         try:
-            for path in sorted(syncing.files):
+            for path in sorted(set().union(*[each.files for each in syncing])):
                 self._sync(path)
             # Before it is durable that their queues are not where they were.
             self._deleted.sync()
-            for directory in sorted(syncing.dirs):
+            for directory in sorted(set().union(*[each.dirs for each in syncing])):
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)
             # What was not there any more is not synced: nothing may bring it back.
@@ -171,7 +170,7 @@ class Checkpointing:
             write_checkpoint(self._files, self._path, checkpoint)
             self.last = checkpoint
         if self._syncing is syncing:
-            self._syncing = Unsynced()
+            self._syncing = ()
 
     def _sync(self, path: str) -> None:
         try:

@@ -20,6 +20,7 @@ from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.scan import LogScan
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unsynced import Unsynced
+from rocketmq_tw.store.unsynced_handles import UnsyncedHandles
 
 #: Files that readers of the log have open.
 _HANDLES = 64
@@ -54,8 +55,8 @@ class CommitLog:
         self.failure = ""
         #: Buffers to write, and the offset each run of them starts at.
         self._runs: list[tuple[int, list[Bytes]]] = []
-        #: Files that are written and may not be synced; the only ones `fsync` touches.
-        self._unsynced: dict[int, IFile] = {}
+        #: The only files that `fsync` touches.
+        self._unsynced = UnsyncedHandles(file_size, max(2, handles // 2))
 
     @property
     def directory(self) -> str:
@@ -109,7 +110,7 @@ class CommitLog:
 
     def _start_writing(self, end_offset: int) -> None:
         self._runs.clear()
-        self._unsynced.clear()
+        self._unsynced.forget(0)
         self.end_offset = self.written_offset = self.flushed_offset = end_offset
 
     def reserve(self, size: int) -> int:
@@ -197,17 +198,21 @@ class CommitLog:
         first = self.flushed_offset - self.flushed_offset % self.file_size
         try:
             for start in range(first, target, self.file_size):
-                file = self._unsynced.get(start)
-                if file is not None:
-                    file.fsync()
+                if not self._unsynced.sync_beside(start):
+                    break
+                # At once, so that it need not stay open.
+                durable = min(start + self.file_size, target)
+                self.flushed_offset = max(self.flushed_offset, durable)
         except OSError as error:
-            self.failure = (
-                f"fsync of the commit log failed ({error}): data behind offset "
-                f"{self.flushed_offset} may be lost; check the disk and restart"
-            )
+            self._sync_failed(error)
             raise NotWritableError(self.failure) from error
-        self.flushed_offset = max(self.flushed_offset, target)
         return self.flushed_offset
+
+    def _sync_failed(self, error: OSError) -> None:
+        self.failure = (
+            f"fsync of the commit log failed ({error}): data behind offset "
+            f"{self.flushed_offset} may be lost; check the disk and restart"
+        )
 
     def read(self, size: int, offset: int) -> bytes:
         """Up to `size` written bytes, not past the end of a file; empty where there are none."""
@@ -220,7 +225,7 @@ class CommitLog:
         """See `ILog`; where it fails, nothing can be written any more."""
         self._runs.clear()
         try:
-            self._forget_unsynced(offset - offset % self.file_size)
+            self._unsynced.forget(offset - offset % self.file_size)
             # An empty file still says where the log is, where all is cut that retention left.
             self.segments.cut(offset, durable=True, keep_first=True)
         except OSError as error:
@@ -238,7 +243,7 @@ class CommitLog:
                 f"a commit log cannot begin at {offset}, inside a file of {self.file_size} bytes"
             )
         try:
-            self._forget_unsynced(0)
+            self._unsynced.forget(0)
             self.segments.clear(durable=True)
         except OSError as error:
             raise NotWritableError(f"the commit log cannot begin at {offset}: {error}") from error
@@ -251,7 +256,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Closes all files; what is still buffered is gone."""
-        self._forget_unsynced(0)
+        self._unsynced.forget(0)
         self._pool.close()
 
     def _writable(self, offset: int) -> tuple[IFile, int]:
@@ -260,33 +265,32 @@ class CommitLog:
         if file is None:
             if not self.segments.has(start):
                 self.segments.add(start, durable=True)
+            try:
+                self._unsynced.make_room(self.flushed_offset)
+            except OSError as error:
+                self._sync_failed(error)
+                raise
             # A handle of its own: the pool may close its one while another thread syncs.
             file = self._pool.open_another(self.segments.path(start))
-            self._close_synced()
-            self._unsynced[start] = file
+            self._unsynced.add(start, file)
         return file, start
-
-    def _close_synced(self) -> None:
-        for start in [s for s in self._unsynced if s + self.file_size <= self.flushed_offset]:
-            self._unsynced.pop(start).close()
-
-    def _forget_unsynced(self, first: int) -> None:
-        for start in [s for s in self._unsynced if s >= first]:
-            self._unsynced.pop(start).close()
 
     def _drop_after(self, error: OSError) -> None:
         self.end_offset = self.written_offset
         try:
             # Only files that hold nothing written: another thread may be syncing the others.
-            self._forget_unsynced(self.written_offset)
-            opened = self._unsynced.get(self.segments.start_of(self.written_offset))
+            self._unsynced.forget(self.written_offset)
+            start = self.segments.start_of(self.written_offset)
+            opened = self._unsynced.get(start)
             self.segments.cut(self.written_offset, durable=False, keep_first=True, opened=opened)
+            # What comes in their place must not be found behind refused messages, which have the
+            # same queue offsets. A file that is made anew is synced then.
             if opened is not None:
-                # What comes in their place must not be found behind refused messages, which have
-                # the same queue offsets. A file that is made anew is synced then.
-                opened.fsync()
+                self._unsynced.sync(start)
+            elif self.segments.has(start):
+                self.segments.file(start).fsync()
         except OSError as second:
-            self.failure = f"a failed write ({error}) could not be cut off again: {second}"
-            return
-        if error.errno not in _NO_ROOM:
+            cut_failed = f"a failed write ({error}) could not be cut off again: {second}"
+            self.failure = self.failure or cut_failed
+        if not self.failure and error.errno not in _NO_ROOM:
             self.failure = f"a write to the commit log failed: {error}; check the disk and restart"

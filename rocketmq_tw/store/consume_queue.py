@@ -88,6 +88,17 @@ class Unwritten:
             raise problem
 
 
+class Totals:
+    """Of all queues of a table, kept up to date by each of them: a checkpoint that went through
+    thousands would hold up everyone else."""
+
+    def __init__(self) -> None:
+        #: The sum of all max offsets.
+        self.units = 0
+        #: Queues that have a file: one that never got a message has none.
+        self.with_files = 0
+
+
 class ConsumeQueue:
     """Offsets count units. `max_offset` is what readers see, `next_offset` what the next message
     gets: messages between them are in the log but not dispatched yet.
@@ -105,6 +116,7 @@ class ConsumeQueue:
         file_size: int,
         unsynced: Unsynced,
         unwritten: Unwritten,
+        totals: Totals,
         make_directory: Callable[[ConsumeQueue], None],
     ) -> None:
         self.failure = ""
@@ -123,6 +135,8 @@ class ConsumeQueue:
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
         self._unwritten = unwritten
+        self._totals = totals
+        self._has_files = False
         self._make_directory = make_directory
         #: The last units in front of `max_offset` that the file has not, see `Unwritten`.
         self._tail: list[bytes] = []
@@ -179,6 +193,7 @@ class ConsumeQueue:
         end = self.max_offset + len(units)
         self._tail += units
         self._unwritten.add(self, len(units))
+        self._totals.units += len(units)
         self.max_offset = end
         self.next_offset = max(self.next_offset, end)
         if not self.failure and (not self.segments.starts or end * UNIT_SIZE > self.segments.end):
@@ -196,19 +211,35 @@ class ConsumeQueue:
         """Writes the units that are in memory only; where that raises `OSError` they stay there."""
         if self._tail and not self.segments.starts:
             self._make_directory(self)
-        while self._tail:
-            offset = self.max_offset - len(self._tail)
-            part = self._tail[: self._units_per_file - offset % self._units_per_file]
-            self.segments.write([b"".join(part)], offset * UNIT_SIZE)
-            self._unwritten.discard(self, len(part), are_last=len(part) == len(self._tail))
-            del self._tail[: len(part)]
+        try:
+            while self._tail:
+                offset = self.max_offset - len(self._tail)
+                part = self._tail[: self._units_per_file - offset % self._units_per_file]
+                self.segments.write([b"".join(part)], offset * UNIT_SIZE)
+                self._unwritten.discard(self, len(part), are_last=len(part) == len(self._tail))
+                del self._tail[: len(part)]
+        finally:
+            self._count_files()
         self.failure = ""
 
-    def forget_unwritten(self) -> None:
-        """The queue is removed."""
+    def forget(self) -> None:
+        """The queue is removed; whoever still has it changes nothing that others look at."""
         if self._tail:
             self._unwritten.discard(self, len(self._tail), are_last=True)
             self._tail = []
+        self._totals.units -= self.max_offset
+        self._totals.with_files -= self._has_files
+        self._totals = Totals()
+
+    def _end_becomes(self, offset: int) -> None:
+        self._totals.units += offset - self.max_offset
+        self.max_offset = offset
+
+    def _count_files(self) -> None:
+        has_files = bool(self.segments.starts)
+        if has_files is not self._has_files:
+            self._totals.with_files += has_files - self._has_files
+            self._has_files = has_files
 
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
@@ -241,6 +272,7 @@ class ConsumeQueue:
         repaired = self.segments.load(
             "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
         )
+        self._count_files()
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 
@@ -264,7 +296,7 @@ class ConsumeQueue:
         self.write_out()
         first = self._first_offset()
         end = self.segments.end // UNIT_SIZE
-        self.max_offset = end
+        self._end_becomes(end)
         low, high = first, end
         while low < high:
             middle = (low + high) // 2
@@ -298,6 +330,7 @@ class ConsumeQueue:
             self.cut_at(end)
         if self.max_physical < 0 and not may_be_its_own:
             self.segments.clear()
+            self._count_files()
             self._end_at(0)
 
     def cut_at(self, offset: int) -> None:
@@ -308,7 +341,8 @@ class ConsumeQueue:
         """Zeros what is behind, so that it never counts as written again."""
         self.write_out()
         self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True)
-        self.max_offset = self.next_offset = end
+        self._end_becomes(end)
+        self.next_offset = end
         self.pending = []
         self.max_physical = -1
         last = self.max_offset - 1
@@ -357,6 +391,7 @@ class ConsumeQueue:
         """An empty queue begins at any offset; its file is filled up to there as stock does."""
         first = offset - offset % self._units_per_file
         self.segments.clear()
-        self.max_offset = first
+        self._count_files()
+        self._end_becomes(first)
         self.min_offset = self.next_offset = offset
         self.pending.extend([FILLER] * (offset - first))

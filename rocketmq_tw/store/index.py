@@ -203,13 +203,12 @@ class MessageIndex:
             # Its file was lost and built again since the checkpoint: nothing is known of any.
             mark = (-1, 1)
         trusted = True
+        dropped: list[tuple[IFile, str]] = []
         for name, file in zip(names, opened, strict=True):
             path = f"{self._directory}/{name}"
             trusted = trusted and file.size() == self.file_size
             if not trusted:
-                file.close()
-                self._files.remove(path)
-                self.unsynced.dirs.add(self._directory)
+                dropped.append((file, path))
                 continue
             index = IndexFile(file, path, self._slots, self._capacity)
             if not clean and (index.begin_offset >= mark[0] or index.count == 1):
@@ -217,9 +216,11 @@ class MessageIndex:
                 self.unsynced.files.add(path)
                 # What follows a file that lost its end would hide that from the log's reader.
                 trusted = index.is_full
-            self._list.append(index)
             if index.count == 1:
-                self._remove(self._list.pop())
+                dropped.append((file, path))
+            else:
+                self._list.append(index)
+        self._remove_last_ones(dropped)
         for index in self._list[:-1]:
             self._release(index)
         counts = {index.begin_offset: index.count for index in self._list}
@@ -298,15 +299,15 @@ class MessageIndex:
                 break
         found[:] = dict.fromkeys(found)
 
-    def cut(self, physical_offset: int) -> None:
-        """The log was truncated there: so is the index. Durable when it returns, since entries say
-        of other messages at these offsets later that they are indexed."""
+    def cut(self, physical_offset: int) -> Iterator[None]:
+        """The log ends there: so does the index. In steps, between which the rest is found and
+        nothing may be added. Durable at the end, since entries say of other messages at these
+        offsets later that they are indexed."""
         self._pending = [key for key in self._pending if key[1] < physical_offset]
-        removed = False
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]
             if last.begin_offset < physical_offset:
-                last.cut(physical_offset)
+                yield from last.cut(physical_offset)
                 if self.mark[0] == last.begin_offset:
                     self.mark = (last.begin_offset, min(self.mark[1], last.count))
                 break
@@ -314,9 +315,8 @@ class MessageIndex:
                 # The next file may begin at the same message.
                 self.mark = (last.begin_offset, 1)
             self._remove(self._list.pop())
-            removed = True
-        if removed:
             self._files.sync_dir(self._directory)
+            yield
 
     def remove_before(self, min_physical: int) -> int:
         """Removes files whose messages are all gone from the log, but never the last."""
@@ -356,6 +356,15 @@ class MessageIndex:
     def _release(self, index: IndexFile) -> None:
         if index.release():
             self.unsynced.files.add(index.path)
+
+    def _remove_last_ones(self, dropped: Sequence[tuple[IFile, str]]) -> None:
+        """One by one: a power loss among several could leave a gap, in front of which nothing would
+        be indexed again."""
+        for file, path in reversed(dropped):
+            file.close()
+            self._files.remove(path)
+            self.unsynced.files.discard(path)
+            self._files.sync_dir(self._directory)
 
     def _remove(self, index: IndexFile) -> None:
         index.close()

@@ -21,6 +21,8 @@ ENTRY_SIZE = 20
 _MAX_INT = 0x7FFFFFFF
 #: Entries that one read of a search takes, and those between two steps of it.
 _BLOCK, _STEP = 256, 500
+#: Entries that one step of a cut reads, and slots that it writes at once.
+STEP = 8192
 
 
 def index_file_size(slots: int, capacity: int) -> int:
@@ -165,7 +167,7 @@ class IndexFile:
         last = self._entry(first - 1)[1] if first > 1 else 0
         before = self._slots.read_all()
         table, slots = before[:], len(before)
-        for hashed, offset, seconds, previous in self._entries(first):
+        for hashed, offset, seconds, previous in self._entries(first, self.count):
             is_blank = hashed == 0 and offset == 0
             if is_blank or offset < last or seconds < 0 or not 0 <= previous < number:
                 break
@@ -177,14 +179,16 @@ class IndexFile:
             or max(table, default=0) >= number
             or (number > 1 and last != self.end_offset)
         ):
-            self._end_at(number)
+            for _ in self._end_at(number):
+                pass
         else:
             # The entries are sound; not all of their slots were written back.
             self._slots.change(before, table)
             self._clear_behind()
 
-    def cut(self, physical_offset: int) -> None:
-        """Drops the entries of messages at and behind a log offset."""
+    def cut(self, physical_offset: int) -> Iterator[None]:
+        """Drops the entries of messages at and behind a log offset, in steps between which the
+        others are found; nothing may be put in meanwhile."""
         low, high = 1, self.count
         while low < high:
             middle = (low + high) // 2
@@ -193,15 +197,22 @@ class IndexFile:
             else:
                 high = middle
         if low < self.count:
-            self._end_at(low)
+            yield from self._end_at(low)
 
-    def _end_at(self, number: int) -> None:
+    def _end_at(self, number: int) -> Iterator[None]:
         """Keeps the entries in front of `number`, with a slot table made from them."""
-        self.count = number
-        table = array("i", bytes(self._slots.count * SLOT_SIZE))
-        for entry_number, entry in enumerate(self._entries(1), 1):
-            table[entry[0] % self._slots.count] = entry_number
-        self._replace_slots(table)
+        slots = self._slots.count
+        table = array("i", bytes(slots * SLOT_SIZE))
+        used = 0
+        for first in range(1, number, STEP):
+            entries = self._entries(first, min(first + STEP, number))
+            for entry_number, (hashed, _, _, _) in enumerate(entries, first):
+                slot = hashed % slots
+                used += not table[slot]
+                table[slot] = entry_number
+            yield
+        yield from self._slots.replace(table, STEP)
+        self.count, self.used_slots = number, used
         if number > 1:
             _hash, self.end_offset, seconds, _previous = self._entry(number - 1)
             self.end_timestamp = self.begin_timestamp + seconds * 1000
@@ -219,9 +230,9 @@ class IndexFile:
         self._file.truncate(self._entries_at + self._capacity * ENTRY_SIZE)
         self._file.fsync()
 
-    def _entries(self, first: int) -> Iterator[tuple[int, int, int, int]]:
-        for number in range(first, self.count, 65536):
-            size = min(self.count - number, 65536) * ENTRY_SIZE
+    def _entries(self, first: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        for number in range(first, end, 65536):
+            size = min(end - number, 65536) * ENTRY_SIZE
             data = self._file.pread(size, self._entries_at + number * ENTRY_SIZE)
             yield from INDEX_ENTRY.iter_unpack(data.ljust(size, b"\0"))
 
@@ -229,10 +240,6 @@ class IndexFile:
         data = self._file.pread(ENTRY_SIZE, self._entries_at + number * ENTRY_SIZE)
         hashed, offset, seconds, previous = INDEX_ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
         return hashed, offset, seconds, previous
-
-    def _replace_slots(self, table: array[int]) -> None:
-        self._slots.replace(table)
-        self.used_slots = len(table) - table.count(0)
 
     def close(self) -> None:
         """Closes the file."""

@@ -8,7 +8,7 @@ checkpoint asks: until then the entries on disk tell the same (`IndexFile.check`
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 from sys import byteorder
@@ -95,10 +95,13 @@ class SlotTable:
                 self._pages[page] = slots
                 self._changed.add(page)
 
-    def replace(self, table: array[int]) -> None:
-        """Writes all slots."""
+    def replace(self, table: array[int], at_once: int) -> Iterator[None]:
+        """Writes all slots, a step for each `at_once` of them."""
+        for first in range(0, self.count, at_once):
+            some = table[first : first + at_once]
+            self._file.pwrite(_on_disk(some), self._start + first * SLOT_SIZE)
+            yield
         self.release()
-        self._file.pwrite(_on_disk(table), self._start)
 
     def _read(self, page: int) -> array[int]:
         first = page * PAGE_SLOTS

@@ -314,11 +314,13 @@ class IMessageStore(Interface):
         """Removes what is left of deleted queues, durably, so that `truncate_to` need not; in any
         thread, while no checkpoint is written. Raises `StoreError`."""
 
-    def truncate_to(offset: int) -> None:
+    def truncate_to(offset: int) -> Iterator[None]:
         """Drops the log at and behind `offset`, which must be where a record starts, and what
-        queues and index say of it; the dispatch limit goes back with it. Durable when it returns;
-        a crash in the middle leaves a store that loads, with all that stands in front of `offset`.
-        Raises `StoreError`; after one from half-way nothing can be stored before a restart.
+        queues and index say of it; the dispatch limit goes back with it. In steps, between which
+        all may be read, topics may be removed, and what else would change the store is refused or
+        waits. Durable at the end; a crash in the middle leaves a store that loads, with all that
+        stands in front of `offset`. Raises `StoreError`; after one from half-way nothing can be
+        stored before a restart.
 
         The caller sees to it that nothing else is under way: no `fsync` and no prepared
         checkpoint in another thread, no append that waits for one. Consumers' offsets, delays and

@@ -20,6 +20,7 @@ from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.consume_queue import UNIT_SIZE
+from rocketmq_tw.store.cutting import Cutting
 from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
@@ -33,7 +34,7 @@ from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import TopicRemoval, truncate
+from rocketmq_tw.store.removing import TopicRemoval
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 
 
@@ -90,19 +91,18 @@ class MessageStore(StoreReads):
                 files, self.paths.index, config.max_hash_slot_num, config.max_index_num, clock
             )
         super().__init__(config, log, queues, index, memory_bytes)
-        self._deleted = DeletedTopics(reserving, self.paths.deleted_topics)
-        further, has_index = multi_dispatch_of(config), self._index is not None
+        self._deleted = deleted = DeletedTopics(reserving, self.paths.deleted_topics)
+        further, has_index = multi_dispatch_of(config), index is not None
         maker = EntryMaker(self.delay_levels, index=has_index, multi_dispatch=further)
         self._checkpointing = Checkpointing(
-            reserving, self.paths.checkpoint, log, self._queues, self._index, self._deleted
+            reserving, self.paths.checkpoint, log, queues, index, deleted
         )
-        self._removal = TopicRemoval(
-            files, self.paths, log, self._queues, self._deleted, self._checkpointing
+        self._removal = TopicRemoval(files, self.paths, log, queues, deleted, self._checkpointing)
+        self._dispatching = Dispatching(log, queues, index, maker, deleted, self._removal.remove)
+        self._appending = Appending(config, log, queues, self._dispatching, clock, further)
+        self._cutting = Cutting(
+            log, queues, index, self._checkpointing, deleted, self._removal, self._log_ended
         )
-        self._dispatching = Dispatching(
-            log, self._queues, self._index, maker, self._deleted, self._removal.remove
-        )
-        self._appending = Appending(config, log, self._queues, self._dispatching, clock, further)
         self._ownership = Ownership(reserving, self.paths)
         self._refusal = "the store is not loaded"
         #: Something was done half: what is in memory says nothing about the files any more.
@@ -295,27 +295,26 @@ class MessageStore(StoreReads):
         except OSError as error:
             raise NotWritableError(f"deleted queues cannot be removed: {error}") from error
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> Iterator[None]:
         """See `IMessageStore`."""
         if self._refusal:
             raise NotWritableError(self._refusal)
+        self._cutting.check(offset)
+        self._refusal = under_way = f"the log is being cut at {offset}: try again"
         try:
-            truncate(
-                self._log,
-                self._queues,
-                self._index,
-                self._checkpointing,
-                self._deleted,
-                self._removal,
-                offset,
-            )
+            for _ in self._cutting.run(offset):
+                yield
+                if self._refusal != under_way:
+                    raise NotWritableError(self._refusal)
         except OSError as error:
             self._break(f"a truncation to {offset} failed half-way: {error}")
             raise NotWritableError(self._refusal) from error
+        finally:
+            if self._refusal == under_way:
+                # Where it was the log that failed, that says so itself.
+                self._refusal = ""
         if self.dispatch_limit is not None:
             self.dispatch_limit = min(self.dispatch_limit, offset)
-        self._appending.cut(offset)
-        self._dispatching.cut(offset)
 
     # A log that others write too
 
@@ -327,8 +326,7 @@ class MessageStore(StoreReads):
         """The log dropped what was appended and not dispatched. Raises `NotWritableError`, and then
         nothing can be stored before a restart."""
         end = self._log.end_offset
-        self._appending.cut(end)
-        self._dispatching.cut(end)
+        self._log_ended(end)
         for queue in self._queues:
             queue.next_offset = queue.max_offset
         try:
@@ -336,6 +334,10 @@ class MessageStore(StoreReads):
         except OSError as error:
             self._break(f"a deletion cannot be taken back: {error}")
             raise NotWritableError(self._refusal) from error
+
+    def _log_ended(self, end: int) -> None:
+        self._appending.cut(end)
+        self._dispatching.cut(end)
 
     def log_began_anew(self) -> None:
         """The log begins behind all that it had: readers find that removed."""
@@ -358,7 +360,7 @@ class MessageStore(StoreReads):
 
     def dispatch(self) -> int:
         """See `IMessageStore` and the class about how far it goes."""
-        return self._dispatching.run(self._dispatch_end())
+        return 0 if self._cutting.is_under_way else self._dispatching.run(self._dispatch_end())
 
     @property
     def is_dispatched(self) -> bool:
@@ -413,7 +415,7 @@ class MessageStore(StoreReads):
     def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
-        if self._is_broken:
+        if self._is_broken or self._cutting.is_under_way:
             return None
         write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
@@ -426,7 +428,7 @@ class MessageStore(StoreReads):
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
         """See `IMessageStore`."""
-        if self._is_broken:
+        if self._refusal:
             return
         # The log may lie on a disk of its own, and nothing can be stored where either is full.
         disks = {self._files.usage(path) for path in (self._log.directory, self.paths.root)}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import LMQ_PREFIX, is_storable
-from rocketmq_tw.store.consume_queue import ConsumeQueue, Unwritten
+from rocketmq_tw.store.consume_queue import ConsumeQueue, Totals, Unwritten
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry, DispatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.unsynced import Unsynced
 
+_max_physical = attrgetter("max_physical")
 #: Files that queues have open; fewer than the usual limit of 1024 descriptors leaves for sockets.
 HANDLES = 256
 _MAX_QUEUE_ID = 0x7FFFFFFF
@@ -35,6 +37,7 @@ class QueueTable:
         self._waiting: list[ConsumeQueue] = []
         self._light = 0
         self._unwritten = Unwritten()
+        self._totals = Totals()
         self.unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -158,7 +161,7 @@ class QueueTable:
         for queue in self._of_topic.pop(topic, ()):
             del self._queues[topic, queue.queue_id]
             self._light -= topic.startswith(LMQ_PREFIX)
-            queue.forget_unwritten()
+            queue.forget()
             for start in queue.segments.starts:
                 path = queue.segments.path(start)
                 self._pool.forget(path)
@@ -194,8 +197,16 @@ class QueueTable:
     @property
     def last_position(self) -> int:
         """Where the newest record that a queue has stands in the log; -1 where there is none."""
-        ends = (queue.unit(queue.max_offset - 1) for queue in self._queues.values())
-        return max((end.position for end in ends if end is not None and end.is_written), default=-1)
+        # First the one that knows most of the log, behind which hardly any is worth a read.
+        queues = sorted(self._queues.values(), key=_max_physical, reverse=True)
+        last = -1
+        for queue in queues:
+            if queue.max_physical <= last:
+                break
+            end = queue.unit(queue.max_offset - 1)
+            if end is not None and end.is_written:
+                last = max(last, end.position)
+        return last
 
     @property
     def light(self) -> int:
@@ -205,12 +216,12 @@ class QueueTable:
     @property
     def with_files(self) -> int:
         """How many queues have a file: one that never got a message has none."""
-        return sum(bool(queue.segments.starts) for queue in self._queues.values())
+        return self._totals.with_files
 
     @property
     def units(self) -> int:
         """The sum of all max offsets."""
-        return sum(queue.max_offset for queue in self._queues.values())
+        return self._totals.units
 
     def close(self) -> None:
         """Closes all files."""
@@ -226,6 +237,7 @@ class QueueTable:
             self._file_size,
             self.unsynced,
             self._unwritten,
+            self._totals,
             self._make_directory,
         )
         self._of_topic.setdefault(topic, []).append(queue)

@@ -97,8 +97,7 @@ class Recovery:
                     f"there is no commit log: removed {len(self._queues)} queues that pointed to it"
                 )
             self._queues.clear()
-            if self._index:
-                self._index.cut(0)
+            self._cut_index(0)
             self._log.end_at(0, cut=False, since=0)
             self._deleted.rewrite(0, 0)
             return report
@@ -358,11 +357,16 @@ class Recovery:
             if queue.max_physical > dispatched:
                 queue.cut_behind(dispatched)
             queue.correct_min_offset(log.min_offset)
-        if self._index:
-            self._before_index_cut(dispatched)
-            self._index.cut(dispatched)
+        self._before_index_cut(dispatched)
+        self._cut_index(dispatched)
         # A deletion may be forgotten once no power loss brings the files of its queues back.
         for topic in self._deleted.topics():
             if self._deleted.offset_of(topic) <= log.min_offset:
                 self._queues.sync_names(topic)
         self._deleted.rewrite(log.min_offset, end)
+
+    def _cut_index(self, offset: int) -> None:
+        if self._index:
+            for _ in self._index.cut(offset):
+                # Nobody else waits.
+                pass

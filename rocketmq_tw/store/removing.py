@@ -1,4 +1,4 @@
-"""Taking things out of a store: the end of the log, and topics."""
+"""Taking topics out of a store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
-from rocketmq_tw.store.errors import StoreError
-from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.queues import QueueTable
@@ -84,33 +82,3 @@ class TopicRemoval:
     def remove_files(self) -> None:
         """Removes what is left of queues whose deletion is durable; in any thread."""
         self._removed.remove(self._deleted.durable)
-
-
-def truncate(
-    log: ILog,
-    queues: QueueTable,
-    index: MessageIndex | None,
-    checkpointing: Checkpointing,
-    deleted: DeletedTopics,
-    removal: TopicRemoval,
-    offset: int,
-) -> None:
-    """Ends log, queues and index at `offset`; see `IMessageStore.truncate_to`. Raises `StoreError`
-    where the log has it not, and `OSError` from half-way."""
-    if not log.min_offset <= offset <= log.end_offset:
-        raise StoreError(
-            f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
-        )
-    # Where offsets are met again they do not tell any more what stood in front of a deletion.
-    removal.settle()
-    # Before the log shrinks: a checkpoint must never claim more than there is.
-    checkpointing.before_cut(offset)
-    log.truncate_to(offset)
-    for queue in queues:
-        if queue.max_physical > offset:
-            queue.cut_behind(offset)
-        queue.next_offset = queue.max_offset
-    if index:
-        checkpointing.before_index_cut(offset)
-        index.cut(offset)
-    deleted.rewrite(0, offset)

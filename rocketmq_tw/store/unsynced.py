@@ -4,17 +4,18 @@ from __future__ import annotations
 
 
 class Unsynced:
-    """Paths of files, and of directories whose names changed; at first what `other` has."""
+    """Paths of files, and of directories whose names changed."""
 
-    def __init__(self, other: Unsynced | None = None) -> None:
-        self.files: set[str] = set(other.files) if other else set()
-        self.dirs: set[str] = set(other.dirs) if other else set()
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.dirs: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self.files or self.dirs)
 
-    def take(self, other: Unsynced) -> None:
-        """Takes over all that the other has."""
-        self.files |= other.files
-        self.dirs |= other.dirs
-        other.files, other.dirs = set(), set()
+    def taken(self) -> Unsynced:
+        """All that is here, and is not any more."""
+        taken = Unsynced()
+        taken.files, self.files = self.files, taken.files
+        taken.dirs, self.dirs = self.dirs, taken.dirs
+        return taken

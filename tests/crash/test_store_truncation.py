@@ -8,7 +8,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import NotWritableError, StoreError
 from rocketmq_tw.store.message_store import MessageStore
-from tests.support.stores import by_key, make_message, open_store, put, read_all
+from tests.support.stores import by_key, cut, make_message, open_store, put, read_all
 
 _COUNT = 30
 
@@ -42,7 +42,7 @@ def test_every_moment_of_a_truncation(kept: int) -> None:
         store, offsets = filled(disk)
         disk.changes, disk.lose_power_at = 0, moment
         try:
-            store.truncate_to(offsets[kept])
+            cut(store, offsets[kept])
             break
         except PowerLoss:
             check(memory.kill(), kept)
@@ -63,7 +63,7 @@ def test_a_truncation_that_fails_ends_all_writing(operation: str) -> None:
     store, offsets = filled(disk)
     disk.faults.append(Fault(operation, error=errno.EIO, times=1))
     with pytest.raises(StoreError):
-        store.truncate_to(offsets[7])
+        cut(store, offsets[7])
     disk.faults.clear()
     with pytest.raises(NotWritableError, match="restart"):
         store.append(make_message())

@@ -42,8 +42,8 @@ class MemoryServer:
     bytes, HELD when the test fires what stands in `held`; for LATER the test replies through the
     peer in `later`."""
 
-    def __init__(self, **config: Any) -> None:
-        self.clock = Clock()
+    def __init__(self, clock: Clock | None = None, **config: Any) -> None:
+        self.clock = clock or Clock()
         self.network = MemoryNetwork(self.clock)
         self.held: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
         self.later: list[tuple[RemotingCommand, IPeer]] = []

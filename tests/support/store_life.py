@@ -131,6 +131,16 @@ class StoreLife:
         except (StoreError, OSError):
             self.counts["calls that failed"] += 1
         self._model.settle_deletions(self._store)
+        self._check_totals()
+
+    def _check_totals(self) -> None:
+        """What a checkpoint would count is what there is."""
+        queues = self._store._queues
+        counted = queues.units, queues.with_files
+        there = [queue.max_offset for queue in queues]
+        with_files = [queue for queue in queues if queue.segments.starts]
+        if counted != (sum(there), len(with_files)):
+            raise Broken(f"{counted} is counted of {there}, {len(with_files)} with files")
 
     def _append(self) -> None:
         chance = self.random
@@ -218,7 +228,12 @@ class StoreLife:
         if end < 0:
             return
         self._cut_at = end
-        store.truncate_to(end)
+        for _ in store.truncate_to(end):
+            chance = self.random.random()
+            if chance < 0.1 and self._master is None:
+                self._delete()
+            elif store.dispatch() or store.prepare_checkpoint():
+                raise Broken("a store that is being cut goes on")
         self._cut_at = None
         self._model.drop_behind(end)
         self.counts["truncations"] += 1

@@ -79,6 +79,11 @@ def put(store: MessageStore, *messages: StoredMessage) -> list[int]:
     return offsets
 
 
+def cut(store: MessageStore, offset: int) -> int:
+    """Truncates the store; returns how many steps that took."""
+    return sum(1 for _ in store.truncate_to(offset))
+
+
 def queues_of(store: MessageStore) -> dict[str, set[int]]:
     """Topics with the ids of their queues that have files."""
     found = {topic: set(store.queue_ids(topic)) for topic in store.queue_topics()}

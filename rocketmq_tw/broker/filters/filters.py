@@ -56,9 +56,7 @@ class MessageFilters:
             if wanted.class_filter_mode:
                 return EVERY_MESSAGE
             return MessageFilter(consumers.wanted_tags(wanted.topic))
-        text = self._table.text_of(wanted.topic, consumers.name)
-        if text:
-            self.turns.admit(text)
+        self._admit(wanted.topic, consumers.name)
         known = self._table.get(wanted.topic, consumers.name)
         if known is None:
             raise self._not_kept(consumers.name, wanted)
@@ -74,6 +72,11 @@ class MessageFilters:
         if self._config.filter_support_retry and wanted.topic.startswith(RETRY_PREFIX):
             return self._of_retries(consumers.name)
         return self._by(known.expression)
+
+    def shown(self, topic: str, group: str) -> str:
+        """What a group asks of a topic, as JSON for administrators."""
+        self._admit(topic, group)
+        return self._table.shown(topic, group)
 
     def check_enabled(self, kind: str | None) -> None:
         """Raises `RequestError` where the configuration wants no filters but by tags."""
@@ -98,6 +101,11 @@ class MessageFilters:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"the {kind} expression, {error}"
             ) from error
+
+    def _admit(self, topic: str, group: str) -> None:
+        text = self._table.text_of(topic, group)
+        if text:
+            self.turns.admit(text)
 
     def _of_retries(self, group: str) -> MessageFilter:
         """What was given back is asked what its own topic's messages are asked."""

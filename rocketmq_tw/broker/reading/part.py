@@ -73,7 +73,7 @@ class Reading(Part):
                     LogicViews(store, tables.mappings, static_topics.others),
                 ).handlers(),
                 QueueRequests(
-                    clients.registry, filters.table, store, tables.topics, role
+                    clients.registry, filters.filters, store, tables.topics, role
                 ).handlers(),
             ]
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.filters.table import FilterTable
+from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -23,7 +23,7 @@ class QueueRequests:
     def __init__(
         self,
         clients: ClientRegistry,
-        filters: FilterTable,
+        filters: MessageFilters,
         store: IMessageStore,
         topics: TopicTable,
         role: RoleHolder,
@@ -35,7 +35,8 @@ class QueueRequests:
         self._role = role
 
     def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.QUERY_CONSUME_QUEUE: self.units}
+        units = self._filters.turns.patient(self.units)
+        return {RequestCode.QUERY_CONSUME_QUEUE: units}
 
     def units(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Up to `count` units from `index` on, and what the group that is named subscribes to."""
@@ -47,14 +48,6 @@ class QueueRequests:
                 ResponseCode.SYSTEM_ERROR, f"{topic} has no queue {queue_id} with messages here"
             )
         body = ConsumeQueueBody(
-            queue_data=[
-                ConsumeQueueUnit(
-                    physic_offset=unit.position, physic_size=unit.size, tags_code=unit.tags_code
-                )
-                for unit in store.queue_units(
-                    topic, queue_id, header.index, min(header.count, MAX_UNITS)
-                )
-            ],
             max_queue_index=store.max_queue_offset(topic, queue_id),
             min_queue_index=store.min_queue_offset(topic, queue_id),
         )
@@ -66,4 +59,13 @@ class QueueRequests:
                 body.filter_data = f"{header.consumer_group} does not subscribe to {topic} now"
             else:
                 body.filter_data = self._filters.shown(topic, header.consumer_group)
+        # Behind what may have to wait for another turn.
+        body.queue_data = [
+            ConsumeQueueUnit(
+                physic_offset=unit.position, physic_size=unit.size, tags_code=unit.tags_code
+            )
+            for unit in store.queue_units(
+                topic, queue_id, header.index, min(header.count, MAX_UNITS)
+            )
+        ]
         return request.response(body=encode_body(body))

@@ -217,16 +217,21 @@ class Commit:
             self._store.write_pending()
         except StoreError as error:
             return fail(error)
-        self._dispatch_later()
+        self.dispatch_later()
         return self.settled()
 
     def confirmed(self) -> None:
         """The store's dispatch limit has moved on: a master's readers see what it held back at
         once, before senders are told that it is safe."""
         if not self._role.is_master:
-            self._dispatch_later()
+            self.dispatch_later()
         elif not self._is_ending_turn:
             self._gather(self._dispatch)
+
+    def dispatch_later(self) -> None:
+        """Fills the queues in a while; `dispatch_now` does not wait for that."""
+        if self._later is None:
+            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
 
     def dispatch_now(self) -> None:
         """Fills a slave's queues with what waits for `SLAVE_DISPATCH`."""
@@ -327,10 +332,6 @@ class Commit:
             self._answer_or_wait(appends, began)
         # Senders go on meanwhile.
         self._gather(self._dispatch)
-
-    def _dispatch_later(self) -> None:
-        if self._later is None:
-            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
 
     def _dispatch(self) -> None:
         if self._later is not None and self._later.active():

@@ -100,6 +100,7 @@ class Writing(Part):
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
         if self._loaded:
+            yield self.truncation.over()
             yield self.commit.stop()
         yield self._host.in_thread(self.store.close)
 

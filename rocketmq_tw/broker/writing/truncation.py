@@ -1,8 +1,8 @@
 """Cutting the end off the log, as one operation of the whole broker.
 
 What stands for messages behind the cut goes back first, durably: an offset in a file that is ahead
-of its queue would pass over the messages that take those places next. Then nothing is synced, the
-log is cut with its queues and its index, and all go on.
+of its queue would pass over the messages that take those places next. Then nothing is synced while
+the log is cut with its queues and its index, bit by bit, and all go on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
@@ -27,8 +27,8 @@ log = Logger()
 
 
 class Truncation:
-    """Cuts the log of `store`; `parts` are asked what they have of its end, `in_slices` does long
-    work bit by bit and `in_thread` what blocks."""
+    """Cuts the log of `store`, one cut after the other; `parts` are asked what they have of its
+    end, `in_slices` does long work bit by bit and `in_thread` what blocks."""
 
     def __init__(
         self,
@@ -45,12 +45,24 @@ class Truncation:
         self._parts = parts
         self._in_slices = in_slices
         self._in_thread = in_thread
+        self._working = DeferredLock()
+
+    def over(self) -> Deferred[None]:
+        """Fires once nothing is being cut."""
+        return self._working.run(lambda: None)
 
     @inlineCallbacks
     def cut(self, end: int) -> Generator[Any, Any, None]:
         """Ends the log at `end`, where a record must start; durable when it fires. Nobody may
         append meanwhile. Fails where some part or the store cannot; what has gone back by then
         stays back."""
+        yield self._working.acquire()
+        try:
+            yield from self._cut(end)
+        finally:
+            self._working.release()
+
+    def _cut(self, end: int) -> Generator[Any, Any, None]:
         gone = self._store.end_offset - end
         log.info("the log is cut at {end}, {gone} bytes go", end=end, gone=gone)
         for part in self._parts:
@@ -59,9 +71,11 @@ class Truncation:
         try:
             # It may be very many files.
             yield self._in_thread(self._store.settle_deletions)
-            self._store.truncate_to(end)
+            yield self._in_slices(self._store.truncate_to(end))
         finally:
             self._flusher.resume()
+        # What stands in front of the cut had to wait for its queues.
+        self._commit.dispatch_later()
         # The one that there was may claim nothing any more: a crash would find all to be read.
         self._flusher.checkpoint_soon()
         for part in self._parts:
@@ -73,13 +87,17 @@ class Truncation:
         confirmed is in its queues, and a last record that is not whole is cut off. Fails where that
         cannot be."""
         store = self._store
-        yield self._commit.make_durable()
-        yield self._commit.dispatch_all()
-        end = store.dispatched_offset
-        if store.dispatch_limit is not None and end < store.written_offset:
-            end = yield self._whole_end(end)
-        if end < store.written_offset:
-            yield self.cut(end)
+        yield self._working.acquire()
+        try:
+            yield self._commit.make_durable()
+            yield self._commit.dispatch_all()
+            end = store.dispatched_offset
+            if store.dispatch_limit is not None and end < store.written_offset:
+                end = yield self._whole_end(end)
+            if end < store.written_offset:
+                yield from self._cut(end)
+        finally:
+            self._working.release()
 
     @inlineCallbacks
     def _whole_end(self, start: int) -> Generator[Deferred[Any], Any, int]:

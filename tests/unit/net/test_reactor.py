@@ -234,6 +234,9 @@ def test_it_tells_how_long_its_round_takes() -> None:
         reactor.doIteration(0)
         now[0] += 0.5
         assert reactor.waited() == 0.5
+        told: list[float] = []
+        reactor.serve_late(2.5, lambda: told.append(reactor.waited()))
+        assert (told, reactor.waited()) == ([2.5], 0.5)
         reactor.doIteration(0)
         assert reactor.waited() == 0.0
     finally:

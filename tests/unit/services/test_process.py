@@ -1,10 +1,12 @@
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
+from rocketmq_tw.services.allocator import Trimming
 from rocketmq_tw.services.process import use_monotonic_time
 
 
@@ -33,13 +35,14 @@ def test_a_clock_of_its_own_is_left_alone() -> None:
 
 MEASURE = """
 import threading
+from unittest.mock import Mock
 from rocketmq_tw.services.allocator import return_freed_memory
 
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
-assert return_freed_memory()
+assert return_freed_memory(Mock())
 before = resident()
 
 def use(rounds):
@@ -53,6 +56,99 @@ for thread in threads:
     thread.join()
 print(resident() - before)
 """
+
+
+FAULTS = """
+import os
+import resource
+from unittest.mock import Mock
+from rocketmq_tw.services.allocator import return_freed_memory
+
+assert return_freed_memory(Mock())
+size = (4 << 20) + 1000
+source = os.memfd_create("source")
+os.truncate(source, size)
+
+def use():
+    frame = os.pread(source, size, 0)
+    return frame[100:]
+
+for _ in range(3):
+    use()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    use()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_the_largest_messages_need_no_new_pages() -> None:
+    """Else each copy of one costs some twenty times as much as it needs."""
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 2_000, "20 rounds, each with two blocks of 1,025 pages"
+
+
+SPARSE = """
+import os
+from rocketmq_tw.services.allocator import resident_bytes, return_freed_memory
+
+class Reactor:
+    look = None
+
+    def callWhenRunning(self, start, *args, **options):
+        self.look = start.__self__.f
+
+    def callInThread(self, call):
+        call()
+
+reactor = Reactor()
+assert return_freed_memory(reactor)
+before = resident_bytes()
+# Between the large ones there are small ones, which stay.
+kept, large = [], []
+for _ in range(40):
+    large.append(b"x" * (3 << 20))
+    kept.append(b"x" * 2000)
+grown = resident_bytes() - before
+del large
+reactor.look()
+print(grown, resident_bytes() - before)
+"""
+
+
+def test_free_memory_between_blocks_in_use_goes_back_to_the_kernel() -> None:
+    done = subprocess.run([sys.executable, "-c", SPARSE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    grown, left = map(int, done.stdout.split())
+    assert grown > 100 << 20 and left < 20 << 20
+
+
+def test_memory_is_given_back_where_the_process_has_grown() -> None:
+    trimmed: list[int] = []
+    jobs: list[Callable[[], None]] = []
+    size = 100 << 20
+
+    def trim() -> None:
+        nonlocal size
+        trimmed.append(size >> 20)
+        size -= 10 << 20
+
+    trimming = Trimming(trim, jobs.append, lambda: size)
+    for mebibytes in (101, 90, 121):
+        size = mebibytes << 20
+        trimming.look()
+    assert not jobs
+    size = 122 << 20
+    trimming.look()
+    trimming.look()
+    (job,) = jobs
+    job()
+    assert trimmed == [122]
+    for mebibytes in (143, 144):
+        size = mebibytes << 20
+        trimming.look()
+    assert len(jobs) == 2
 
 
 def test_large_blocks_that_threads_free_go_back_to_the_kernel() -> None:

@@ -13,6 +13,7 @@ from tests.support.stores import (
     ROOT,
     ManualClock,
     by_key,
+    cut,
     make_message,
     open_store,
     put,
@@ -196,7 +197,7 @@ def test_a_truncated_log_meets_its_offsets_again(files: MemoryFiles) -> None:
     end = store.end_offset
     fill(store, 0, 10)
     store.remove_topics(["Topic"])
-    store.truncate_to(end)
+    cut(store, end)
     fill(store, 100, 5)
     files.remove_tree(f"{ROOT}/consumequeue")
     assert bodies(open_store(files.kill())) == AGAIN
@@ -226,7 +227,7 @@ def test_a_queue_that_lost_all_to_retention_and_a_cut_keeps_its_place(files: Mem
     assert sum(store.clean(clock.now_ms, at_any_hour=True))
     (start,) = [unit.position for unit in store.queue_units("Topic", 1, 11, 1)]
     assert store.min_queue_offset("Topic", 1) == 10
-    store.truncate_to(store.min_physical_offset)
+    cut(store, store.min_physical_offset)
     assert start > store.end_offset
     assert store.max_queue_offset("Topic", 1) == 10
     assert open_store(files.kill(), clock).max_queue_offset("Topic", 1) == 10

@@ -9,6 +9,7 @@ from tests.support.stores import (
     ROOT,
     ManualClock,
     by_key,
+    cut,
     make_message,
     put,
     read_all,
@@ -93,6 +94,6 @@ def test_a_start_under_a_lower_limit_and_a_kill_lose_nothing(files: MemoryFiles)
 def test_truncation_takes_the_limit_along(files: MemoryFiles) -> None:
     store, offsets = filled(files)
     store.dispatch_limit = offsets[10]
-    store.truncate_to(offsets[5])
+    cut(store, offsets[5])
     assert store.dispatch_limit == offsets[5]
     assert numbers(store) == [0, 1, 2, 3, 4]

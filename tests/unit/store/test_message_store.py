@@ -1,6 +1,8 @@
 """Appending, dispatching and reading: statuses, limits, offsets, failures."""
 
 import errno
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from zope.interface.verify import verifyObject
@@ -27,6 +29,7 @@ from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
     ManualClock,
     by_key,
+    cut,
     make_message,
     open_store,
     put,
@@ -446,7 +449,7 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
     store = open_store(files, clock)
     offsets = put(store, *[make_message(bytes(600), keys=f"k{n}") for n in range(20)])
     store.checkpoint()
-    store.truncate_to(offsets[8])
+    cut(store, offsets[8])
     assert (store.end_offset, store.max_queue_offset("Topic", 0)) == (offsets[8], 8)
     assert by_key(store, "Topic", "k7", 9, 0, 1 << 62) == [offsets[7]]
     assert by_key(store, "Topic", "k8", 9, 0, 1 << 62) == []
@@ -454,7 +457,7 @@ def test_truncation_takes_queues_and_index_along(clock: ManualClock) -> None:
         assert open_store(survivor, clock).end_offset == offsets[8]
     assert store.append(make_message()).queue_offset == 8
     with pytest.raises(StoreError, match="cannot truncate"):
-        store.truncate_to(store.end_offset + 1)
+        cut(store, store.end_offset + 1)
 
 
 def test_removing_a_topic_removes_its_files(files: FaultyFiles, store: MessageStore) -> None:
@@ -640,3 +643,32 @@ def test_a_checkpoint_syncs_also_what_another_has_not_synced_yet() -> None:
     checkpoint = read_checkpoint(files, store.paths.checkpoint)
     assert checkpoint.safe_offset == store.end_offset
     assert checkpoint.units == 3
+
+
+def test_checkpoints_and_the_newest_record_need_no_look_at_each_queue(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(files, mapped_file_size_commit_log=1 << 20)
+    put(store, *[make_message(queue_id=number) for number in range(1_000)])
+    for _ in range(20):
+        store.dispatch()
+    store.checkpoint()
+    newest = store._queues.find("Topic", 999)
+    for queue in store._queues:
+        if queue is not newest:
+            monkeypatch.setattr(queue, "read", None)
+    assert store.message_at(store.last_record_offset).queue_id == 999  # type: ignore[union-attr]
+    store.remove_topics(["Topic"])
+    put(store, *[make_message(topic="Other", queue_id=number) for number in (1, 2, 2)])
+
+    class Unseen(dict[Any, Any]):
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError("the queues were gone through")
+
+        values = items = keys = __iter__  # type: ignore[assignment]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._queues, "_queues", Unseen(store._queues._queues))
+        store.checkpoint()
+    kept = read_checkpoint(files, store.paths.checkpoint)
+    assert (kept.queues, kept.units) == (2, 3)

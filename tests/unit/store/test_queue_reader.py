@@ -11,7 +11,7 @@ from rocketmq_tw.store.consume_queue import UNIT, ConsumeQueue
 from rocketmq_tw.store.interface import EVERY_MESSAGE, GetStatus, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.queue_reader import QueueReader
-from tests.support.stores import ROOT, ManualClock, make_message, open_store, put
+from tests.support.stores import ROOT, ManualClock, cut, make_message, open_store, put
 
 #: Every message, but each is asked.
 ASKED = MessageFilter(lambda code: True, lambda properties: True)
@@ -149,7 +149,7 @@ def test_truncation_shows_in_the_next_read() -> None:
     store = open_store(files)
     first = put(store, *[make_message(b"old-%d" % n, queue_id=n % 2) for n in range(12)])
     assert store.read_queue("Topic", 0, 0, 32, _ALL).messages == 6
-    store.truncate_to(first[4])
+    cut(store, first[4])
     put(store, *[make_message(b"new-%d" % n, queue_id=n % 2) for n in range(4)])
     read = store.read_queue("Topic", 0, 0, 32, _ALL)
     bodies = [message.body for message in decode_records(read.data)]

@@ -14,6 +14,7 @@ from rocketmq_tw.store.consume_queue import (
     UNIT_SIZE,
     UNWRITTEN_LIMIT,
     ConsumeQueue,
+    Totals,
     Unwritten,
 )
 from rocketmq_tw.store.dispatch_entries import BatchEntry
@@ -33,7 +34,9 @@ def open_queue(files, unwritten: Unwritten, name: str = "0") -> ConsumeQueue:
     def make_directory(_: ConsumeQueue) -> None:
         files.make_dirs(path)
 
-    return ConsumeQueue(pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, make_directory)
+    return ConsumeQueue(
+        pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, Totals(), make_directory
+    )
 
 
 def fill(queue: ConsumeQueue, count: int) -> None:

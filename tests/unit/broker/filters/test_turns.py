@@ -10,10 +10,12 @@ import pytest
 from rocketmq_tw.broker.filters import turns
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.message.sql92 import compiled
-from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.consumers import ConsumeQueueBody
 from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.pull import QueryConsumeQueueRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
 from tests.support.pops import Popper
@@ -132,6 +134,31 @@ def test_a_subscription_that_is_read_first_waits_too(monkeypatch: pytest.MonkeyP
     assert not counted.characters
     assert counted.turn() == LENGTH + 1
     assert broker.peer.replies[-1].code == ResponseCode.SUCCESS
+
+
+def test_what_a_subscription_is_shown_with_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """321 is the first who asks for what the groups' heartbeats brought."""
+    counted = Counted(monkeypatch)
+    broker = counted.broker
+    asked = []
+    for number in range(8):
+        group, peer = f"G{number}", FakePeer(f"127.0.0.1:{20_000 + number}")
+        broker.subscribe(
+            group, peer, topic="Topic", sub_string=expression(number), expression_type="SQL92"
+        )
+        header = QueryConsumeQueueRequestHeader(
+            topic="Topic", queue_id=0, consumer_group=group, count=9
+        )
+        asked.append((RemotingCommand.request(RequestCode.QUERY_CONSUME_QUEUE, header), peer))
+    answers = [counted.ask(request, peer) for request, peer in asked]
+    assert [answer is not None for answer in answers] == [True] * 2 + [False] * 6
+    assert counted.characters == 2 * (LENGTH + 1)
+    assert [counted.turn() for _ in range(4)] == [2 * (LENGTH + 1)] * 3 + [0]
+    for number, (answer, (_, peer)) in enumerate(zip(answers, asked, strict=True)):
+        (reply,) = [answer] if answer else peer.replies
+        body = decode_body(ConsumeQueueBody, reply.body)
+        assert f"a <> '{number}'" in (body.filter_data or "")
+        assert len(body.queue_data) == 1
 
 
 def test_connections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryMessageRequestHeader
 from tests.support.broker import BrokerInMemory, messages_of, ok
-from tests.support.stores import START_MS, queues_of
+from tests.support.stores import START_MS, cut, queues_of
 
 
 def ask(plane: BrokerInMemory, code: int, **fields: object) -> RemotingCommand | None:
@@ -141,6 +141,6 @@ def test_an_index_that_is_cut_during_a_search() -> None:
     found: list[int] = []
     steps = plane.store.search_by_key("Topic", "all", 32, 0, START_MS + 2000, found)
     next(steps)
-    plane.store.truncate_to(plane.consume()[1].physical_offset)
+    cut(plane.store, plane.consume()[1].physical_offset)
     assert list(steps) == []
     assert found == []

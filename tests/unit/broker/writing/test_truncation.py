@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.store import cutting
 from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.wire.codes import ResponseCode
@@ -35,7 +39,28 @@ def filled(files: Any) -> tuple[BrokerInMemory, int]:
 
 
 def cut(broker: BrokerInMemory, end: int) -> None:
-    fired(broker.broker[Writing].truncation.cut(end))
+    done = broker.broker[Writing].truncation.cut(end)
+    for _ in range(1_000):
+        if not done.called:
+            broker.clock.advance(0)
+    fired(done)
+
+
+def one_by_one(clock: Any, steps: Iterator[None]) -> Deferred[None]:
+    done: Deferred[None] = Deferred()
+
+    def step() -> None:
+        try:
+            next(steps)
+        except StopIteration:
+            done.callback(None)
+        except Exception:
+            done.errback()
+        else:
+            clock.callLater(0.001, step)
+
+    step()
+    return done
 
 
 def check(files: MemoryFiles) -> None:
@@ -76,7 +101,9 @@ def test_what_is_not_cut_keeps_its_offsets() -> None:
     assert broker.offsets.query("G", "Topic", 1) == 77
 
 
-def test_the_power_goes_away_at_every_moment() -> None:
+@pytest.mark.parametrize("at_once", [1, cutting.STEP])
+def test_the_power_goes_away_at_every_moment(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "STEP", at_once)
     moment = 1
     while True:
         memory = MemoryFiles()
@@ -111,10 +138,10 @@ def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch)
     cut_at: list[int] = []
     truncate = broker.store.truncate_to
 
-    def watched(offset: int) -> None:
+    def watched(offset: int) -> Iterator[None]:
         assert not threads.waiting
         cut_at.append(offset)
-        truncate(offset)
+        return truncate(offset)
 
     monkeypatch.setattr(broker.store, "truncate_to", watched)
     for _ in range(10):
@@ -148,6 +175,59 @@ def test_deleted_queues_go_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryFiles, "remove_tree", noted)
     cut(broker, end)
     assert removed == [("/store/deletedqueues/0/SCHEDULE_TOPIC_XXXX", True)]
+
+
+def test_others_go_on_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers meet no message that is not there, and what asks for another cut or for the end
+    waits."""
+    monkeypatch.setattr(cutting, "STEP", 1)
+    broker, end = filled(MemoryFiles())
+    for queue_id in range(1, 4):
+        ok(broker.send(b"elsewhere", queue_id=queue_id))
+    truncation = broker.broker[Writing].truncation
+    # One slice for each turn.
+    monkeypatch.setattr(truncation, "_in_slices", partial(one_by_one, broker.clock))
+    done, turns, ends = truncation.cut(end), 0, set()
+    behind, over = truncation.cut(0), truncation.over()
+    while True:
+        broker.clock.advance(0.001)
+        if done.called:
+            break
+        turns += 1
+        bodies = [message.body for message in broker.consume()]
+        assert bodies[:KEPT] == [b"%d" % number for number in range(KEPT)]
+        ends.add(len(bodies))
+    fired(done)
+    assert turns > 3 and ends == {KEPT}
+    while not over.called:
+        broker.clock.advance(0.001)
+    fired(behind)
+    assert broker.store.end_offset == 0
+
+
+def test_what_may_be_seen_while_the_log_is_cut_is_seen_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cutting, "STEP", 1)
+    broker = BrokerInMemory()
+    ok(broker.send(b"0"))
+    broker.clock.advance(1)
+    store, writing = broker.store, broker.broker[Writing]
+    store.dispatch_limit = store.dispatched_offset
+    for number in range(1, SENT):
+        ok(broker.send(b"%d" % number))
+    broker.clock.advance(1)
+    starts = [head.physical_offset for head in store.records(0)]
+    monkeypatch.setattr(writing.truncation, "_in_slices", partial(one_by_one, broker.clock))
+    done = writing.truncation.cut(starts[KEPT])
+    assert not done.called
+    store.dispatch_limit = starts[KEPT]
+    writing.commit.confirmed()
+    assert [message.body for message in broker.consume()] == [b"0"]
+    broker.clock.advance(0.001)
+    fired(done)
+    broker.clock.advance(1)
+    assert [message.body for message in broker.consume()] == [b"%d" % n for n in range(KEPT)]
 
 
 def test_a_checkpoint_follows_at_once() -> None:

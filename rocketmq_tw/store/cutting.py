@@ -1,0 +1,94 @@
+"""Cutting the end off a store, in steps between which others may read it.
+
+First the queues and the index lose what they have of it, then the log, file by file, and what was
+deleted from it: whoever looks in between meets queues that end earlier or later, and no message
+that is not there. A crash leaves what one of a store has that has not dispatched all of its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rocketmq_tw.store.checkpointing import Checkpointing
+from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.index import MessageIndex
+from rocketmq_tw.store.interface import ILog
+from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.removing import TopicRemoval
+
+#: Work of one step: 1 for a queue that is looked at, and so much more where it is cut.
+STEP, OF_CUT = 1_000, 50
+
+
+class Cutting:
+    """Those of one store; `moved` is told of each new end of the log. While one `is_under_way`
+    nothing may be appended, dispatched or claimed by a checkpoint; nor ever again where one failed:
+    what is missing in queues and index would stand in front of what they get."""
+
+    def __init__(
+        self,
+        log: ILog,
+        queues: QueueTable,
+        index: MessageIndex | None,
+        checkpointing: Checkpointing,
+        deleted: DeletedTopics,
+        removal: TopicRemoval,
+        moved: Callable[[int], None],
+    ) -> None:
+        self.is_under_way = False
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checkpointing = checkpointing
+        self._deleted = deleted
+        self._removal = removal
+        self._moved = moved
+
+    def check(self, offset: int) -> None:
+        """Raises `StoreError` where the log has it not."""
+        log = self._log
+        if not log.min_offset <= offset <= log.end_offset:
+            raise StoreError(
+                f"cannot truncate to {offset}: the log has {log.min_offset} to {log.end_offset}"
+            )
+
+    def run(self, offset: int) -> Iterator[None]:
+        """Ends all at `offset`; see `IMessageStore.truncate_to`. Raises `OSError` from half-way,
+        and `StoreError` where it is the log that cannot be cut."""
+        self.is_under_way = True
+        # Before anything shrinks: a checkpoint must never claim more than there is.
+        self._checkpointing.before_cut(offset)
+        yield from self._cut_queues(offset)
+        if self._index:
+            self._checkpointing.before_index_cut(offset)
+            yield from self._index.cut(offset)
+        # Where offsets are met again they do not tell any more what stood in front of a
+        # deletion.
+        self._removal.settle()
+        for start in [start for start in self._log.file_starts[::-1] if start > offset]:
+            self._end_log(start)
+            yield
+        # Of deletions that came in between.
+        self._removal.settle()
+        self._end_log(offset)
+        self._deleted.rewrite(0, offset)
+        self.is_under_way = False
+
+    def _cut_queues(self, offset: int) -> Iterator[None]:
+        work = 0
+        for queue in self._queues:
+            # It may have been deleted meanwhile.
+            if self._queues.has(queue):
+                if queue.max_physical > offset:
+                    queue.cut_behind(offset)
+                    work += OF_CUT
+                queue.next_offset = queue.max_offset
+            work += 1
+            if work >= STEP:
+                yield
+                work = 0
+
+    def _end_log(self, offset: int) -> None:
+        self._log.truncate_to(offset)
+        self._moved(offset)
