@@ -1,5 +1,7 @@
 """The follower's side of the log: what a leader may append, compare, cut and replace."""
 
+from typing import NamedTuple
+
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, Entry
@@ -8,6 +10,16 @@ from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, RaftMessage, SnapshotRequest
 from rocketmq_tw.raft.core.snapshot import SnapshotReceiver, snapshot_answer
 
+#: Heartbeats for which a leader has to stay with it before a member gives up its log.
+PATIENCE_BEATS = 2
+
+
+class _NewBegin(NamedTuple):
+    """The entry that is to take the place of the whole log, and when that was first said."""
+
+    entry: Entry
+    asked_at: int
+
 
 class Follower:
     """Answers pushes.
@@ -15,12 +27,20 @@ class Follower:
     A push of DLedger's carries no term of the entry before its own, so `matched_index` stands in
     for it: what the present leader is known to share. Entries are taken only right behind it, and
     nothing up to it is ever cut, however late a TRUNCATE arrives.
+
+    Nobody proves who he is, so a log is not given up for one word in the leader's name: the
+    leader has to say the same for more than `PATIENCE_BEATS` heartbeats, and nothing else.
     """
 
     def __init__(self, state: MemberState, election: Election, snapshots: SnapshotReceiver) -> None:
         self._state = state
         self._election = election
         self._snapshots = snapshots
+        self._new_begin: _NewBegin | None = None
+        state.role_listeners.append(self._role_changed)
+
+    def _role_changed(self, role: RaftRole) -> None:
+        self._new_begin = None
 
     def check_leader(self, request: RaftMessage) -> Code:
         """Whether `request` comes from the leader that we follow."""
@@ -64,6 +84,7 @@ class Follower:
         )
 
     def _apply(self, request: PushRequest) -> Code:
+        base = self._state.log.base
         if request.kind is PushKind.COMMIT:
             code = Code.SUCCESS
         elif not request.entries or request.kind is PushKind.INSTALL_SNAPSHOT:
@@ -75,8 +96,11 @@ class Follower:
         else:
             code = self._truncate(request.entries[0])
         if code is Code.SUCCESS:
+            self._new_begin = None
             state = self._state
-            state.commit_to(min(request.commit_index, state.matched_index))
+            # One entry in the place of a log says nothing of what is committed.
+            if state.log.base is base:
+                state.commit_to(min(request.commit_index, state.matched_index))
         return code
 
     def _append(self, entries: tuple[Entry, ...]) -> Code:
@@ -107,6 +131,7 @@ class Follower:
         state = self._state
         if not self._holds(entry):
             return Code.INCONSISTENT_STATE
+        self._new_begin = None
         state.matched_index = max(state.matched_index, entry.index)
         return Code.SUCCESS
 
@@ -142,6 +167,8 @@ class Follower:
         elif state.config.state_machine or not self._may_begin_at(entry):
             # The leader's log begins behind ours and no snapshot fills the gap.
             return Code.INCONSISTENT_STATE
+        elif not log.is_empty and not self._is_meant(entry):
+            return Code.INCONSISTENT_STATE
         else:
             log.restart(LogBase(entry.index - 1, -1, entry.pos))
         if not log.follows(entry):
@@ -159,6 +186,26 @@ class Follower:
         missing = entry.index - state.commit_index - 1
         room = entry.pos - log.read(state.commit_index).end_pos
         return missing * ENTRY_HEADER_SIZE <= room <= (missing + 1) * state.config.data_file_size
+
+    def _is_meant(self, entry: Entry) -> bool:
+        """Whether the leader has asked long enough for a log that begins with `entry`."""
+        state, log, asked = self._state, self._state.log, self._new_begin
+        patience_ms = PATIENCE_BEATS * state.config.heartbeat_interval_ms
+        if asked is None or asked.entry != entry:
+            self._new_begin = _NewBegin(entry, state.now)
+            state.notices.append(
+                f"{state.leader_id} asks for a log that begins with entry {entry.index}, behind"
+                f" entry {log.end_index} that is the last one here; if it goes on asking for"
+                f" {patience_ms} ms this member drops its log"
+            )
+            return False
+        if state.now - asked.asked_at <= patience_ms:
+            return False
+        state.notices.append(
+            f"drops entries {log.begin_index} to {log.end_index}: the log of {state.leader_id}"
+            f" begins with entry {entry.index}, and so does this one from now on"
+        )
+        return True
 
     def on_snapshot(self, request: SnapshotRequest) -> None:
         """Takes a chunk of a snapshot."""
