@@ -300,6 +300,7 @@ class Master:
         self.log = Log(250)
         self.clock = Clock()
         self.asked: list[frozenset[int]] = []
+        self.renounced = 0
         self.service = AutoSwitchHAService(
             self.log,
             HASettings(file_size=100, batch_size=64, **settings),
@@ -309,11 +310,16 @@ class Master:
             applied=SyncMembers(frozenset(members or {1}), 1),
             confirmed=0,
             propose=self.propose,
+            renounce=self.renounce,
         )
 
     def propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
         self.asked.append(members)
         return succeed(SyncMembers(members, len(self.asked) + 1))
+
+    def renounce(self) -> Deferred[None]:
+        self.renounced += 1
+        return succeed(None)
 
     def link(self) -> tuple[Any, Transport]:
         transport = Transport()
@@ -427,3 +433,16 @@ def test_a_stranger_keeps_no_slave_out_of_the_set():
         connection.dataReceived(SlaveReport(250).encode())
     assert taken == [{1, 2}]
     assert master.service.states.waited_for == {2}
+
+
+@pytest.mark.parametrize(("code", "waited_for"), [(2003, set()), (2006, {2})])
+def test_a_refusal_behind_a_lost_answer(code: int, waited_for: set[int]):
+    master = Master(all_ack=True)
+    ends = [ConnectionError("lost"), RequestError(code, "no"), ConnectionError("lost")]
+    master.service._propose = lambda members: fail(ends.pop(0))
+    connection, _ = master.link()
+    connection.dataReceived(SlaveHandshake(2).encode() + SlaveReport(250).encode())
+    for _ in range(2):
+        master.clock.advance(1.1)
+        master.service._tick()
+    assert master.service.states.waited_for == waited_for
