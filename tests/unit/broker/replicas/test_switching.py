@@ -335,6 +335,28 @@ def test_a_master_that_is_elected_again_goes_on() -> None:
     assert group.switching(3).progress.epoch == group.epoch == 2
 
 
+def test_under_new_controllers_logs_lead_once_their_epochs_are_forgotten() -> None:
+    """What docs/controller.md has an administrator do."""
+    group = led(2)
+    for master in (2, 1):
+        group.elect(master)
+        group.send(master)
+    group.epoch, group.members = 0, SyncMembers(frozenset(), 0)
+    with pytest.raises(ValueError, match=r"docs/controller\.md"):
+        group.elect(1)
+    for number in (1, 2):
+        group[number].stop()
+        for name in ("epochFileCheckpoint", "epochFileCheckpoint.bak"):
+            group.files[number - 1].remove(f"{ROOT}/{name}")
+        group.brokers[number - 1] = group.make(number)
+    group.epoch = 0
+    group.elect(1)
+    group.send(1)
+    assert group.codes == [ResponseCode.SUCCESS] * 15
+    assert log_of(group[1]) == log_of(group[2])
+    assert group.acknowledged == set(group.bodies(1)) == set(group.bodies(2))
+
+
 def test_a_stale_election_is_refused() -> None:
     group = led(1)
     with pytest.raises(ValueError, match="is over"):

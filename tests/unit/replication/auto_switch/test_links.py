@@ -165,7 +165,7 @@ class TestSlave:
     def test_what_is_confirmed_is_not_cut_off_for_a_master_that_lacks_it(self, end, same):
         slave = Slave(200, (1, 0), same=same, confirmed=150, all_ack=True)
         assert slave.meets(end, (1, 0), (2, 100)) == []
-        assert "confirmed up to 150" in slave.refused and "start it empty" in slave.refused
+        assert "confirmed up to 150" in slave.refused and "docs/controller.md" in slave.refused
         assert len(slave.log.data) == 200
         assert pairs(slave.epochs) == [(1, 0)]
 
