@@ -163,6 +163,30 @@ def test_without_a_controller_a_broker_waits_unseen() -> None:
     assert ResponseCode.SUCCESS not in group.codes
 
 
+def test_a_new_master_tells_its_topics_once_its_log_is_in_the_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = led(2, slave_timeout=200)
+    group.refusal = ConnectionError("no controller")
+    group[2].stop()
+    group.send(1, 7)
+    group.settle(2)
+    group[1].stop()
+    broker = group.brokers[0] = group.make(1)
+    told = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    with monkeypatch.context() as patch:
+        # Others come first.
+        patch.setattr(broker.store, "dispatch", lambda: 0)
+        group.elect(1, tell=(1,))
+        for code in told:
+            with pytest.raises(RequestError, match="ask again"):
+                broker.ask(code)
+    broker.commit.confirmed()
+    group.settle()
+    for code in told:
+        assert broker.ask(code).code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_masters_change_and_all_logs_are_one(flush: str) -> None:
     group = led(flush_disk_type=flush)
