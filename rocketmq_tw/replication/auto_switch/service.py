@@ -33,8 +33,10 @@ NOT_TAKEN = frozenset(
 NOT_YET = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
 
 #: A master that has waited so long for somebody who is not there, and may be in the set by a
-#: question that is still on its way, has its epoch ended.
+#: question that is still on its way, has its epoch ended; later, where somebody under that id is
+#: there, for nobody else can be proposed meanwhile.
 DOUBT_MS = 2000
+LONGEST_DOUBT_MS = 10_000
 
 log = Logger()
 
@@ -243,7 +245,8 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         """
         if self._in_doubt_ms is None:
             self._in_doubt_ms = now_ms
-        if now_ms - self._in_doubt_ms >= DOUBT_MS and self.states.lacks_proposed:
+        limit_ms = DOUBT_MS if self.states.lacks_proposed else LONGEST_DOUBT_MS
+        if now_ms - self._in_doubt_ms >= limit_ms:
             self._in_doubt_ms = None
             log.info("asks for an election: nobody knows who is in sync")
             self._renounce()

@@ -433,16 +433,3 @@ def test_a_stranger_keeps_no_slave_out_of_the_set():
         connection.dataReceived(SlaveReport(250).encode())
     assert taken == [{1, 2}]
     assert master.service.states.waited_for == {2}
-
-
-@pytest.mark.parametrize(("code", "waited_for"), [(2003, set()), (2006, {2})])
-def test_a_refusal_behind_a_lost_answer(code: int, waited_for: set[int]):
-    master = Master(all_ack=True)
-    ends = [ConnectionError("lost"), RequestError(code, "no"), ConnectionError("lost")]
-    master.service._propose = lambda members: fail(ends.pop(0))
-    connection, _ = master.link()
-    connection.dataReceived(SlaveHandshake(2).encode() + SlaveReport(250).encode())
-    for _ in range(2):
-        master.clock.advance(1.1)
-        master.service._tick()
-    assert master.service.states.waited_for == waited_for
