@@ -242,7 +242,7 @@ def clean_broker_metadata(
     tool.report(clean, needs_names=False)
 
 
-def _forgotten_with(info: ReplicasInfo | None, ids: str | None) -> list[int]:
+def _forgotten_with(info: ReplicasInfo | None, ids: str | None) -> list[int | None]:
     """The ids of replicas that are lost with `ids`, since these are all that were in sync."""
     if info is None or ids is None:
         return []
