@@ -225,11 +225,31 @@ def clean_broker_metadata(
     ask_first(yes, f"Forget {what}?")
 
     async def clean(servers: Servers) -> Report:
-        await servers.controllers(controllers).clean_broker_data(cluster, name, ids, living=living)
-        data = {"brokerName": name, "clusterName": cluster, "brokerIds": ids}
-        return Report(data, lines=[f"the controllers have forgotten {what}"])
+        asked = servers.controllers(controllers)
+        found = await asked.sync_state_data([name])
+        await asked.clean_broker_data(cluster, name, ids, living=living)
+        lost = _forgotten_with(found.replicas_info_table.get(name), ids)
+        data = {"brokerName": name, "clusterName": cluster, "brokerIds": ids, "alsoForgotten": lost}
+        lines = [f"the controllers have forgotten {what}"]
+        if lost:
+            lines.append(
+                f"warning: nobody in sync is left, so the controllers forget the group {name}, with"
+                f" {', '.join(map(str, lost))} of it, once a new broker comes: see"
+                " docs/controller.md for what to do first"
+            )
+        return Report(data, lines=lines)
 
     tool.report(clean, needs_names=False)
+
+
+def _forgotten_with(info: ReplicasInfo | None, ids: str | None) -> list[int | None]:
+    """The ids of replicas that are lost with `ids`, since these are all that were in sync."""
+    if info is None or ids is None:
+        return []
+    cleaned = set(map(int, ids.split(";")))
+    if any(one.broker_id not in cleaned for one in info.in_sync_replicas):
+        return []
+    return [one.broker_id for one in info.not_in_sync_replicas if one.broker_id not in cleaned]
 
 
 @click.command("getControllerConfig")

@@ -209,7 +209,7 @@ class RaftNode:
 
     def transfer(self, transferee: str) -> "Deferred[Code]":
         """Hands the leadership over; fires with the outcome."""
-        answered = self.answer(
+        answered: Deferred[Any] = self.answer(
             lambda token: m.TransferRequest(
                 source="",
                 target=self.core.config.self_id,
@@ -219,7 +219,7 @@ class RaftNode:
                 transferee_id=transferee,
             )
         )
-        return answered.addCallback(_transfer_code)
+        return answered.addCallback(lambda answer: answer.code)
 
     def committed_entry(self, index: int) -> Entry:
         """A committed entry. Raises `Refused` with stock's codes."""
@@ -275,6 +275,8 @@ class RaftNode:
             if ready is None:
                 self._maybe_snapshot()
                 break
+            for said in ready.notices:
+                self.log.warn("{group}: {said}", group=self.config.group, said=said)
             self._send_all(ready.immediate)
             if not ready.must_store:
                 self._finish(ready)
@@ -443,7 +445,3 @@ class RaftNode:
         if committed < self.core.log.end_index:
             # The rest may be committed without anything more being stored.
             self._checkpoint_soon()
-
-
-def _transfer_code(message: m.RaftMessage) -> Code:
-    return message.code if isinstance(message, m.TransferResponse) else Code.UNKNOWN

@@ -97,14 +97,10 @@ class ControllerService(service.Service):
                 other_configs=(net, tls),
             )
             controller.start(self._server)
-        except StoreError as error:
-            if store is not None:
-                store.close()
-            self._on_failure(error)
-            return
         except (
             ControllerConfigError,
             CannotListenError,
+            StoreError,
             TlsConfigError,
             OSError,
         ) as error:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from re import sub
 
 import pytest
 
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.cluster import OURS, make_name_server
 from tests.support.controlled import ControlledGroup
 from tests.support.controllers import STOCK_VERSION, ControllerGroup, running_controllers
 from tests.support.processes import NameServerProcess
+from tests.support.remoting import ask
 from tests.support.replicas import log_end, send_volume, wait_topic
 from tests.support.tails import SETTINGS, hand_over_with_tail
 from tests.support.wait import wait_until
@@ -38,6 +42,17 @@ def epochs(group: ControlledGroup) -> list[str]:
     ]
 
 
+def told_epochs(group: ControlledGroup) -> list[tuple[object, ...]]:
+    """What each broker answers to 1007, byte for byte but for its own id."""
+    told: list[tuple[object, ...]] = []
+    for broker in group.brokers:
+        answer = ask(broker.address, RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE))
+        body = sub(rb'"brokerId":[0-9]+', b"", answer.body)
+        assert body != answer.body, answer
+        told.append((answer.code, answer.remark, str(answer.ext_fields or {}), body))
+    return told
+
+
 @pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION], [OURS, OURS]])
 def test_hand_overs_between_stock_and_ours(
     kinds: list[str],
@@ -61,6 +76,7 @@ def test_hand_overs_between_stock_and_ours(
         assert log_end(group[1]) > 3 << 20
         wait_until(lambda: len(set(epochs(group))) == 1, "the epoch files to be one")
         assert len(epochs(group)[0].splitlines()) == 4
+        wait_until(lambda: len(set(told_epochs(group))) == 1, "1007 to be answered in one way")
         wait_topic(group[1], topic)
 
 

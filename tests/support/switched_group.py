@@ -287,6 +287,7 @@ class Node:
                 applied=applied,
                 confirmed=self.log.confirmed,
                 propose=lambda members: self.world.ask(self, members),
+                renounce=lambda: self.world.renounce(self),
             )
             self.service.doStart()
             self.service.log_grew()
@@ -506,6 +507,12 @@ class World:
         if fate == "late":
             self.soon.append(lambda: None if answer.called else answer.errback(ConnectionLost()))
         return answer
+
+    def renounce(self, node: Node) -> Deferred[None]:
+        """A master has its epoch ended."""
+        if (self.controller.master, self.controller.epoch) == (node.own_id, node.epoch):
+            self.controller.elect()
+        return succeed(None)
 
     # What must hold
 

@@ -321,6 +321,7 @@ def _what_is_no_request() -> Iterator[Step]:
         "a key that may not be changed", Code.UPDATE_CONTROLLER_CONFIG, "configStorePath=/tmp/x\n"
     )
     yield ask("what a broker has", Code.GET_BROKER_EPOCH_CACHE)
+    yield ask("what JRaft's members ask of each other", Code.GET_BROKER_LIVE_INFO_REQUEST)
     yield ask(
         "a key that may be changed", Code.UPDATE_CONTROLLER_CONFIG, "notifyBrokerRoleChanged=true\n"
     )

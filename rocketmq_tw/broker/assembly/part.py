@@ -71,7 +71,8 @@ class Part:
         looks for one from here on."""
 
     def enter(self, state: RoleState) -> Deferred[Any] | None:
-        """Begins what the role wants, behind the parts that this one uses; nobody is served yet."""
+        """Begins what the role wants, behind the parts that this one uses; nobody is served yet,
+        and nothing is appended."""
 
     def ready(self, state: RoleState) -> None:
         """Every part is in the role, and requests are answered as the role wants it."""

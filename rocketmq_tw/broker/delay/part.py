@@ -55,7 +55,8 @@ class Delay(Part):
         seconds = self._host.store_config.flush_delay_offset_interval / 1000
         return [KeptTable("the delay progress", self.offsets.load, self.delivery.persist, seconds)]
 
-    def enter(self, state: RoleState) -> None:
+    def ready(self, state: RoleState) -> None:
+        # Not before: until then other parts may still look where the log ends.
         if state.role is Role.MASTER:
             self.delivery.start()
 

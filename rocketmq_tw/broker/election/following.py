@@ -154,6 +154,22 @@ class ControllerFollower:
             raise NotMasterError(f"epoch {epoch} of this master is over")
         return decided
 
+    def renounce(self) -> Deferred[None]:
+        """Has the controllers elect anew, which ends this master's epoch: they elect it again
+        unless another one is as good. Never fails."""
+        return succeed(None) if self._stopped else self._attempt(self._renounce())
+
+    @inlineCallbacks
+    def _renounce(self) -> Generator[Any, Any, None]:
+        group = yield self._controller.group()
+        knows_all = group.sync_state_set_epoch <= self._members_epoch()
+        if (group.master_id, group.master_epoch) == (self.broker_id, self._role.state.epoch) and (
+            knows_all
+        ):
+            yield self._controller.depose()
+            group = attrs.evolve(group, master_id=None)
+        yield self._follow(group)
+
     @inlineCallbacks
     def _join(self) -> Generator[Any, Any, None]:
         yield self._attempt(self._enrol())

@@ -77,7 +77,8 @@ class ElectedRole(Part):
             members_epoch=self._members_epoch,
             beat=self._beat,
         )
-        self._switching.propose = self._propose
+        self._switching.propose = self.follower.propose
+        self._switching.renounce = self.follower.renounce
         # What is another broker's is refused before anything is opened.
         return host.in_thread(files.identity)
 
@@ -142,10 +143,6 @@ class ElectedRole(Part):
     def _members_epoch(self) -> int:
         members = self._switching.members
         return 0 if members is None else members.epoch
-
-    def _propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
-        assert self.follower is not None
-        return self.follower.propose(members)
 
     def _beat(self) -> None:
         follower, config = self.follower, self._config

@@ -189,7 +189,10 @@ class Pop(Part):
             # Before anyone acknowledges what the timer still holds.
             yield self._host.in_slices(self._timed.take_over())
         self._has_taken_over = not self._timed.is_behind
-        self.revive.start(self._host.config.revive_queue_num)
+
+    def ready(self, state: RoleState) -> None:
+        if state.role is Role.MASTER:
+            self.revive.start(self._host.config.revive_queue_num)
 
     @inlineCallbacks
     def leave(self, state: RoleState) -> Generator[Any, Any, None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, fail, inlineCallbacks
+from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.replicas.settings import ha_settings
@@ -21,7 +21,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
-from rocketmq_tw.replication.auto_switch.interfaces import Propose
+from rocketmq_tw.replication.auto_switch.interfaces import Propose, Renounce
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
@@ -46,6 +46,8 @@ class Switching:
     def __init__(self, host: Host, role: RoleHolder, writing: Writing) -> None:
         #: Asks the controller for another SyncStateSet.
         self.propose: Propose = _no_controller
+        #: Has the controller elect anew; never fails.
+        self.renounce: Renounce = lambda: succeed(None)
         self.epochs = KeptEpochs(EpochFile(host.files, writing.store.paths.epochs), host.in_thread)
         self._host = host
         self._role = role
@@ -78,6 +80,7 @@ class Switching:
             applied=members,
             confirmed=store.dispatch_limit or 0,
             propose=lambda wanted: self.propose(wanted),
+            renounce=lambda: self.renounce(),
         )
         return service
 

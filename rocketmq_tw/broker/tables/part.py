@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -13,7 +14,7 @@ from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import COPYING_ROLES, Role
+from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.group_requests import ONLY_A_MASTER_CHANGES, GroupRequests
@@ -28,6 +29,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
 
@@ -44,7 +46,11 @@ CHANGING = (
 )
 #: Requests by which slaves copy what they remove where it is gone.
 _COPIED = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-_ONLY_A_MASTER_TELLS = "only the master of a group with controllers tells its tables: ask it"
+_ONLY_A_MASTER_TELLS = (
+    "only the master of a group with controllers tells all topics and groups: ask at its address"
+    " (clusterList has it), or mqadmin exportMetadata with -c and the cluster's name"
+)
+_NOT_YET_TOLD = "this broker has just become the master and reads its log: ask again in a second"
 
 
 class Tables(Part):
@@ -53,6 +59,8 @@ class Tables(Part):
     def __init__(self, host: Host, role: RoleHolder, writing: Writing, stats: Stats) -> None:
         self._host = host
         self._writing = writing
+        #: Where the log ended when this broker became the master.
+        self._began_at = 0
         config, now_ms, in_thread = host.config, host.now_ms, host.in_thread
         lmq, in_slices = host.store_config.enable_lmq, host.in_slices
         self.topics = TopicTable(
@@ -102,17 +110,32 @@ class Tables(Part):
             ]
         )
 
+    def enter(self, state: RoleState) -> None:
+        self._began_at = self._writing.store.end_offset
+
     def handlers(self, role: Role) -> Mapping[int, Handler]:
+        controlled = self._host.config.enable_controller_mode
         if role is Role.MASTER:
-            return self._handlers
+            if not controlled:
+                return self._handlers
+            return self._handlers | {
+                code: partial(self._tell_once_dispatched, self._handlers[code]) for code in _COPIED
+            }
         told = self._handlers
-        if self._host.config.enable_controller_mode:
+        if controlled:
             # A slave that has not heard yet that this is its master no more, or not yet again,
             # would remove what this table lacks.
             told = told | refusing(_COPIED, ResponseCode.SYSTEM_ERROR, _ONLY_A_MASTER_TELLS)
         if role in COPYING_ROLES:
             return told | dict.fromkeys(CHANGING, self._left_to_the_master)
         return told | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
+
+    def _tell_once_dispatched(self, tell: Handler, request: RemotingCommand, peer: IPeer) -> Any:
+        """A slave keeps topics that its master lacks where that has messages of them, which it
+        does not know before they are in its queues."""
+        if self._writing.store.dispatched_offset < self._began_at:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _NOT_YET_TOLD)
+        return tell(request, peer)
 
     def _left_to_the_master(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         log.info(

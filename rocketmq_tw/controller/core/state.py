@@ -21,6 +21,8 @@ from rocketmq_tw.controller.core.events import (
 
 #: The lowest id; 0 is what a master shows to clients.
 FIRST_BROKER_ID = 1
+#: No group has so many brokers: whoever applied for an id behind this made it up.
+LAST_ID_IN_TURN = 1 << 31
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -39,8 +41,12 @@ class ReplicaTable(msgspec.Struct):
 
     @property
     def free_id(self) -> int:
-        """The next id that nobody has: somebody may have applied for one that was not its turn."""
-        free = self.next_id
+        """The next id that nobody has: somebody may have applied for one that was not its turn.
+        After all in sync were cleaned away the count begins anew; such a table has no first id,
+        and its next one is behind all that it has."""
+        free, highest = self.next_id, max(self.replicas, default=0)
+        if FIRST_BROKER_ID not in self.replicas and highest < LAST_ID_IN_TURN:
+            return max(free, highest + 1)
         while free in self.replicas:
             free += 1
         return free

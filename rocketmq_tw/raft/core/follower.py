@@ -1,5 +1,7 @@
 """The follower's side of the log: what a leader may append, compare, cut and replace."""
 
+from typing import NamedTuple
+
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, Entry
@@ -8,6 +10,17 @@ from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, RaftMessage, SnapshotRequest
 from rocketmq_tw.raft.core.snapshot import SnapshotReceiver, snapshot_answer
 
+#: Heartbeats for which a leader has to stay with it before a member gives up its log.
+PATIENCE_BEATS = 2
+
+
+class _NewBegin(NamedTuple):
+    """The entry that is to take the place of the whole log, None for a snapshot; and when that was
+    first said."""
+
+    entry: Entry | None
+    asked_at: int
+
 
 class Follower:
     """Answers pushes.
@@ -15,12 +28,23 @@ class Follower:
     A push of DLedger's carries no term of the entry before its own, so `matched_index` stands in
     for it: what the present leader is known to share. Entries are taken only right behind it, and
     nothing up to it is ever cut, however late a TRUNCATE arrives.
+
+    Nobody proves who he is, so a log is not given up for one word in the leader's name: the
+    leader has to say the same for more than `PATIENCE_BEATS` heartbeats, and nothing else.
     """
 
     def __init__(self, state: MemberState, election: Election, snapshots: SnapshotReceiver) -> None:
         self._state = state
         self._election = election
         self._snapshots = snapshots
+        self._new_begin: _NewBegin | None = None
+        #: Up to where the present leader has said that entries are committed.
+        self._told_commit = -1
+        state.role_listeners.append(self._role_changed)
+
+    def _role_changed(self, role: RaftRole) -> None:
+        self._new_begin = None
+        self._told_commit = -1
 
     def check_leader(self, request: RaftMessage) -> Code:
         """Whether `request` comes from the leader that we follow."""
@@ -64,6 +88,8 @@ class Follower:
         )
 
     def _apply(self, request: PushRequest) -> Code:
+        base = self._state.log.base
+        self._told_commit = max(self._told_commit, request.commit_index)
         if request.kind is PushKind.COMMIT:
             code = Code.SUCCESS
         elif not request.entries or request.kind is PushKind.INSTALL_SNAPSHOT:
@@ -75,8 +101,11 @@ class Follower:
         else:
             code = self._truncate(request.entries[0])
         if code is Code.SUCCESS:
+            self._new_begin = None
             state = self._state
-            state.commit_to(min(request.commit_index, state.matched_index))
+            # One entry in the place of a log says nothing of what is committed.
+            if state.log.base is base:
+                state.commit_to(min(request.commit_index, state.matched_index))
         return code
 
     def _append(self, entries: tuple[Entry, ...]) -> Code:
@@ -107,6 +136,7 @@ class Follower:
         state = self._state
         if not self._holds(entry):
             return Code.INCONSISTENT_STATE
+        self._new_begin = None
         state.matched_index = max(state.matched_index, entry.index)
         return Code.SUCCESS
 
@@ -142,7 +172,14 @@ class Follower:
         elif state.config.state_machine or not self._may_begin_at(entry):
             # The leader's log begins behind ours and no snapshot fills the gap.
             return Code.INCONSISTENT_STATE
+        elif not log.is_empty and not self._is_meant(entry, entry.index):
+            return Code.INCONSISTENT_STATE
         else:
+            if not log.is_empty:
+                state.notices.append(
+                    f"drops entries {log.begin_index} to {log.end_index}: the log of"
+                    f" {state.leader_id} begins with entry {entry.index}, and so does this one now"
+                )
             log.restart(LogBase(entry.index - 1, -1, entry.pos))
         if not log.follows(entry):
             return Code.INCONSISTENT_STATE
@@ -160,14 +197,44 @@ class Follower:
         room = entry.pos - log.read(state.commit_index).end_pos
         return missing * ENTRY_HEADER_SIZE <= room <= (missing + 1) * state.config.data_file_size
 
+    def _is_meant(self, entry: Entry | None, first: int) -> bool:
+        """Whether the leader has asked long enough for a log that begins with `first`."""
+        state, log, asked = self._state, self._state.log, self._new_begin
+        patience_ms = PATIENCE_BEATS * state.config.heartbeat_interval_ms
+        if asked is None or asked.entry != entry:
+            self._new_begin = _NewBegin(entry, state.now)
+            state.notices.append(
+                f"{state.leader_id} asks for a log that begins with entry {first}; the last one"
+                f" here is {log.end_index}. If it goes on asking for {patience_ms} ms this member"
+                " drops its log"
+            )
+            return False
+        return state.now - asked.asked_at > patience_ms
+
     def on_snapshot(self, request: SnapshotRequest) -> None:
         """Takes a chunk of a snapshot."""
         code, received = self.check_leader(request), 0
         if code is Code.TERM_NOT_READY:
             self._election.step_to_term(request.term)
         elif code is Code.SUCCESS:
-            code, received = self._snapshots.receive(request)
+            code = Code.INCONSISTENT_STATE
+            if self._follows(request):
+                code, received = self._snapshots.receive(request)
         self._state.send(snapshot_answer(self._state, request, code, received))
+
+    def _follows(self, request: SnapshotRequest) -> bool:
+        """Whether a snapshot can be the leader's: of what it said was committed, behind what is
+        committed here, and meant where it takes the place of anything."""
+        state, log = self._state, self._state.log
+        if request.last_index > self._told_commit:
+            return False
+        if request.last_index <= state.commit_index or log.end_index < 0:
+            return True
+        if request.last_term < (log.term_at(state.commit_index) or 0):
+            return False
+        if log.term_at(request.last_index) == request.last_term:
+            return True
+        return self._is_meant(None, request.last_index + 1)
 
 
 def _in_order(entries: tuple[Entry, ...], term: int) -> bool:

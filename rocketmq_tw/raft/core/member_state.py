@@ -41,6 +41,8 @@ class MemberState:
         self.term_to_take = -1
         self.hard_dirty = False
         self.outbox: list[RaftMessage] = []
+        #: What whoever runs this member should read.
+        self.notices: list[str] = []
         self.role_listeners: list[RaftRoleListener] = []
         # Answers to an earlier life of this member must not be taken for answers to this one.
         self._last_rpc = random.getrandbits(40)

@@ -66,6 +66,8 @@ class Ready(msgspec.Struct):
     reads: list[ReadState]
     failed_reads: list[int]
     roles: list[RaftRole]
+    #: Lines for the log of whoever runs this member; they come with other things to do.
+    notices: list[str] = msgspec.field(default_factory=list)
 
     @property
     def must_store(self) -> bool:
@@ -295,8 +297,9 @@ class RaftCore:
             reads=self._reads.take_confirmed(),
             failed_reads=self._reads.take_failed(),
             roles=self._roles[:],
+            notices=state.notices,
         )
-        state.outbox = []
+        state.outbox, state.notices = [], []
         state.hard_dirty = False
         self._roles.clear()
         if not (

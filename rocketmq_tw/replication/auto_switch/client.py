@@ -23,9 +23,10 @@ from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.errors import LinkError
 from rocketmq_tw.replication.links.settings import HASettings
 
+#: Whoever disagrees has something that the master lacks.
 ADVICE = (
-    "nothing was changed. Stop this broker, move its store away and start it empty"
-    " (docs/replication.md)"
+    "nothing was changed. This broker has messages that the master lacks: before anything is"
+    ' removed read docs/controller.md, "A broker that follows no master"'
 )
 
 log = Logger()
@@ -188,8 +189,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             return
         raise LinkError(
             f"this log is the master's up to {point} and confirmed up to {confirmed}: the master"
-            f" lacks acknowledged messages, which may be here alone; {ADVICE}, once they are not"
-            " needed"
+            f" lacks acknowledged messages, which may be here alone; {ADVICE}"
         )
 
     @inlineCallbacks
@@ -204,7 +204,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         ):
             raise LinkError(
                 f"this log has messages of epoch {covering.entry.epoch}, later than any that the"
-                f" master has: it is no master any more; {ADVICE} if this lasts"
+                f" master has: it is no master any more. If this lasts: {ADVICE}"
             )
         if not own.entries:
             # As old as the group's controller, or older.

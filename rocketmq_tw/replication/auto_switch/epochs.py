@@ -80,7 +80,11 @@ class EpochTable:
         """
         last = self.last
         if last is not None and last.epoch > epoch:
-            raise EpochError(f"epoch {epoch} is over: this log has {last.epoch}")
+            raise EpochError(
+                f"epoch {epoch} is over: this log has {last.epoch}. Where the controllers have lost"
+                ' their store, docs/controller.md says what to do: "Controllers that were started'
+                ' anew"'
+            )
         kept = [entry for entry in self._entries if entry.start < end and entry.epoch < epoch]
         kept.append(EpochEntry(epoch, end))
         if kept[0].start > log_start and kept[0].epoch > BEFORE_EPOCHS:

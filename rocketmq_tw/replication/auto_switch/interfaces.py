@@ -14,6 +14,9 @@ from rocketmq_tw.replication.links.interfaces import IReplicatedLog
 #: `RequestError` where the controller refuses, with anything else where its answer is not known.
 Propose = Callable[[frozenset[int]], Deferred[SyncMembers]]
 
+#: Has the controller elect anew: that ends the master's epoch, and all that was proposed in it.
+Renounce = Callable[[], Deferred[None]]
+
 #: Whether the newest record in front of an offset is the master's as well; fails with a `LinkError`
 #: that says what to do where the master has nothing of that offset any more.
 Compare = Callable[[int], Deferred[bool]]

@@ -9,7 +9,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, Propose
+from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, Propose, Renounce
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.master_link import AutoSwitchMasterLink
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers, SyncStates
@@ -23,11 +23,20 @@ from rocketmq_tw.wire.errors import RequestError
 #: After a proposal without success the next one waits so long.
 RETRY_MS = 1000
 
-#: Refusals of a controller that was asked about the set that it has: neither this proposal nor an
-#: earlier one was taken. Of any other one that is not known before it tells a newer set.
+#: Refusals of a controller that was asked about the set that it has: this proposal was not taken,
+#: nor was an earlier one by then. Of any other one that is not known before it tells a newer set.
 NOT_TAKEN = frozenset(
     {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
 )
+#: Of these, one that says nothing of a question that comes later than its repetition: who is not
+#: alive may be so by then.
+NOT_YET = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
+
+#: A master that has waited so long for somebody who is not there, and may be in the set by a
+#: question that is still on its way, has its epoch ended; later, where somebody under that id is
+#: there, for nobody else can be proposed meanwhile.
+DOUBT_MS = 2000
+LONGEST_DOUBT_MS = 10_000
 
 log = Logger()
 
@@ -51,6 +60,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         applied: SyncMembers,
         confirmed: int,
         propose: Propose,
+        renounce: Renounce,
     ) -> None:
         super().__init__(switched, settings, clock)
         self.states = SyncStates(own_id, applied, not_caught_up_ms=settings.not_caught_up_ms)
@@ -59,6 +69,8 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._own_id = own_id
         self._epochs = epochs
         self._propose = propose
+        self._renounce = renounce
+        self._in_doubt_ms: int | None = None
         self._asked: Deferred[Any] | None = None
         self._named: dict[int, SlaveConnection[AutoSwitchMasterLink]] = {}
         self._check_at_ms = self._expand_at_ms = self._now_ms()
@@ -91,6 +103,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
     def apply(self, applied: SyncMembers) -> None:
         """The controller has this SyncStateSet; old news change nothing."""
         if self.states.apply(applied):
+            self._in_doubt_ms = None
             log.info(
                 "in sync are {members}, in the set's epoch {epoch}",
                 members=sorted(applied.members),
@@ -214,12 +227,29 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._check_at_ms = min(self._check_at_ms, retry_at_ms)
         log.warn("the SyncStateSet is not changed yet: {why}", why=failure.getErrorMessage())
         error = failure.value
-        if isinstance(error, RequestError) and error.code in NOT_TAKEN:
+        code = error.code if isinstance(error, RequestError) else None
+        if code not in NOT_TAKEN:
+            self.states.unanswered()
+            self._expand_at_ms = retry_at_ms
+        elif code == NOT_YET and self.states.may_be_taken:
+            self._doubt(now_ms)
+        else:
             # Others may be asked for at once: the refused one has its own pause.
+            self._in_doubt_ms = None
             self.states.refused(now_ms)
             self._moved()
-        else:
-            self._expand_at_ms = retry_at_ms
+
+    def _doubt(self, now_ms: int) -> None:
+        """An earlier question may be answered with yes after this no. So its members are waited
+        for until the controller tells a newer set; a master that is alone gets one by an election.
+        """
+        if self._in_doubt_ms is None:
+            self._in_doubt_ms = now_ms
+        limit_ms = DOUBT_MS if self.states.lacks_proposed else LONGEST_DOUBT_MS
+        if now_ms - self._in_doubt_ms >= limit_ms:
+            self._in_doubt_ms = None
+            log.info("asks for an election: nobody knows who is in sync")
+            self._renounce()
 
     def _moved(self) -> None:
         """Others are waited for than before: what is confirmed, and who is answered?"""

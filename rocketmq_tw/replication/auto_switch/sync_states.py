@@ -67,6 +67,8 @@ class SyncStates:
     def __init__(self, own_id: int, applied: SyncMembers, *, not_caught_up_ms: int) -> None:
         self.applied = applied
         self.proposed: frozenset[int] | None = None
+        #: A question about `proposed` was not answered, and may reach the controller even now.
+        self.may_be_taken = False
         self._own_id = own_id
         self._not_caught_up_ms = not_caught_up_ms
         self._slaves: dict[int, _Slave] = {}
@@ -176,19 +178,23 @@ class SyncStates:
         return left | {self._own_id} if left != self.applied.members else None
 
     def propose(self, members: Iterable[int]) -> None:
-        """The controller is being asked for these members."""
+        """The controller is being asked for these members, perhaps once more."""
         self.proposed = frozenset(members)
         for member in self.proposed:
             if member in self._slaves:
                 self._slaves[member].joining_until_ms = None
         self._look()
 
+    def unanswered(self) -> None:
+        """Nobody knows whether the controller has taken the proposal, or will."""
+        self.may_be_taken = True
+
     def refused(self, now_ms: int) -> None:
         """The controller has the members that it had before the last proposal; whom that would
         have added has to wait for the next try."""
         for broker_id in (self.proposed or frozenset()) - self.applied.members:
             self._pause(broker_id, now_ms)
-        self.proposed = None
+        self._settled()
         self._look()
 
     def apply(self, applied: SyncMembers) -> bool:
@@ -197,11 +203,16 @@ class SyncStates:
         if applied.epoch <= self.applied.epoch:
             return False
         self.applied = applied
-        self.proposed = None
+        self._settled()
         for member in applied.members:
             self._pauses.pop(member, None)
         self._look()
         return True
+
+    @property
+    def lacks_proposed(self) -> bool:
+        """Whether somebody is waited for who is proposed only, and not there."""
+        return not (self.proposed or frozenset()) - self.applied.members <= self._slaves.keys()
 
     def tick(self, now_ms: int) -> None:
         """Those that did not manage to join in time are waited for no more."""
@@ -211,6 +222,10 @@ class SyncStates:
                 if slave.acknowledged < slave.join_end and slave.acknowledged <= slave.join_start:
                     self._pause(broker_id, now_ms)
                 self._look()
+
+    def _settled(self) -> None:
+        self.proposed = None
+        self.may_be_taken = False
 
     def _keeps_up(self, member: int, log_end: int, now_ms: int) -> bool:
         slave = self._slaves.get(member)

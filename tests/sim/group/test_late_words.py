@@ -16,6 +16,7 @@ from rocketmq_tw.replication.auto_switch import service
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.group_sim.checks import Broken
 from tests.support.group_sim.network import TroubledTransport
+from tests.support.group_sim.processes import BrokerProcess
 from tests.support.group_sim.runs import in_a_hurry
 from tests.support.group_sim.world import World
 
@@ -43,6 +44,14 @@ def joined(seed: int) -> World:
     return world
 
 
+def lose_controllers(world: World, broker: BrokerProcess) -> None:
+    """A broker loses its connections to the controllers."""
+    for end in world.network.ends(broker.host):
+        if end.getPeer().host.startswith("10.1."):
+            assert isinstance(end, TroubledTransport)
+            end.break_off()
+
+
 def asker_is_killed(seed: int) -> None:
     """It is there again before what it asked for comes."""
     world = joined(seed)
@@ -63,10 +72,7 @@ def answer_is_lost(seed: int) -> None:
     world = joined(seed)
     first, second = world.brokers[:2]
     until(world, lambda: len(world.latest.members) == 2)
-    for end in world.network.ends(first.host):
-        if end.getPeer().host.startswith("10.1."):
-            assert isinstance(end, TroubledTransport)
-            end.break_off()
+    lose_controllers(world, first)
     world.network.cut |= {(second.host, first.host)}
     for _ in range(20):
         world.send()
@@ -74,7 +80,52 @@ def answer_is_lost(seed: int) -> None:
     world.recover()
 
 
-STORIES = [asker_is_killed, answer_is_lost]
+def first_question_is_late(seed: int) -> World:
+    """What was asked for is asked again, on another connection, and refused: the one to join is
+    not alive. The first question comes seconds later."""
+    world = joined(seed)
+    first, second = world.brokers[:2]
+    world.network.late = lambda: 7.0  # type: ignore[method-assign]
+    lose_controllers(world, first)
+    world.network.late = lambda: 0.0  # type: ignore[method-assign]
+    second.end(power=False)
+    world.checks.ended(second, power=False)
+    world.advance(1.2)
+    world.network.cut |= {(first.host, second.host), (second.host, first.host)}
+    return world
+
+
+def send_for(world: World, seconds: int) -> None:
+    for _ in range(seconds * 10):
+        world.send()
+        world.advance(0.1)
+
+
+def refusal_overtakes(seed: int) -> None:
+    """It lives again, out of its master's reach, when the first question comes."""
+    world = first_question_is_late(seed)
+    world.start_broker(world.brokers[1])
+    send_for(world, 10)
+    world.recover()
+
+
+def refusal_overtakes_and_nobody_comes(seed: int) -> None:
+    """It stays away until then; who is alone gets on meanwhile."""
+    world = first_question_is_late(seed)
+    send_for(world, 5)
+    if not world.checks.acknowledged:
+        raise Broken("a lone master takes nothing")
+    world.start_broker(world.brokers[1])
+    send_for(world, 4)
+    world.recover()
+
+
+STORIES = [
+    asker_is_killed,
+    answer_is_lost,
+    refusal_overtakes,
+    refusal_overtakes_and_nobody_comes,
+]
 
 
 def test_promises_are_kept() -> None:
@@ -106,12 +157,22 @@ def takes_any_refusal_for_the_end_of_a_proposal(patch: pytest.MonkeyPatch) -> No
     patch.setattr(service, "NOT_TAKEN", frozenset(ResponseCode))
 
 
+def takes_a_refusal_for_that_of_all_questions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(service, "NOT_YET", None)
+
+
+def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(service, "DOUBT_MS", 1 << 40)
+
+
 @pytest.mark.parametrize(
     "rule",
     [
         goes_on_in_the_epoch_of_a_former_process,
         takes_sets_of_old_epochs,
         takes_any_refusal_for_the_end_of_a_proposal,
+        takes_a_refusal_for_that_of_all_questions,
+        waits_for_ever,
     ],
     ids=lambda rule: rule.__name__,
 )
@@ -119,7 +180,7 @@ def test_a_broken_rule_is_found(
     rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule(monkeypatch)
-    with pytest.raises(Broken, match="is in sync"), in_a_hurry():
+    with pytest.raises(Broken, match=r"is in sync|takes nothing"), in_a_hurry():
         for seed in range(8):
             for story in STORIES:
                 story(seed)

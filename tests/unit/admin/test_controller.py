@@ -133,6 +133,15 @@ def test_brokers_are_forgotten(controlled: ControlledWorld) -> None:
     assert "know no brokers" in controlled.fail(f"getSyncStateSet -a {ALL} -b {GROUP}")
 
 
+def test_who_forgets_all_in_sync_is_warned(controlled: ControlledWorld) -> None:
+    controlled.ask(f"electMaster -a {ALL} -bn {GROUP} -c {CLUSTER} -b 2")
+    controlled.replicas[1].die()
+    command = f"cleanBrokerMetadata -a {ALL} -bn {GROUP} -c {CLUSTER} --yes -b"
+    shown = controlled.bare(f"{command} 2".split(), Tool(controlled.run))
+    assert shown.status == 0
+    assert "warning: nobody in sync is left" in shown.out and "with 1 of it" in shown.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

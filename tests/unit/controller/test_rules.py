@@ -391,3 +391,26 @@ def test_strangers_find_room_up_to_a_limit_and_those_we_know_always() -> None:
     books.known = False
     books.live.lose("s")
     assert books.beat(-2, "s")
+
+
+def test_an_id_is_not_given_again_after_all_in_sync_were_cleaned_away() -> None:
+    state = state_of(master=None, members=(1,))
+    given = {1, 2, 3}
+    asked = GetNextBrokerIdRequestHeader(cluster_name="C", broker_name="g")
+    state.apply(CleanBrokerData(broker_name="g", broker_id_set_to_clean=frozenset((1,))))
+    for number in range(3):
+        header = next_broker_id(state, asked).header
+        assert isinstance(header, GetNextBrokerIdResponseHeader)
+        broker_id = header.next_broker_id
+        assert broker_id not in given, f"{broker_id} is somebody's"
+        given.add(broker_id)
+        state.apply(
+            ApplyBrokerId(
+                cluster_name="C",
+                broker_name="g",
+                new_broker_id=broker_id,
+                register_check_code=f"new{number}",
+            )
+        )
+    # As in stock: who was not in sync is forgotten as well.
+    assert state.replica_tables["g"].replicas.keys() == {4, 5, 6}

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
+from twisted.internet.task import deferLater
 from twisted.internet.testing import MemoryReactorClock
 
+from rocketmq_tw.broker.assembly.broker import PARTS
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.config.namesrv import NamesrvConfig
@@ -18,8 +24,9 @@ from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.broker import BrokerInMemory, fired
+from tests.support.broker import BrokerInMemory, fired, ok
 from tests.support.network import FakePeer, MemoryNetwork
+from tests.support.pops import Popper, pass_time
 
 NAMES, FIRST, SECOND = "10.0.0.1:9876", "10.0.0.2:10911", "10.0.0.3:10911"
 MASTER, SYNC_MASTER = RoleState(Role.MASTER, 0), RoleState(Role.MASTER, 0, synchronous=True)
@@ -213,6 +220,43 @@ def test_an_isolated_broker_stores_nothing_and_is_not_registered() -> None:
     pair.first.become(MASTER)
     pair.load(pair.first)
     assert pair.refused == 1
+
+
+class LateToEnter(Part):
+    """Takes its time to enter a role, as a part does that writes a file for that."""
+
+    seconds = 0.0
+
+    def __init__(self, host: Host, replicas: Replicas, pop: Pop) -> None:
+        self._host = host
+
+    def enter(self, state: RoleState) -> Deferred[None]:
+        return deferLater(self._host.reactor, self.seconds)
+
+
+@pytest.mark.parametrize("timer", [False, True])
+def test_nothing_is_appended_before_every_part_is_in_its_role(
+    monkeypatch: pytest.MonkeyPatch, timer: bool
+) -> None:
+    broker = BrokerInMemory(kinds=[*PARTS, LateToEnter], timer_wheel_enable=timer)
+    broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+    popper, special = Popper(broker), {b"delayed": {"DELAY": "3"}}
+    if timer:
+        special[b"timed"] = {"TIMER_DELAY_SEC": "10"}
+    ok(broker.send(b"popped"))
+    assert popper.bodies(invisible_time=10_000) == [b"popped"]
+    for body, properties in special.items():
+        ok(broker.send(body, properties=properties))
+    broker.become(RoleState(Role.ISOLATED, 0))
+    pass_time(broker, 20)
+    monkeypatch.setattr(LateToEnter, "seconds", 5.0)
+    changed, end = broker.broker.change_role(MASTER), broker.store.end_offset
+    while not changed.called:
+        assert broker.store.end_offset == end
+        broker.clock.advance(0.1)
+    pass_time(broker, 10)
+    assert {message.body for message in broker.consume()} == {b"popped", *special}
+    assert popper.bodies() != []
 
 
 def test_a_role_that_cannot_be_taken_up_leaves_the_broker_isolated(

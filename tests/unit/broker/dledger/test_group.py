@@ -166,7 +166,8 @@ def test_who_was_away_until_old_files_went_begins_where_the_leader_does(is_leade
     group.run(1)
     group.start("n2")
     group.send(b"last")
-    group.run(5)
+    # The leader has to ask for it for more than two heartbeats.
+    group.run(10)
     found = group.bodies()
     assert found["n2"] == found["n0"] == found["n1"]
     assert found["n2"][-1] == b"last" and 1 < len(found["n2"]) < 60

@@ -163,6 +163,30 @@ def test_without_a_controller_a_broker_waits_unseen() -> None:
     assert ResponseCode.SUCCESS not in group.codes
 
 
+def test_a_new_master_tells_its_topics_once_its_log_is_in_the_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = led(2, slave_timeout=200)
+    group.refusal = ConnectionError("no controller")
+    group[2].stop()
+    group.send(1, 7)
+    group.settle(2)
+    group[1].stop()
+    broker = group.brokers[0] = group.make(1)
+    told = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    with monkeypatch.context() as patch:
+        # Others come first.
+        patch.setattr(broker.store, "dispatch", lambda: 0)
+        group.elect(1, tell=(1,))
+        for code in told:
+            with pytest.raises(RequestError, match="ask again"):
+                broker.ask(code)
+    broker.commit.confirmed()
+    group.settle()
+    for code in told:
+        assert broker.ask(code).code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_masters_change_and_all_logs_are_one(flush: str) -> None:
     group = led(flush_disk_type=flush)
@@ -333,6 +357,28 @@ def test_a_master_that_is_elected_again_goes_on() -> None:
     assert group[1].broker[Replicas].master.service.slaves == links
     group.check_equal()
     assert group.switching(3).progress.epoch == group.epoch == 2
+
+
+def test_under_new_controllers_logs_lead_once_their_epochs_are_forgotten() -> None:
+    """What docs/controller.md has an administrator do."""
+    group = led(2)
+    for master in (2, 1):
+        group.elect(master)
+        group.send(master)
+    group.epoch, group.members = 0, SyncMembers(frozenset(), 0)
+    with pytest.raises(ValueError, match=r"docs/controller\.md"):
+        group.elect(1)
+    for number in (1, 2):
+        group[number].stop()
+        for name in ("epochFileCheckpoint", "epochFileCheckpoint.bak"):
+            group.files[number - 1].remove(f"{ROOT}/{name}")
+        group.brokers[number - 1] = group.make(number)
+    group.epoch = 0
+    group.elect(1)
+    group.send(1)
+    assert group.codes == [ResponseCode.SUCCESS] * 15
+    assert log_of(group[1]) == log_of(group[2])
+    assert group.acknowledged == set(group.bodies(1)) == set(group.bodies(2))
 
 
 def test_a_stale_election_is_refused() -> None:

@@ -165,7 +165,7 @@ class TestSlave:
     def test_what_is_confirmed_is_not_cut_off_for_a_master_that_lacks_it(self, end, same):
         slave = Slave(200, (1, 0), same=same, confirmed=150, all_ack=True)
         assert slave.meets(end, (1, 0), (2, 100)) == []
-        assert "confirmed up to 150" in slave.refused and "start it empty" in slave.refused
+        assert "confirmed up to 150" in slave.refused and "docs/controller.md" in slave.refused
         assert len(slave.log.data) == 200
         assert pairs(slave.epochs) == [(1, 0)]
 
@@ -300,6 +300,7 @@ class Master:
         self.log = Log(250)
         self.clock = Clock()
         self.asked: list[frozenset[int]] = []
+        self.renounced = 0
         self.service = AutoSwitchHAService(
             self.log,
             HASettings(file_size=100, batch_size=64, **settings),
@@ -309,11 +310,16 @@ class Master:
             applied=SyncMembers(frozenset(members or {1}), 1),
             confirmed=0,
             propose=self.propose,
+            renounce=self.renounce,
         )
 
     def propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
         self.asked.append(members)
         return succeed(SyncMembers(members, len(self.asked) + 1))
+
+    def renounce(self) -> Deferred[None]:
+        self.renounced += 1
+        return succeed(None)
 
     def link(self) -> tuple[Any, Transport]:
         transport = Transport()
