@@ -9,11 +9,11 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.timer.delivered import Delivered
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.enqueue import TimerQueue
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.timer.rules import TimerRules
-from rocketmq_tw.broker.timer.waiting import Delivered
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 
@@ -32,7 +32,7 @@ def take_back(
     """What stands at or behind `end` of the log waits no more, and what was delivered there waits
     again. The checkpoint goes back first: what a crash leaves of the rest does no harm then.
     Nothing is let in, delivered or written meanwhile."""
-    delivered = Delivered(store, rules)
+    delivered = Delivered(store, rules, files, delivery.read_ms)
     yield host.in_slices(delivered.look(end))
     checkpoint = progress.checkpoint or TimerCheckpoint()
     read_ms, told = delivery.read_ms, min(queue.told, checkpoint.master_queue_offset)
