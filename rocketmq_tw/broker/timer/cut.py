@@ -54,3 +54,9 @@ def take_back(
         queue.limit = min(queue.limit, told)
     queue.slot_over()
     yield host.in_slices(files.unlink_behind(end))
+
+    def note_log_position(position: int) -> None:
+        log_position = min(checkpoint.log_position, position)
+        progress.write(checkpoint._replace(log_position=log_position))
+
+    yield host.in_thread(lambda: files.cut_unlinked(note_log_position))

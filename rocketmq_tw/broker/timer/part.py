@@ -151,6 +151,7 @@ class Timer(Part):
             since_ms=self.delivery.read_ms,
             commit_end=store.end_offset,
             clean=store.report is not None and store.report.clean,
+            note_log_position=self.progress.note_log_position,
         )
         self._loaded = True
         self.queue.offset = known.queue_offset
