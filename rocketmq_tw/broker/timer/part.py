@@ -11,7 +11,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
-from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -228,17 +227,10 @@ class Timer(Part):
     # What it tells
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        told = {
+        return {
             RequestCode.GET_TIMER_CHECK_POINT: self.checkpoint,
             RequestCode.GET_TIMER_METRICS: self.metrics_table,
-        }
-        if role is Role.MASTER:
-            return told | self._recall.handlers()
-        remark = f"this broker is {role.value} and takes no message back: ask the master"
-        code = ResponseCode.SLAVE_NOT_AVAILABLE
-        if role not in COPYING_ROLES:
-            code = ResponseCode.SERVICE_NOT_AVAILABLE
-        return told | refusing([RequestCode.RECALL_MESSAGE], code, remark)
+        } | self._recall.handlers(role)
 
     def checkpoint(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Raises `RequestError` where there is none, as stock with its timer off: a zero would make

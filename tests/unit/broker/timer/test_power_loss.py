@@ -227,7 +227,7 @@ def test_the_power_goes_away_while_what_waits_is_cut(gone: int, file_size: int) 
             cut(broker, end)
         if files.changes < moment:
             break
-        for seed in (None, *range(4), -1):
+        for seed in (None, 0, -1):
             clock = MemoryReactorClock()
             clock.advance(3.5)
             again = started(memory.kill() if seed == -1 else memory.crash(seed), clock, file_size)
