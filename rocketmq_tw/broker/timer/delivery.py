@@ -63,11 +63,11 @@ class TimerDelivery:
         clock: IReactorTime,
         now_ms: Callable[[], int],
         in_thread: InThread,
-        is_behind: Callable[[], bool],
+        queue_offset: Callable[[], int],
         slot_over: Callable[[], None],
     ) -> None:
-        """`is_behind`: whether the timer's topic has messages that are not in the wheel;
-        `slot_over` is called when one is."""
+        """`queue_offset` tells up to where the timer's topic is in the wheel; `slot_over` is called
+        when one is."""
         self._config = config
         self._rules = rules
         self._files = files
@@ -77,7 +77,7 @@ class TimerDelivery:
         self._clock = clock
         self._now_ms = now_ms
         self._in_thread = in_thread
-        self._is_behind = is_behind
+        self._queue_offset = queue_offset
         self._slot_over = slot_over
         #: All before it is delivered.
         self.read_ms = 0
@@ -88,8 +88,10 @@ class TimerDelivery:
         self._slot: DueSlot | None = None
         #: Entries that came while the slot is being read.
         self._meanwhile: list[tuple[int, TimerUnit]] | None = None
-        #: Up to where the log must be in the wheel before anything of the slot is delivered.
+        #: Up to where the log must be in the wheel before anything of the slot is delivered, and
+        #: the timer's topic; None until the log is dispatched up to there.
         self._barrier = 0
+        self._queue_barrier: int | None = None
         self._began = False
         self._unwritten = 0
         self._failed = False
@@ -205,6 +207,7 @@ class TimerDelivery:
         self._meanwhile = []
         self._began = False
         self._barrier = self._store.end_offset
+        self._queue_barrier = None
         reader = self._files.log.reader()
         read = self._in_thread(partial(slot.read, reader, entries.last))
         read.addCallbacks(self._opened, self._not_opened)
@@ -230,8 +233,7 @@ class TimerDelivery:
     def _go_on(self, slot: DueSlot) -> None:
         if not self._began:
             # Whoever took a message back in time must have it taken back.
-            waits = self._store.dispatched_offset < self._barrier or self._is_behind()
-            if waits and not self._config.timer_stop_enqueue:
+            if not self._is_all_there() and not self._config.timer_stop_enqueue:
                 self._sleep(BARRIER_SLEEP)
                 return
             self._began = True
@@ -254,6 +256,14 @@ class TimerDelivery:
             self._look_at(end)
         else:
             self._close(slot)
+
+    def _is_all_there(self) -> bool:
+        """Whether the wheel has all that was sent before the slot was opened."""
+        if self._queue_barrier is None:
+            if self._store.dispatched_offset < self._barrier:
+                return False
+            self._queue_barrier = self._store.max_queue_offset(TIMER_TOPIC, 0)
+        return self._queue_offset() >= self._queue_barrier
 
     def _close(self, slot: DueSlot) -> None:
         self.waiting -= self._files.number(slot.slot)

@@ -97,7 +97,7 @@ class Timer(Part):
             host.reactor,
             host.now_ms,
             host.in_thread,
-            lambda: self.queue.is_behind,
+            lambda: self.queue.offset,
             self.queue.slot_over,
         )
         self.keeper = TimerKeeper(

@@ -112,3 +112,16 @@ def test_a_slot_with_very_many_is_delivered_bit_by_bit() -> None:
     let(broker, 7, 0.1)
     assert len(bodies(broker)) == sum(sizes) == 2_001
     assert max(sizes) <= 256
+
+
+def test_a_slot_waits_for_no_more_than_what_was_sent_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where messages come all the time, something is always behind."""
+    broker = BrokerInMemory()
+    queue = broker.broker[Timer].queue
+    monkeypatch.setattr(type(queue), "is_behind", property(lambda self: True))
+    for second in range(1, 5):
+        timed(broker, b"%d" % second, TIMER_DELAY_SEC=second)
+    let(broker, 5)
+    assert bodies(broker) == [b"1", b"2", b"3", b"4"]
