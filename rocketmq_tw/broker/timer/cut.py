@@ -1,4 +1,6 @@
-"""The end of the log is about to be cut: what waits and what was delivered goes back with it."""
+"""Time is gone through once more: the end of the log is about to be cut, and what waits and what
+was delivered goes back with it; or somebody has set the clock back.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +62,16 @@ def take_back(
         progress.write(checkpoint._replace(log_position=log_position))
 
     yield host.in_thread(lambda: files.cut_unlinked(note_log_position))
+
+
+@inlineCallbacks
+def go_back(
+    host: Host, files: TimerFiles, delivery: TimerDelivery
+) -> Generator[Deferred[Any], Any, None]:
+    """What is delivered comes not again, though its time does. Nothing is let in, delivered or
+    written meanwhile."""
+    # What is left of it has the rest of its time to wait.
+    delivery.put_off()
+    delivery.forget_slot()
+    yield host.in_thread(lambda: files.wheel.keep_since(host.now_ms()))
+    yield host.in_slices(delivery.go_back())

@@ -7,7 +7,7 @@ a time. A slot is over once all of it is written to the topics meant and its tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,10 @@ RETRY_DELAY = 1.0
 LONGEST_SLEEP = 10.0
 #: Seconds until it is asked again whether all that was sent before a slot waits in the wheel.
 BARRIER_SLEEP = 0.05
+#: By so much the clock may be set back, or that of another master be ahead, before time is gone
+#: through once more; slots that are looked at in one step then.
+AHEAD_MS = 10_000
+STEP_SLOTS = 4_096
 #: As many entries of a slot that is half delivered are put off when the broker stops.
 MOST_PUT_OFF = 10_000
 
@@ -65,9 +69,11 @@ class TimerDelivery:
         in_thread: InThread,
         queue_offset: Callable[[], int],
         slot_over: Callable[[], None],
+        put_off: Callable[[int], None],
     ) -> None:
         """`queue_offset` tells up to where the timer's topic is in the wheel; `slot_over` is called
-        when one is."""
+        when one is, `put_off` with the place in the commit log of each message that waits for the
+        next one instead."""
         self._config = config
         self._rules = rules
         self._files = files
@@ -79,6 +85,7 @@ class TimerDelivery:
         self._in_thread = in_thread
         self._queue_offset = queue_offset
         self._slot_over = slot_over
+        self._put_off = put_off
         #: All before it is delivered.
         self.read_ms = 0
         #: What waits, as the slots count it.
@@ -388,13 +395,13 @@ class TimerDelivery:
 
     # The end
 
-    def put_off(self) -> list[int]:
+    def put_off(self) -> None:
         """Lets what is left of a slot that is delivered in part wait for the next slot instead, so
-        that the next start, or another broker, delivers nothing of it again. Nothing is under way.
-        Returns the places in the commit log of those."""
+        that the next start, or another broker, delivers nothing of it again. Nothing is under
+        way."""
         slot = self._slot
         if slot is None or len(slot) + len(slot.all_deletes) > MOST_PUT_OFF:
-            return []
+            return
         end = slot.slot + self._rules.precision_ms
         reader = self._files.log.reader(ascending=True)
         units = [reader.unit(position) for position in sorted(slot.positions())]
@@ -409,7 +416,25 @@ class TimerDelivery:
         self.read_ms = end
         self._slot = None
         self._slot_over()
-        return [unit.offset for unit in left]
+        for unit in left:
+            self._put_off(unit.offset)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the clock was set back, behind what is delivered."""
+        return self.read_ms > self._now_ms() + AHEAD_MS
+
+    def go_back(self) -> Iterator[None]:
+        """Goes on at the time it is now, in steps. What was delivered before its time by that is
+        taken out of its slots; all of the wheel's time to come is in memory, nothing under way."""
+        wheel, current = self._files.wheel, self._rules.slot_of(self._now_ms())
+        while self.read_ms > current:
+            start = at = max(current, self.read_ms - STEP_SLOTS * self._rules.precision_ms)
+            while (found := wheel.next_time(at, self.read_ms)) is not None:
+                wheel.clear(found)
+                at = found + self._rules.precision_ms
+            self.read_ms = start
+            yield
 
     def _when_idle(self) -> Deferred[None]:
         if self._meanwhile is None and not self._unwritten:

@@ -17,7 +17,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.counts import TimedCounts
-from rocketmq_tw.broker.timer.cut import take_back
+from rocketmq_tw.broker.timer.cut import go_back, take_back
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.enqueue import TimerQueue
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
@@ -99,6 +99,7 @@ class Timer(Part):
             host.in_thread,
             lambda: self.queue.offset,
             self.queue.slot_over,
+            self._put_off,
         )
         self.keeper = TimerKeeper(
             self.files,
@@ -164,7 +165,7 @@ class Timer(Part):
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.store_config.timer_flush_interval_ms / 1000
         yield KeptTable("the timer progress", self._load_progress, self._save, seconds)
-        yield KeptTable("the counts of timed messages", self._load_counts, self._no_save)
+        yield KeptTable("the counts of timed messages", self._load_counts, lambda: succeed(None))
 
     def _load_progress(self) -> None:
         if not self.enabled:
@@ -175,9 +176,6 @@ class Timer(Part):
             self.counts.load()
         except Exception:
             log.failure("the counts of timed messages cannot be read; they are counted anew")
-
-    def _no_save(self) -> Deferred[None]:
-        return succeed(None)
 
     def periodic(self) -> Iterable[Periodic]:
         if self.enabled:
@@ -216,10 +214,7 @@ class Timer(Part):
         try:
             if self._loaded:
                 # The slot is delivered in part, and whoever goes on begins at a slot.
-                for offset in self.delivery.put_off():
-                    message = self._store.message_at(offset)
-                    if message is not None:
-                        self.queue.late_from(message.queue_offset)
+                self.delivery.put_off()
                 yield self.keeper.save(always=True)
         finally:
             yield self._host.in_thread(self.files.close)
@@ -377,7 +372,31 @@ class Timer(Part):
                 return
             yield
 
+    def _put_off(self, offset: int) -> None:
+        message = self._store.message_at(offset)
+        if message is not None:
+            self.queue.late_from(message.queue_offset)
+
+    @inlineCallbacks
+    def _go_back(self) -> Generator[Deferred[Any], Any, None]:
+        """The clock was set back: time is gone through once more from now on."""
+        log.warn("the clock was set back; timed messages go on at the time that it is now")
+        paused = self._pause()
+        period = self._period
+        yield paused
+        try:
+            if period == self._period:
+                yield self.keeper.alone(partial(go_back, self._host, self.files, self.delivery))
+                yield self.keeper.save(always=True)
+        except Exception:
+            self._not_found(Failure(), period, Role.MASTER)
+        else:
+            if period == self._period:
+                self._begin(Role.MASTER)
+
     def _may_go_on(self) -> bool:
+        if self._open and self._role.is_master and self.delivery.is_ahead:
+            self._go_back()
         stopped = self._host.store_config.timer_stop_enqueue
         return self._open and not stopped and self.files.log.unwritten <= MOST_UNWRITTEN
 
