@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.timer.rules import TimerRules, number
+from rocketmq_tw.broker.timer.rules import TimerRules
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
-from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.timer.timer_files import TimerFiles

@@ -19,14 +19,14 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, InThread
 from rocketmq_tw.broker.timer.counts import TimedCounts
-from rocketmq_tw.broker.timer.rules import TimerRules, number
+from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
 from rocketmq_tw.broker.timer.slots import DueSlot
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
-from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import join_properties, number, parse_properties
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.unit import TimerUnit
 from rocketmq_tw.wire.codes import ResponseCode
@@ -47,8 +47,6 @@ AHEAD_MS = 10_000
 STEP_SLOTS = 4_096
 #: As many entries of a slot that is half delivered are put off when the broker stops.
 MOST_PUT_OFF = 10_000
-
-_CHECK_POINTS = revive_topic("")
 
 log = Logger()
 
@@ -324,7 +322,7 @@ class TimerDelivery:
         properties = parse_properties(waiting.properties)
         topic, queue_id = properties.get(props.REAL_TOPIC), number(properties.get(props.REAL_QID))
         out = number(properties.get(props.TIMER_OUT_MS))
-        if topic is None or queue_id is None or out is None or topic.startswith(_CHECK_POINTS):
+        if topic is None or queue_id is None or out is None or not takes_timed(topic):
             return None
         if not unit.rolls:
             if out > slot.slot or props.TIMER_DEL_UNIQKEY in properties:

@@ -11,12 +11,12 @@ from rocketmq_tw.broker.role.state import COPYING_ROLES, Role
 from rocketmq_tw.broker.tables.permissions import is_writable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
-from rocketmq_tw.broker.timer.rules import number
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import number
 from rocketmq_tw.message.recall import RecallHandle, decode_recall_handle
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer

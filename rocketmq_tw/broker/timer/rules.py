@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.names import NOT_FOR_CLIENTS, TIMER_TOPIC, revive_topic
+from rocketmq_tw.message.properties import number
 from rocketmq_tw.store.timer.wheel import SLOTS
 
 #: Stock keeps so many slots of half a round free.
 _FREE_SLOTS = 60
 _WINDOW = SLOTS // 2 - _FREE_SLOTS
-
-_number = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
-
-
-def number(text: str | None) -> int | None:
-    """The number that a property says; None for what is none."""
-    return int(text) if text is not None and _number(text) else None
+_NOT_FOR_TIMED = NOT_FOR_CLIENTS | {TIMER_TOPIC}
+_CHECK_POINTS = revive_topic("")
 
 
 def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
@@ -28,6 +24,12 @@ def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
             delay = number(properties[name])
             return None if delay is None else from_ms + delay * unit
     return number(properties.get(props.TIMER_DELIVER_MS))
+
+
+def takes_timed(topic: str) -> bool:
+    """Whether timed messages may be for a topic: the timer's own one would have them again and
+    again, others are not for clients, and check points are taken out by pop itself."""
+    return topic not in _NOT_FOR_TIMED and not topic.startswith(_CHECK_POINTS)
 
 
 class TimerRules:

@@ -204,4 +204,4 @@ def test_what_cannot_be_stored(broker: BrokerInMemory, monkeypatch: pytest.Monke
     monkeypatch.setattr(broker.commit, "append", refuse)
     refused = recall(broker, answer.ext_fields["recallHandle"])
     assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert "the disk is full" in refused.remark
+    assert "the disk is full" in (refused.remark or "")
