@@ -8,10 +8,10 @@ a time. A slot is over once all of it is written to the topics meant and its tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -20,13 +20,13 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, InThread
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
-from rocketmq_tw.broker.timer.slots import DueSlot
+from rocketmq_tw.broker.timer.slots import DueSlot, as_delivered
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
-from rocketmq_tw.message.properties import join_properties, number, parse_properties
+from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.unit import TimerUnit
 from rocketmq_tw.wire.codes import ResponseCode
@@ -271,6 +271,14 @@ class TimerDelivery:
         return self._queue_offset() >= self._queue_barrier
 
     def _close(self, slot: DueSlot) -> None:
+        if slot.lost:
+            log.error(
+                "{count} messages are lost that waited for {time}: the commit log has them no more,"
+                " which is kept from {start} on",
+                count=slot.lost,
+                time=datetime.fromtimestamp(slot.slot / 1000, UTC).isoformat(),
+                start=self._store.min_physical_offset,
+            )
         self.waiting -= self._files.number(slot.slot)
         self.read_ms = slot.slot + self._rules.precision_ms
         self._slot = None
@@ -301,7 +309,7 @@ class TimerDelivery:
                 return
             unit = reader.unit(position)
             if unit is None:
-                log.error("the timer log has no entry at {position} any more", position=position)
+                slot.lost += 1
                 continue
             size += unit.size
             message = self._due_message(slot, unit)
@@ -315,9 +323,7 @@ class TimerDelivery:
         """What is to be appended for an entry; None where there is nothing."""
         waiting = self._store.message_at(unit.offset)
         if waiting is None or waiting.topic != TIMER_TOPIC:
-            log.error(
-                "the commit log has no timed message at {offset} any more", offset=unit.offset
-            )
+            slot.lost += 1
             return None
         properties = parse_properties(waiting.properties)
         topic, queue_id = properties.get(props.REAL_TOPIC), number(properties.get(props.REAL_QID))
@@ -333,19 +339,7 @@ class TimerDelivery:
                 self._counts.add(topic, -1)
                 return None
         self._counts.add(topic, -unit.weight)
-        properties[props.TIMER_ENQUEUE_MS] = str(unit.write_ms)
-        properties[props.TIMER_DEQUEUE_MS] = str(self._now_ms())
-        if unit.rolls:
-            times = number(properties.get(props.TIMER_ROLL_TIMES)) or 0
-            properties[props.TIMER_ROLL_TIMES] = str(times + 1)
-            topic, queue_id = TIMER_TOPIC, 0
-        return msgspec.structs.replace(
-            waiting,
-            topic=topic,
-            queue_id=queue_id,
-            properties=join_properties(properties),
-            parsed=None,
-        )
+        return as_delivered(waiting, properties, unit, self._now_ms())
 
     def _append(
         self, slot: DueSlot, position: int, unit: TimerUnit, message: StoredMessage

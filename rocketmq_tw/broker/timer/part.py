@@ -72,7 +72,7 @@ class Timer(Part):
         self.progress = TimerProgress(host.files, store.paths.config)
         path = f"{store.paths.config}/timermetrics"
         self.counts = TimedCounts(ConfigFile(host.files, path), host.now_ms)
-        self.rules = TimerRules(config.timer_slot_ms, config.timer_roll_window_slot)
+        self.rules = TimerRules(config)
         self.files = TimerFiles(
             host.files,
             store.paths.root,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import NOT_FOR_CLIENTS, TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import number
@@ -33,12 +34,15 @@ def takes_timed(topic: str) -> bool:
 
 
 class TimerRules:
-    """For a precision and a window of `timerRollWindowSlot`: what is further away waits for a part
-    of that first, and then once more (a roll)."""
+    """With a precision and a window of `timerRollWindowSlot`: what is further away waits for a part
+    of that first, and then once more (a roll), long before the commit log loses it."""
 
-    def __init__(self, precision_ms: int, window_slots: int) -> None:
-        self.precision_ms = precision_ms
-        self._window = window_slots if 2 <= window_slots <= _WINDOW else _WINDOW
+    def __init__(self, config: MessageStoreConfig) -> None:
+        self.precision_ms = config.timer_slot_ms
+        slots = config.timer_roll_window_slot
+        window = slots if 2 <= slots <= _WINDOW else _WINDOW
+        kept_ms = config.file_reserved_time * 3_600_000 * 3 // 4
+        self._window = min(window, kept_ms // self.precision_ms)
 
     @property
     def furthest_ms(self) -> int:
