@@ -40,7 +40,7 @@ def take_back(
     read_ms, told = delivery.read_ms, min(queue.told, checkpoint.master_queue_offset)
     if delivered.first is not None:
         read_ms = min(read_ms, delivered.first)
-    for behind in (store.queue_end_at(TIMER_TOPIC, 0, end), delivered.first_at_once):
+    for behind in (store.queue_end_at(TIMER_TOPIC, 0, end), delivered.first_missing):
         if behind is not None:
             told = min(told, behind)
     own = min(queue.offset, told)

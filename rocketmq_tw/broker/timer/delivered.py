@@ -22,10 +22,11 @@ from rocketmq_tw.store.timer.timer_files import TimerFiles
 
 #: Records that are looked at in one step, and entries of the timer log.
 SLICE = 500
-#: Claims that are kept before they are compared with the timer log.
-MOST_CLAIMS = 10_000
-#: As many messages of the timer's topic are looked through for what waited for nothing.
-MOST_BACK = 10_000
+#: Claims that are kept before they are compared with the timer log, and all that are kept.
+MOST_COMPARED = 10_000
+MOST_CLAIMS = 100_000
+#: As many messages of the timer's topic are looked through for those that have no entry here.
+MOST_BACK = 30_000
 #: Stock's mark of a message that it delivered without letting it wait.
 _NEVER = (1 << 63) - 1
 
@@ -54,28 +55,26 @@ class Delivered:
         self._least = read_ms - rules.furthest_ms
         #: The first slot of which something was delivered; None where there is none.
         self.first: int | None = None
-        #: The first message in the timer's topic that was delivered without having waited.
-        self.first_at_once: int | None = None
+        #: The first message in the timer's topic that was delivered and has no entry here: a slave
+        #: hears of those late that wait for a short time, and stock lets some not wait at all.
+        self.first_missing: int | None = None
         #: Slot -> what is said to have waited for it.
         self._claims: dict[int, set[_Claim]] = defaultdict(set)
         self._count = 0
-        #: The same, of what is said never to have waited.
-        self._never_waited: dict[int, set[_Claim]] = defaultdict(set)
-        self._never_count = 0
+        #: All claims, or as many as there is room for.
+        self._all: set[_Claim] = set()
 
     def look(self, position: int) -> Iterator[None]:
         """Goes through the log from `position` on, in steps; nobody writes meanwhile."""
         for count, head in enumerate(self._store.records(position), 1):
             if b"TIMER_DEQUEUE_MS" in head.properties:
                 self._see(head)
-            if self._count >= MOST_CLAIMS:
+            if self._count >= MOST_COMPARED:
                 yield from self._compare(position)
             if count % SLICE == 0:
                 yield
         yield from self._compare(position)
-        for slot, claims in self._never_waited.items():
-            yield from self._strike_out(slot, claims, position, only_one=False)
-        yield from self._find(position)
+        yield from self._find_missing(position)
 
     def _see(self, head: RecordHead) -> None:
         rules = self._rules
@@ -90,10 +89,9 @@ class Delivered:
             claim = claim._replace(rolls=rolls - 1)
         elif (head.topic, str(head.queue_id)) != (claim.topic, claim.queue_id):
             return
+        if claim.out >= self._least and len(self._all) < MOST_CLAIMS:
+            self._all.add(claim)
         if write == _NEVER:
-            if not rolled and claim.out >= self._least and self._never_count < MOST_CLAIMS:
-                self._never_waited[claim.out].add(claim)
-                self._never_count += 1
             return
         # It waited for its own slot, for a part of the time, or, late, for the first one left.
         for slot in {claim.out, write, rules.target(claim.out, write)[0]}:
@@ -107,37 +105,26 @@ class Delivered:
         for slot in sorted(self._claims):
             if self.first is not None and slot >= self.first:
                 break
-            claims = self._claims[slot]
-            before = len(claims)
-            yield from self._strike_out(slot, claims, end, only_one=True)
-            if len(claims) < before:
-                self.first = slot
+            if self._files.wheel.get(slot) is not None:
+                yield from self._confirm(slot, self._claims[slot], end)
         self._claims.clear()
         self._count = 0
 
-    def _strike_out(
-        self, slot: int, claims: set[_Claim], end: int, *, only_one: bool
-    ) -> Iterator[None]:
-        """Takes the claims out that the entries of a slot confirm, or one of them; only messages in
-        front of `end` count."""
+    def _confirm(self, slot: int, claims: set[_Claim], end: int) -> Iterator[None]:
+        """Looks for an entry of a slot that one of the claims is about; only messages in front of
+        `end` count."""
         found = self._files.wheel.get(slot)
-        if found is None:
-            return
+        assert found is not None
         rules, hashes = self._rules, {java_hash_code(claim.topic) for claim in claims}
         for count, (_, unit) in enumerate(self._files.log.reader().chain(found.last), 1):
-            fits = unit.offset < end and unit.topic_hash in hashes
-            if fits and rules.slot_of(unit.time_ms) == slot:
-                claim = self._waited(unit.offset, rolls=unit.rolls)
-                if claim in claims:
-                    claims.discard(claim)
-                    if only_one:
-                        return
-            if not claims:
+            fits = unit.topic_hash in hashes and rules.slot_of(unit.time_ms) == slot
+            if fits and unit.offset < end and self._waited(unit.offset, unit.rolls) in claims:
+                self.first = slot
                 return
             if count % SLICE == 0:
                 yield
 
-    def _waited(self, offset: int, *, rolls: bool) -> _Claim | None:
+    def _waited(self, offset: int, rolls: bool) -> _Claim | None:
         """What a message at a place of the log says that it waits for."""
         message = self._store.message_at(offset)
         if message is None or message.topic != TIMER_TOPIC:
@@ -148,20 +135,26 @@ class Delivered:
             return claim
         return claim._replace(rolls=number(properties.get(props.TIMER_ROLL_TIMES)) or 0)
 
-    def _find(self, position: int) -> Iterator[None]:
-        """Finds the messages that never waited, not far in front of what was delivered."""
-        store = self._store
-        wanted: set[_Claim] = set().union(*self._never_waited.values())
+    def _find_missing(self, position: int) -> Iterator[None]:
+        """Finds the messages without an entry, not far in front of what was delivered."""
+        store, wanted = self._store, self._all
         end = store.queue_end_at(TIMER_TOPIC, 0, position)
         offset = store.max_queue_offset(TIMER_TOPIC, 0) if end is None else end
         least = max(store.min_queue_offset(TIMER_TOPIC, 0), offset - MOST_BACK)
+        first = store.queue_units(TIMER_TOPIC, 0, least, 1)
+        if not wanted or not first:
+            return
+        entered: set[int] = set()
+        yield from self._files.offsets_from(first[0].position, entered)
         while wanted and offset > least:
             offset -= 1
             for unit in store.queue_units(TIMER_TOPIC, 0, offset, 1):
-                claim = self._waited(unit.position, rolls=False)
-                if claim in wanted:
-                    wanted.discard(claim)
-                    self.first_at_once = offset
+                if unit.position in entered:
+                    continue
+                claims = {self._waited(unit.position, rolls) for rolls in (False, True)}
+                if claims & wanted:
+                    wanted -= claims
+                    self.first_missing = offset
             if offset % 50 == 0:
                 yield
 

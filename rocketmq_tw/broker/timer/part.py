@@ -202,10 +202,9 @@ class Timer(Part):
             yield self.keeper.save(always=True)
 
     def truncated(self, end: int) -> None:
-        role = self._role.role
-        # A role that is being entered begins with `ready`.
-        if self.enabled and self._is_ready and (role is Role.MASTER or role in COPYING_ROLES):
-            self._begin(role)
+        # A role that is being entered begins with `ready` later.
+        if self._is_ready:
+            self.ready(self._role.state)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
@@ -305,10 +304,12 @@ class Timer(Part):
         found.addErrback(self._not_found, self._period, role)
 
     def _find(self, offset: int, since_ms: int) -> _Found:
-        self.files.wheel.keep_since(since_ms)
+        wheel, waiting = self.files.wheel, set[int]()
+        wheel.keep_since(since_ms)
         names = {java_hash_code(name): name for name in list(self._tables.topics.all())}
-        number = sum(slot.number for _, slot in self.files.wheel.waiting(since_ms))
-        waiting = self.files.offsets_since(offset, since_ms)
+        number = sum(slot.number for _, slot in wheel.waiting(since_ms))
+        for _ in self.files.offsets_from(offset, waiting):
+            pass
         return waiting, number, counting(self.files, since_ms, names)
 
     def _found(self, found: _Found, period: int, role: Role) -> None:
@@ -381,8 +382,7 @@ class Timer(Part):
     def _go_back(self) -> Generator[Deferred[Any], Any, None]:
         """The clock was set back: time is gone through once more from now on."""
         log.warn("the clock was set back; timed messages go on at the time that it is now")
-        paused = self._pause()
-        period = self._period
+        paused, period = self._pause(), self._period
         yield paused
         try:
             if period == self._period:

@@ -193,23 +193,26 @@ class TimerFiles:
         if end < self.log.end:
             self.log.cut(end)
 
-    def offsets_since(self, offset: int, since_ms: int) -> set[int]:
-        """The places in the commit log, from `offset` on, of the messages that wait for a slot at
-        `since_ms` or later; may run in a thread while nobody appends."""
+    def offsets_from(self, offset: int, found: set[int]) -> Iterator[None]:
+        """Adds the places in the commit log, from `offset` on, of the messages that have an entry:
+        they wait, or are delivered. In steps, in a thread too while nobody appends."""
         log = self.log
         reader = log.reader()
-        found: set[int] = set()
         older = 0
-        position = log.before(log.end)
+        position, count = log.before(log.end), 0
         while position != NOWHERE and older < _OLDER:
             unit = reader.unit(position)
             if unit is None:
                 break
-            older = 0 if unit.offset >= offset else older + 1
-            if unit.offset >= offset and self.slot_of(unit.time_ms) >= since_ms:
+            if unit.offset >= offset:
+                older = 0
                 found.add(unit.offset)
+            else:
+                older += 1
             position = log.before(position)
-        return found
+            count += 1
+            if count % _STEP == 0:
+                yield
 
     def _unlink(self, position: int, unit: TimerUnit) -> None:
         time_ms = self.slot_of(unit.time_ms)

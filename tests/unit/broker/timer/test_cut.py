@@ -8,12 +8,11 @@ import pytest
 from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.timer.part import Timer
-from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.properties import parse_properties
-from tests.support.broker import BrokerInMemory, fired
+from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, delivered, let, timed
+from tests.support.timers import Pair, bodies, cut, delivered, let, timed
 
 #: Stock's mark of a message that it delivered without letting it wait.
 NEVER = (1 << 63) - 1
@@ -31,13 +30,6 @@ def filled() -> tuple[BrokerInMemory, int]:
     assert bodies(broker) == SECONDS
     (unit,) = broker.store.queue_units("Topic", 0, 2, 1)
     return broker, unit.position
-
-
-def cut(broker: BrokerInMemory, end: int) -> None:
-    done = broker.broker[Writing].truncation.cut(end)
-    for _ in range(20):
-        broker.clock.advance(0)
-    fired(done)
 
 
 def claims(out: object, enqueue: object, **others: object) -> dict[str, Any]:
@@ -114,3 +106,20 @@ def test_a_roll_that_was_put_off_and_is_cut_off_comes_again() -> None:
     cut(broker, end)
     let(broker, 20, 0.1)
     assert bodies(broker) == [b"rolls"]
+
+
+def test_what_a_slave_never_let_in_is_delivered_by_it() -> None:
+    """It heard of its master when that had delivered the message; then its delivery is cut off."""
+    pair = Pair()
+    timed(pair.master, b"before", TIMER_DELAY_MS=200, UNIQ_KEY="u0")
+    let(pair.master, 0.5)
+    timed(pair.master, b"short", TIMER_DELAY_MS=700, UNIQ_KEY="u1")
+    let(pair.master, 0.2)
+    end = pair.master.store.end_offset
+    let(pair.master, 2)
+    pair.copy()
+    assert bodies(pair.slave) == [b"before", b"short"]
+    slave = pair.take_over()
+    cut(slave, end)
+    let(slave, 3)
+    assert bodies(slave) == [b"before", b"short"]

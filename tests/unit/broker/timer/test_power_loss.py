@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import StoreError
@@ -16,9 +15,9 @@ from rocketmq_tw.store.timer.unit import BLANK_SIZE, UNIT_SIZE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
-from tests.support.broker import BrokerInMemory, fired
+from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, let, timed
+from tests.support.timers import bodies, cut, let, timed
 
 PARTS = 4
 #: Seconds by which a delivery may be told of too late by the files: the time between two writes, a
@@ -140,13 +139,6 @@ def filled(files: MemoryFiles | FaultyFiles) -> tuple[BrokerInMemory, int]:
     assert len(bodies(broker)) == 8
     (unit,) = broker.store.queue_units("Topic", 0, 2, 1)
     return broker, unit.position
-
-
-def cut(broker: BrokerInMemory, end: int) -> None:
-    done = broker.broker[Writing].truncation.cut(end)
-    for _ in range(20):
-        broker.clock.advance(0)
-    fired(done)
 
 
 def test_what_a_cut_takes_back_is_delivered_again() -> None:
