@@ -5,6 +5,7 @@ The names below mean something to a broker or to a client; every other name is t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 NAME_VALUE_SEPARATOR = "\x01"
@@ -79,6 +80,8 @@ DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 CRC32 = "__CRC32#"
 
+_number = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
+
 
 def parse_properties(text: str | bytes) -> dict[str, str]:
     """The properties in `text`, in its order; of a name that stands twice, the last value.
@@ -111,6 +114,11 @@ def rejoin_properties(text: str, properties: Mapping[str, str]) -> bytes:
     elif len(properties) == text.count(PROPERTY_SEPARATOR) + 1:
         return text.encode("utf-8", "replace") + b"\x02"
     return join_properties(properties)
+
+
+def number(value: str | None) -> int | None:
+    """The whole number that a property says; None for what is none, as Java would read it."""
+    return int(value) if value is not None and _number(value) else None
 
 
 def is_true(value: str | None) -> bool:

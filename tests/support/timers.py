@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet.testing import MemoryReactorClock
+
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.timer.progress import decode_timer_checkpoint
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, fired
 
 
 def timed(broker: BrokerInMemory, body: bytes, queue_id: int = 0, **properties: Any) -> Any:
@@ -41,3 +48,43 @@ def delivered(
 def bodies(broker: BrokerInMemory, topic: str = "Topic") -> list[bytes]:
     """What queue 0 has."""
     return [message.body for message in delivered(broker, topic)]
+
+
+def cut(broker: BrokerInMemory, end: int) -> None:
+    """The log ends at `end` from now on."""
+    done = broker.broker[Writing].truncation.cut(end)
+    for _ in range(30):
+        broker.clock.advance(0)
+    fired(done)
+
+
+class Pair:
+    """A master, and a slave that has what `copy` gave it."""
+
+    def __init__(self) -> None:
+        self.clock = MemoryReactorClock()
+        self.master = BrokerInMemory(clock=self.clock)
+        self.slave = BrokerInMemory(
+            clock=self.clock, address="127.0.0.1:10921", broker_role="SLAVE"
+        )
+
+    def copy_log(self) -> None:
+        store, to = self.master.store, self.slave.store
+        while to.written_offset < store.written_offset:
+            data = store.read_log(to.written_offset, 1 << 16)
+            self.slave.commit.append_raw(to.written_offset, data)
+        let(self.slave, 0.05)
+
+    def copy(self) -> None:
+        """The log, and how far the master's timer is."""
+        self.copy_log()
+        told = self.master.ask(RequestCode.GET_TIMER_CHECK_POINT)
+        self.slave.timer.follow(decode_timer_checkpoint(told.body))
+        let(self.slave, 0.01)
+
+    def take_over(self) -> BrokerInMemory:
+        """The master is gone, the slave is one."""
+        self.master.network.stop(self.master.address)
+        self.master.broker[Timer].delivery.pause()
+        self.slave.become(RoleState(Role.MASTER, 0))
+        return self.slave

@@ -167,6 +167,7 @@ def _timers_at_rate(bench: Bench) -> dict[str, float]:
         topic="bench-timers-rate",
         group="bench-timers-rate",
         rate=2_000,
+        threads=16,
         seconds=bench.seconds,
         delay_ms=3_000,
     )

@@ -252,12 +252,14 @@ class SendRequests:
         properties[props.CLUSTER] = config.broker_cluster_name
 
     def _recall_handle(self, properties: dict[str, str]) -> str | None:
-        """By which a message that waits for a time of its own can be taken back."""
-        topic = properties[props.REAL_TOPIC]
-        if topic.startswith(names.RETRY_PREFIX):
+        """By which a message that waits for a time of its own can be taken back; None where it
+        cannot, as one that somebody sent to the timer's topic itself."""
+        topic = properties.get(props.REAL_TOPIC, names.RETRY_PREFIX)
+        out = props.number(properties.get(props.TIMER_OUT_MS))
+        if topic.startswith(names.RETRY_PREFIX) or out is None:
             return None
         # A time that asks for the very slot: its start would ask for the one before.
-        time_ms = int(properties[props.TIMER_OUT_MS]) + 1
+        time_ms = out + 1
         broker, unique_id = self._config.broker_name, properties[props.UNIQ_KEY]
         return RecallHandle(topic, broker, str(time_ms), unique_id).encode()
 

@@ -7,11 +7,11 @@ a time. A slot is over once all of it is written to the topics meant and its tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -19,14 +19,14 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, InThread
 from rocketmq_tw.broker.timer.counts import TimedCounts
-from rocketmq_tw.broker.timer.rules import TimerRules, number
-from rocketmq_tw.broker.timer.slots import DueSlot
+from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
+from rocketmq_tw.broker.timer.slots import DueSlot, as_delivered
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
-from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.unit import TimerUnit
 from rocketmq_tw.wire.codes import ResponseCode
@@ -41,10 +41,12 @@ RETRY_DELAY = 1.0
 LONGEST_SLEEP = 10.0
 #: Seconds until it is asked again whether all that was sent before a slot waits in the wheel.
 BARRIER_SLEEP = 0.05
+#: By so much the clock may be set back, or that of another master be ahead, before time is gone
+#: through once more; slots that are looked at in one step then.
+AHEAD_MS = 10_000
+STEP_SLOTS = 4_096
 #: As many entries of a slot that is half delivered are put off when the broker stops.
 MOST_PUT_OFF = 10_000
-
-_CHECK_POINTS = revive_topic("")
 
 log = Logger()
 
@@ -63,11 +65,13 @@ class TimerDelivery:
         clock: IReactorTime,
         now_ms: Callable[[], int],
         in_thread: InThread,
-        is_behind: Callable[[], bool],
+        queue_offset: Callable[[], int],
         slot_over: Callable[[], None],
+        put_off: Callable[[int], None],
     ) -> None:
-        """`is_behind`: whether the timer's topic has messages that are not in the wheel;
-        `slot_over` is called when one is."""
+        """`queue_offset` tells up to where the timer's topic is in the wheel; `slot_over` is called
+        when one is, `put_off` with the place in the commit log of each message that waits for the
+        next one instead."""
         self._config = config
         self._rules = rules
         self._files = files
@@ -77,8 +81,9 @@ class TimerDelivery:
         self._clock = clock
         self._now_ms = now_ms
         self._in_thread = in_thread
-        self._is_behind = is_behind
+        self._queue_offset = queue_offset
         self._slot_over = slot_over
+        self._put_off = put_off
         #: All before it is delivered.
         self.read_ms = 0
         #: What waits, as the slots count it.
@@ -88,8 +93,10 @@ class TimerDelivery:
         self._slot: DueSlot | None = None
         #: Entries that came while the slot is being read.
         self._meanwhile: list[tuple[int, TimerUnit]] | None = None
-        #: Up to where the log must be in the wheel before anything of the slot is delivered.
+        #: Up to where the log must be in the wheel before anything of the slot is delivered, and
+        #: the timer's topic; None until the log is dispatched up to there.
         self._barrier = 0
+        self._queue_barrier: int | None = None
         self._began = False
         self._unwritten = 0
         self._failed = False
@@ -205,6 +212,7 @@ class TimerDelivery:
         self._meanwhile = []
         self._began = False
         self._barrier = self._store.end_offset
+        self._queue_barrier = None
         reader = self._files.log.reader()
         read = self._in_thread(partial(slot.read, reader, entries.last))
         read.addCallbacks(self._opened, self._not_opened)
@@ -230,8 +238,7 @@ class TimerDelivery:
     def _go_on(self, slot: DueSlot) -> None:
         if not self._began:
             # Whoever took a message back in time must have it taken back.
-            waits = self._store.dispatched_offset < self._barrier or self._is_behind()
-            if waits and not self._config.timer_stop_enqueue:
+            if not self._is_all_there() and not self._config.timer_stop_enqueue:
                 self._sleep(BARRIER_SLEEP)
                 return
             self._began = True
@@ -255,7 +262,23 @@ class TimerDelivery:
         else:
             self._close(slot)
 
+    def _is_all_there(self) -> bool:
+        """Whether the wheel has all that was sent before the slot was opened."""
+        if self._queue_barrier is None:
+            if self._store.dispatched_offset < self._barrier:
+                return False
+            self._queue_barrier = self._store.max_queue_offset(TIMER_TOPIC, 0)
+        return self._queue_offset() >= self._queue_barrier
+
     def _close(self, slot: DueSlot) -> None:
+        if slot.lost:
+            log.error(
+                "{count} messages are lost that waited for {time}: the commit log has them no more,"
+                " which is kept from {start} on",
+                count=slot.lost,
+                time=datetime.fromtimestamp(slot.slot / 1000, UTC).isoformat(),
+                start=self._store.min_physical_offset,
+            )
         self.waiting -= self._files.number(slot.slot)
         self.read_ms = slot.slot + self._rules.precision_ms
         self._slot = None
@@ -286,7 +309,7 @@ class TimerDelivery:
                 return
             unit = reader.unit(position)
             if unit is None:
-                log.error("the timer log has no entry at {position} any more", position=position)
+                slot.lost += 1
                 continue
             size += unit.size
             message = self._due_message(slot, unit)
@@ -300,14 +323,12 @@ class TimerDelivery:
         """What is to be appended for an entry; None where there is nothing."""
         waiting = self._store.message_at(unit.offset)
         if waiting is None or waiting.topic != TIMER_TOPIC:
-            log.error(
-                "the commit log has no timed message at {offset} any more", offset=unit.offset
-            )
+            slot.lost += 1
             return None
         properties = parse_properties(waiting.properties)
         topic, queue_id = properties.get(props.REAL_TOPIC), number(properties.get(props.REAL_QID))
         out = number(properties.get(props.TIMER_OUT_MS))
-        if topic is None or queue_id is None or out is None or topic.startswith(_CHECK_POINTS):
+        if topic is None or queue_id is None or out is None or not takes_timed(topic):
             return None
         if not unit.rolls:
             if out > slot.slot or props.TIMER_DEL_UNIQKEY in properties:
@@ -318,19 +339,7 @@ class TimerDelivery:
                 self._counts.add(topic, -1)
                 return None
         self._counts.add(topic, -unit.weight)
-        properties[props.TIMER_ENQUEUE_MS] = str(unit.write_ms)
-        properties[props.TIMER_DEQUEUE_MS] = str(self._now_ms())
-        if unit.rolls:
-            times = number(properties.get(props.TIMER_ROLL_TIMES)) or 0
-            properties[props.TIMER_ROLL_TIMES] = str(times + 1)
-            topic, queue_id = TIMER_TOPIC, 0
-        return msgspec.structs.replace(
-            waiting,
-            topic=topic,
-            queue_id=queue_id,
-            properties=join_properties(properties),
-            parsed=None,
-        )
+        return as_delivered(waiting, properties, unit, self._now_ms())
 
     def _append(
         self, slot: DueSlot, position: int, unit: TimerUnit, message: StoredMessage
@@ -378,13 +387,13 @@ class TimerDelivery:
 
     # The end
 
-    def put_off(self) -> list[int]:
+    def put_off(self) -> None:
         """Lets what is left of a slot that is delivered in part wait for the next slot instead, so
-        that the next start, or another broker, delivers nothing of it again. Nothing is under way.
-        Returns the places in the commit log of those."""
+        that the next start, or another broker, delivers nothing of it again. Nothing is under
+        way."""
         slot = self._slot
         if slot is None or len(slot) + len(slot.all_deletes) > MOST_PUT_OFF:
-            return []
+            return
         end = slot.slot + self._rules.precision_ms
         reader = self._files.log.reader(ascending=True)
         units = [reader.unit(position) for position in sorted(slot.positions())]
@@ -399,7 +408,25 @@ class TimerDelivery:
         self.read_ms = end
         self._slot = None
         self._slot_over()
-        return [unit.offset for unit in left]
+        for unit in left:
+            self._put_off(unit.offset)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the clock was set back, behind what is delivered."""
+        return self.read_ms > self._now_ms() + AHEAD_MS
+
+    def go_back(self) -> Iterator[None]:
+        """Goes on at the time it is now, in steps. What was delivered before its time by that is
+        taken out of its slots; all of the wheel's time to come is in memory, nothing under way."""
+        wheel, current = self._files.wheel, self._rules.slot_of(self._now_ms())
+        while self.read_ms > current:
+            start = at = max(current, self.read_ms - STEP_SLOTS * self._rules.precision_ms)
+            while (found := wheel.next_time(at, self.read_ms)) is not None:
+                wheel.clear(found)
+                at = found + self._rules.precision_ms
+            self.read_ms = start
+            yield
 
     def _when_idle(self) -> Deferred[None]:
         if self._meanwhile is None and not self._unwritten:

@@ -8,10 +8,10 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.counts import TimedCounts
-from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms, number
+from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms, takes_timed
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
-from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.timer.timer_files import TimerFiles
@@ -20,9 +20,6 @@ from rocketmq_tw.store.timer.unit import DEFAULT, DELETE, NOWHERE, ROLL, TimerUn
 #: Read at once.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 1 << 20
-
-#: Topics of check points, which pop takes out of the timer's topic itself.
-_CHECK_POINTS = revive_topic("")
 
 log = Logger()
 
@@ -124,7 +121,7 @@ class TimerQueue:
                 position=head.physical_offset,
             )
             return
-        if topic.startswith(_CHECK_POINTS):
+        if not takes_timed(topic):
             return
         unit = self._unit(head, properties, topic, out)
         if unit is not None:

@@ -11,14 +11,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
-from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.counts import TimedCounts
-from rocketmq_tw.broker.timer.cut import take_back
+from rocketmq_tw.broker.timer.cut import go_back, take_back
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.enqueue import TimerQueue
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
@@ -73,7 +72,7 @@ class Timer(Part):
         self.progress = TimerProgress(host.files, store.paths.config)
         path = f"{store.paths.config}/timermetrics"
         self.counts = TimedCounts(ConfigFile(host.files, path), host.now_ms)
-        self.rules = TimerRules(config.timer_slot_ms, config.timer_roll_window_slot)
+        self.rules = TimerRules(config)
         self.files = TimerFiles(
             host.files,
             store.paths.root,
@@ -98,8 +97,9 @@ class Timer(Part):
             host.reactor,
             host.now_ms,
             host.in_thread,
-            lambda: self.queue.is_behind,
+            lambda: self.queue.offset,
             self.queue.slot_over,
+            self._put_off,
         )
         self.keeper = TimerKeeper(
             self.files,
@@ -151,6 +151,7 @@ class Timer(Part):
             since_ms=self.delivery.read_ms,
             commit_end=store.end_offset,
             clean=store.report is not None and store.report.clean,
+            note_log_position=self.progress.note_log_position,
         )
         self._loaded = True
         self.queue.offset = known.queue_offset
@@ -164,7 +165,7 @@ class Timer(Part):
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.store_config.timer_flush_interval_ms / 1000
         yield KeptTable("the timer progress", self._load_progress, self._save, seconds)
-        yield KeptTable("the counts of timed messages", self._load_counts, self._no_save)
+        yield KeptTable("the counts of timed messages", self._load_counts, lambda: succeed(None))
 
     def _load_progress(self) -> None:
         if not self.enabled:
@@ -175,9 +176,6 @@ class Timer(Part):
             self.counts.load()
         except Exception:
             log.failure("the counts of timed messages cannot be read; they are counted anew")
-
-    def _no_save(self) -> Deferred[None]:
-        return succeed(None)
 
     def periodic(self) -> Iterable[Periodic]:
         if self.enabled:
@@ -204,10 +202,9 @@ class Timer(Part):
             yield self.keeper.save(always=True)
 
     def truncated(self, end: int) -> None:
-        role = self._role.role
-        # A role that is being entered begins with `ready`.
-        if self.enabled and self._is_ready and (role is Role.MASTER or role in COPYING_ROLES):
-            self._begin(role)
+        # A role that is being entered begins with `ready` later.
+        if self._is_ready:
+            self.ready(self._role.state)
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
@@ -216,10 +213,7 @@ class Timer(Part):
         try:
             if self._loaded:
                 # The slot is delivered in part, and whoever goes on begins at a slot.
-                for offset in self.delivery.put_off():
-                    message = self._store.message_at(offset)
-                    if message is not None:
-                        self.queue.late_from(message.queue_offset)
+                self.delivery.put_off()
                 yield self.keeper.save(always=True)
         finally:
             yield self._host.in_thread(self.files.close)
@@ -227,17 +221,10 @@ class Timer(Part):
     # What it tells
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        told = {
+        return {
             RequestCode.GET_TIMER_CHECK_POINT: self.checkpoint,
             RequestCode.GET_TIMER_METRICS: self.metrics_table,
-        }
-        if role is Role.MASTER:
-            return told | self._recall.handlers()
-        remark = f"this broker is {role.value} and takes no message back: ask the master"
-        code = ResponseCode.SLAVE_NOT_AVAILABLE
-        if role not in COPYING_ROLES:
-            code = ResponseCode.SERVICE_NOT_AVAILABLE
-        return told | refusing([RequestCode.RECALL_MESSAGE], code, remark)
+        } | self._recall.handlers(role)
 
     def checkpoint(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """Raises `RequestError` where there is none, as stock with its timer off: a zero would make
@@ -317,10 +304,12 @@ class Timer(Part):
         found.addErrback(self._not_found, self._period, role)
 
     def _find(self, offset: int, since_ms: int) -> _Found:
-        self.files.wheel.keep_since(since_ms)
+        wheel, waiting = self.files.wheel, set[int]()
+        wheel.keep_since(since_ms)
         names = {java_hash_code(name): name for name in list(self._tables.topics.all())}
-        number = sum(slot.number for _, slot in self.files.wheel.waiting(since_ms))
-        waiting = self.files.offsets_since(offset, since_ms)
+        number = sum(slot.number for _, slot in wheel.waiting(since_ms))
+        for _ in self.files.offsets_from(offset, waiting):
+            pass
         return waiting, number, counting(self.files, since_ms, names)
 
     def _found(self, found: _Found, period: int, role: Role) -> None:
@@ -384,7 +373,30 @@ class Timer(Part):
                 return
             yield
 
+    def _put_off(self, offset: int) -> None:
+        message = self._store.message_at(offset)
+        if message is not None:
+            self.queue.late_from(message.queue_offset)
+
+    @inlineCallbacks
+    def _go_back(self) -> Generator[Deferred[Any], Any, None]:
+        """The clock was set back: time is gone through once more from now on."""
+        log.warn("the clock was set back; timed messages go on at the time that it is now")
+        paused, period = self._pause(), self._period
+        yield paused
+        try:
+            if period == self._period:
+                yield self.keeper.alone(partial(go_back, self._host, self.files, self.delivery))
+                yield self.keeper.save(always=True)
+        except Exception:
+            self._not_found(Failure(), period, Role.MASTER)
+        else:
+            if period == self._period:
+                self._begin(Role.MASTER)
+
     def _may_go_on(self) -> bool:
+        if self._open and self._role.is_master and self.delivery.is_ahead:
+            self._go_back()
         stopped = self._host.store_config.timer_stop_enqueue
         return self._open and not stopped and self.files.log.unwritten <= MOST_UNWRITTEN
 

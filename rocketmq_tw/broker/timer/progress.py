@@ -75,6 +75,17 @@ class TimerProgress:
         self.checkpoint = checkpoint
         self._dirty = False
 
+    def note_log_position(self, position: int) -> None:
+        """Makes durable that the wheel's file has no more of the timer log than what is in front of
+        a place; with 0 that all that waits is to be looked for again. For a start, when nobody
+        else uses it."""
+        known = self.checkpoint or TimerCheckpoint()
+        offset = known.queue_offset if position else 0
+        noted = known._replace(log_position=min(known.log_position, position), queue_offset=offset)
+        if noted != self.checkpoint:
+            self.write(noted)
+            self.checkpoint = noted
+
     def follow(self, master: TimerCheckpoint) -> None:
         """Takes over how far a master is; its own two fields stay as they are. Both of the master's
         go together, also a little back as after a kill: what was told with one is not delivered by

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.role.state import COPYING_ROLES, Role
 from rocketmq_tw.broker.tables.permissions import is_writable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
-from rocketmq_tw.broker.timer.rules import number
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import number
 from rocketmq_tw.message.recall import RecallHandle, decode_recall_handle
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -50,18 +51,25 @@ class RecallRequests:
         self._store_host = store_host
         self._now_ms = now_ms
 
-    def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.RECALL_MESSAGE: self.recall}
+    def handlers(self, role: Role) -> dict[int, Handler]:
+        """What answers 370 while the broker has a role."""
+
+        def refuse(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+            self._need_enabled()
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+            if role in COPYING_ROLES:
+                code = ResponseCode.SLAVE_NOT_AVAILABLE
+            raise RequestError(
+                code, f"this broker is {role.value} and takes no message back: ask the master"
+            )
+
+        return {RequestCode.RECALL_MESSAGE: self.recall if role is Role.MASTER else refuse}
 
     def recall(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
         """Fires with the id of the message that is taken back, once that is as safe as a message
         would be; raises `RequestError`. Whether such a message waits is not asked."""
         config, now = self._config, self._now_ms()
-        if not config.recall_message_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                "no message is taken back here: recallMessageEnable=false",
-            )
+        self._need_enabled()
         accepts_from = config.start_accept_send_request_time_stamp
         if accepts_from > 0 and now < accepts_from:
             raise RequestError(
@@ -95,8 +103,18 @@ class RecallRequests:
                     RequestError(ResponseCode.SYSTEM_ERROR, f"it could not be stored: {code.name}")
                 )
 
-        self._commit.append(message, done)
+        try:
+            self._commit.append(message, done)
+        except RequestError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, error.remark) from error
         return answered
+
+    def _need_enabled(self) -> None:
+        if not self._config.recall_message_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                "no message is taken back here: recallMessageEnable=false",
+            )
 
     def _handle(self, header: RecallMessageRequestHeader, now: int) -> RecallHandle:
         def refused(why: str) -> RequestError:

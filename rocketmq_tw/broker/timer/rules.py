@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.names import NOT_FOR_CLIENTS, TIMER_TOPIC, revive_topic
+from rocketmq_tw.message.properties import number
 from rocketmq_tw.store.timer.wheel import SLOTS
 
 #: Stock keeps so many slots of half a round free.
 _FREE_SLOTS = 60
 _WINDOW = SLOTS // 2 - _FREE_SLOTS
-
-_number = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
-
-
-def number(text: str | None) -> int | None:
-    """The number that a property says; None for what is none."""
-    return int(text) if text is not None and _number(text) else None
+_NOT_FOR_TIMED = NOT_FOR_CLIENTS | {TIMER_TOPIC}
+_CHECK_POINTS = revive_topic("")
 
 
 def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
@@ -30,13 +27,22 @@ def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
     return number(properties.get(props.TIMER_DELIVER_MS))
 
 
-class TimerRules:
-    """For a precision and a window of `timerRollWindowSlot`: what is further away waits for a part
-    of that first, and then once more (a roll)."""
+def takes_timed(topic: str) -> bool:
+    """Whether timed messages may be for a topic: the timer's own one would have them again and
+    again, others are not for clients, and check points are taken out by pop itself."""
+    return topic not in _NOT_FOR_TIMED and not topic.startswith(_CHECK_POINTS)
 
-    def __init__(self, precision_ms: int, window_slots: int) -> None:
-        self.precision_ms = precision_ms
-        self._window = window_slots if 2 <= window_slots <= _WINDOW else _WINDOW
+
+class TimerRules:
+    """With a precision and a window of `timerRollWindowSlot`: what is further away waits for a part
+    of that first, and then once more (a roll), long before the commit log loses it."""
+
+    def __init__(self, config: MessageStoreConfig) -> None:
+        self.precision_ms = config.timer_slot_ms
+        slots = config.timer_roll_window_slot
+        window = slots if 2 <= slots <= _WINDOW else _WINDOW
+        kept_ms = config.file_reserved_time * 3_600_000 * 3 // 4
+        self._window = min(window, kept_ms // self.precision_ms)
 
     @property
     def furthest_ms(self) -> int:

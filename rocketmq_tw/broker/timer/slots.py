@@ -1,10 +1,16 @@
-"""What waits for one slot, brought into the order of its times."""
+"""What waits for one slot, brought into the order of its times, and what it becomes."""
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
 
+import msgspec
+
 from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import join_properties, number
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
 from rocketmq_tw.store.timer.unit import TimerUnit
 
@@ -23,6 +29,8 @@ class DueSlot:
         #: Entries that take messages back: those to read, and all of them.
         self.deletes: list[int] = []
         self.all_deletes: list[int] = []
+        #: Entries whose messages are gone.
+        self.lost = 0
         #: Topic+unique id of the messages that were taken back.
         self.taken_back: set[str] = set()
 
@@ -76,3 +84,23 @@ class DueSlot:
     def positions(self) -> list[int]:
         """Of all that still waits, the first due first."""
         return [key & _POSITION for key in sorted(self._waiting)]
+
+
+def as_delivered(
+    waiting: StoredMessage, properties: dict[str, str], unit: TimerUnit, now_ms: int
+) -> StoredMessage:
+    """What is appended for a message that waited: into its own topic, or the timer's once more."""
+    properties[props.TIMER_ENQUEUE_MS] = str(unit.write_ms)
+    properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
+    topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QID])
+    if unit.rolls:
+        times = number(properties.get(props.TIMER_ROLL_TIMES)) or 0
+        properties[props.TIMER_ROLL_TIMES] = str(times + 1)
+        topic, queue_id = TIMER_TOPIC, 0
+    return msgspec.structs.replace(
+        waiting,
+        topic=topic,
+        queue_id=queue_id,
+        properties=join_properties(properties),
+        parsed=None,
+    )

@@ -6,7 +6,7 @@ it again. What stands for messages that the commit log has lost is unlinked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFiles
@@ -50,43 +50,82 @@ class TimerFiles:
         self.precision_ms = precision_ms
         self.wheel = TimerWheel(files, f"{root}/timerwheel", precision_ms, slots=slots)
         self.log = TimerLog(HandlePool(files), self._log_directory, file_size)
+        self._unlinked_from = 0
 
     def slot_of(self, time_ms: int) -> int:
         """When the slot of a time begins."""
         return time_ms // self.precision_ms * self.precision_ms
 
-    def load(self, *, log_position: int, since_ms: int, commit_end: int, clean: bool) -> list[str]:
+    def load(
+        self,
+        *,
+        log_position: int,
+        since_ms: int,
+        commit_end: int,
+        clean: bool,
+        note_log_position: Callable[[int], None],
+    ) -> list[str]:
         """Finds what waits for `since_ms` or later: the wheel's file has what the log has in front
         of `log_position`, and the commit log ends at `commit_end`; `clean`: nothing interrupted
         the last one who wrote. Returns what was lost, in words: with any of them, messages of the
-        commit log may wait for which nothing is found here."""
-        notes = []
+        commit log may wait for which nothing is found here. `note_log_position` makes durable that
+        the wheel's file has no more than what is in front of a place; with 0 it is made again from
+        all of the log."""
         self._files.make_dirs(self._log_directory)
-        had_wheel = self.wheel.load(since_ms)
         log = self.log
         log.load(clean=clean)
-        start = log_position
+        notes = [*self._lost(log_position)]
+        if notes:
+            # Before anything is changed: a crash must not hide it.
+            note_log_position(0)
+            log_position = 0
+        self.wheel.load(since_ms)
+        end = self._link_from(log_position, since_ms)
+        if not notes and self._leads_astray(end, since_ms):
+            notes.append("slots of the timer wheel lead to places where the log has none of theirs")
+            note_log_position(0)
+            end = self._link_from(0, since_ms)
+        log.end_at(end, cut=not clean)
+        for _ in self.unlink_behind(commit_end):
+            pass
+        self.cut_unlinked(note_log_position)
+        return notes
+
+    def _lost(self, log_position: int) -> Iterator[str]:
+        log = self.log
+        if log_position > 0 and not self.wheel.is_there:
+            yield "there is no timer wheel any more: it is made again from the log"
         if not log.is_place(log_position):
-            notes.append(
+            yield (
                 f"the timer log goes from {log.start} to {log.files_end} at most, and was at"
                 f" {log_position}"
             )
-            start = log.start
-        if not had_wheel:
-            if log_position > 0:
-                notes.append("there is no timer wheel any more: it is made again from the log")
-            start = log.start
-        end = start
-        for position, unit in log.scan(start):
-            self._link(position, unit)
-            end = position + UNIT_SIZE
-        log.end_at(end, cut=not clean)
-        if end < log_position and not notes:
-            notes.append(f"the timer log ends at {end} and was at {log_position}")
-        notes.extend(self._mend(since_ms))
-        for _ in self.unlink_behind(commit_end):
-            pass
-        return notes
+        elif log_position > log.start and log.reader().unit(log.before(log_position)) is None:
+            yield f"the timer log ends somewhere in front of {log_position}, where it was"
+
+    def _link_from(self, position: int, since_ms: int) -> int:
+        """Puts the entries that the files have from a position on into their slots; with 0 all of
+        them into slots that are empty. Returns where they end."""
+        log, wheel = self.log, self.wheel
+        if position == 0:
+            for time_ms, _ in list(wheel.waiting(since_ms)):
+                wheel.clear(time_ms)
+        end = start = max(position, log.start)
+        for at, unit in log.scan(start):
+            self._link(at, unit)
+            end = at + UNIT_SIZE
+        return end
+
+    def _leads_astray(self, end: int, since_ms: int) -> bool:
+        """Whether a slot leads to where no entry of its own is."""
+        reader = self.log.reader(ascending=True)
+        for last, time_ms in sorted((slot.last, at) for at, slot in self.wheel.waiting(since_ms)):
+            # What is in front of the first file was removed with messages that are gone.
+            if last >= self.log.start:
+                unit = reader.unit(last) if last < end else None
+                if unit is None or self.slot_of(unit.time_ms) != time_ms:
+                    return True
+        return False
 
     def add(self, unit: TimerUnit) -> int:
         """Lets a message wait; `unit.previous` is found here. Returns the entry's position."""
@@ -111,30 +150,11 @@ class TimerFiles:
         elif position > slot.last:
             self.wheel.put(time_ms, Slot(slot.first, position, slot.number + unit.weight))
 
-    def _mend(self, since_ms: int) -> Iterator[str]:
-        """Makes the slots anew that point behind the log's end: it lost some of itself."""
-        log = self.log
-        broken = {
-            time_ms: slot for time_ms, slot in self.wheel.waiting(since_ms) if slot.last >= log.end
-        }
-        if not broken:
-            return
-        yield f"{len(broken)} slots of the timer wheel pointed behind the log's end {log.end}"
-        for time_ms in broken:
-            self.wheel.clear(time_ms)
-        start = max(min(slot.first for slot in broken.values()), log.start)
-        if log.is_place(start):
-            for position, unit in log.scan(start):
-                if position >= log.end:
-                    break
-                if self.slot_of(unit.time_ms) in broken:
-                    self._link(position, unit)
-
     # What the commit log has and has not
 
     def unlink_behind(self, commit_end: int) -> Iterator[None]:
         """Takes out what waits for messages at or behind `commit_end`, in steps; nobody may write
-        meanwhile. Durable only as far as the log is concerned."""
+        meanwhile, and `cut_unlinked` must follow."""
         log = self.log
         reader = log.reader()
         cut, contiguous, older = log.end, True, 0
@@ -155,26 +175,44 @@ class TimerFiles:
             count += 1
             if count % _STEP == 0:
                 yield
-        if cut < log.end:
-            log.cut(cut)
+        self._unlinked_from = cut
 
-    def offsets_since(self, offset: int, since_ms: int) -> set[int]:
-        """The places in the commit log, from `offset` on, of the messages that wait for a slot at
-        `since_ms` or later; may run in a thread while nobody appends."""
+    def cut_unlinked(self, note_log_position: Callable[[int], None]) -> None:
+        """Ends the log in front of what was unlinked last, durably, in any thread while nobody else
+        uses it. The wheel's file is made to lead to no entry behind that first, and that is noted:
+        a crash would leave slots that lead to nothing, or to what is written there next."""
+        end = self._unlinked_from
+        if end < self.log.written:
+            pages = self.wheel.take_dirty()
+            try:
+                self.wheel.write(pages)
+                note_log_position(end)
+            except BaseException:
+                self.wheel.give_back(pages)
+                raise
+        if end < self.log.end:
+            self.log.cut(end)
+
+    def offsets_from(self, offset: int, found: set[int]) -> Iterator[None]:
+        """Adds the places in the commit log, from `offset` on, of the messages that have an entry:
+        they wait, or are delivered. In steps, in a thread too while nobody appends."""
         log = self.log
         reader = log.reader()
-        found: set[int] = set()
         older = 0
-        position = log.before(log.end)
+        position, count = log.before(log.end), 0
         while position != NOWHERE and older < _OLDER:
             unit = reader.unit(position)
             if unit is None:
                 break
-            older = 0 if unit.offset >= offset else older + 1
-            if unit.offset >= offset and self.slot_of(unit.time_ms) >= since_ms:
+            if unit.offset >= offset:
+                older = 0
                 found.add(unit.offset)
+            else:
+                older += 1
             position = log.before(position)
-        return found
+            count += 1
+            if count % _STEP == 0:
+                yield
 
     def _unlink(self, position: int, unit: TimerUnit) -> None:
         time_ms = self.slot_of(unit.time_ms)

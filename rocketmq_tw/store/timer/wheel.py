@@ -58,11 +58,15 @@ class TimerWheel:
         """How far apart two times are that have one place."""
         return self.slots * self.precision_ms
 
-    def load(self, since_ms: int) -> bool:
-        """Opens the file, made where it is missing, and keeps what is for `since_ms` or later;
-        returns whether it was there. Raises `DamagedStoreError` for one of another size."""
+    @property
+    def is_there(self) -> bool:
+        """Whether the file is."""
+        return self._files.exists(self._path)
+
+    def load(self, since_ms: int) -> None:
+        """Opens the file, made where it is missing, and keeps what is for `since_ms` or later.
+        Raises `DamagedStoreError` for one of another size."""
         size = self.slots * SLOT_SIZE
-        there = self._files.exists(self._path)
         self._file = file = self._files.open(self._path, create=True)
         found = file.size()
         if found not in (0, size):
@@ -74,10 +78,9 @@ class TimerWheel:
             file.truncate(size)
             file.fsync()
             self._over_until = since_ms // self.precision_ms
-            return False
+            return
         self._kept_since = 1 << 62
         self.keep_since(since_ms)
-        return there
 
     def keep_since(self, since_ms: int) -> None:
         """Keeps all pages from now on that have something for `since_ms` or later; reads the whole

@@ -8,16 +8,16 @@ from contextlib import suppress
 import pytest
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import StoreError
+from rocketmq_tw.store.timer.unit import BLANK_SIZE, UNIT_SIZE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
-from tests.support.broker import BrokerInMemory, fired
+from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, let, timed
+from tests.support.timers import bodies, cut, let, timed
 
 PARTS = 4
 #: Seconds by which a delivery may be told of too late by the files: the time between two writes, a
@@ -38,13 +38,15 @@ class Life:
         self.settled: set[bytes] = set()
 
 
-def started(files: MemoryFiles | FaultyFiles, clock: MemoryReactorClock) -> BrokerInMemory:
+def started(
+    files: MemoryFiles | FaultyFiles, clock: MemoryReactorClock, file_size: int = 4096
+) -> BrokerInMemory:
     return BrokerInMemory(
         files,
         clock=clock,
         flush_disk_type="SYNC_FLUSH",
         timer_roll_window_slot=6,
-        mapped_file_size_timer_log=4096,
+        mapped_file_size_timer_log=file_size,
         broker={"recall_message_enable": True},
     )
 
@@ -139,13 +141,6 @@ def filled(files: MemoryFiles | FaultyFiles) -> tuple[BrokerInMemory, int]:
     return broker, unit.position
 
 
-def cut(broker: BrokerInMemory, end: int) -> None:
-    done = broker.broker[Writing].truncation.cut(end)
-    for _ in range(20):
-        broker.clock.advance(0)
-    fired(done)
-
-
 def test_what_a_cut_takes_back_is_delivered_again() -> None:
     broker, end = filled(MemoryFiles())
     cut(broker, end)
@@ -200,3 +195,93 @@ def test_the_power_goes_away_at_every_moment_of_a_cut() -> None:
             assert set(bodies(again)) == expected, moment
         moment += 1
     assert moment > 4
+
+
+@pytest.mark.parametrize("file_size", [4096, 2 * UNIT_SIZE + BLANK_SIZE])
+@pytest.mark.parametrize("gone", [1, 2, 5])
+def test_the_power_goes_away_while_what_waits_is_cut(gone: int, file_size: int) -> None:
+    """Slots of the wheel's file lead behind the end that the timer log has then."""
+    stay = [b"stays %d" % number for number in range(4)]
+    moment = 1
+    while True:
+        memory = MemoryFiles()
+        files = FaultyFiles(memory)
+        broker = started(files, MemoryReactorClock(), file_size)
+        for number, body in enumerate(stay):
+            timed(broker, body, TIMER_DELAY_SEC=5 + number % 2)
+        let(broker, 1.5, 0.1)
+        end = broker.store.end_offset
+        for number in range(gone):
+            timed(broker, b"goes %d" % number, TIMER_DELIVER_MS=START_MS + 5000 + number % 2 * 1000)
+        let(broker, 1.5, 0.1)
+        files.changes, files.lose_power_at = 0, moment
+        with suppress(PowerLoss, AssertionError, StoreError):
+            cut(broker, end)
+        if files.changes < moment:
+            break
+        for seed in (None, 0, -1):
+            clock = MemoryReactorClock()
+            clock.advance(3.5)
+            again = started(memory.kill() if seed == -1 else memory.crash(seed), clock, file_size)
+            let(again, 0.1, 0.1)
+            timed(again, b"new", TIMER_DELIVER_MS=START_MS + 5000)
+            let(again, 5, 0.1)
+            came = Counter(bodies(again))
+            assert all(came[body] == 1 for body in (*stay, b"new")), (moment, seed, came)
+            assert set(came.values()) == {1}, (moment, seed, came)
+        moment += 1
+    assert moment > 6
+
+
+def damaged(what: str) -> tuple[MemoryFiles, set[bytes]]:
+    """The files of a broker that was stopped and of which some is lost, and what waits in it."""
+    files = MemoryFiles()
+    broker = started(files, MemoryReactorClock())
+    waiting = {b"%d" % number for number in range(6)}
+    for body in sorted(waiting):
+        timed(broker, body, TIMER_DELAY_SEC=6 + int(body) % 3)
+    let(broker, 1.5, 0.1)
+    broker.stop()
+    log = f"/store/timerlog/{0:020d}"
+    if what == "wheel":
+        files.remove("/store/timerwheel")
+    elif what == "log":
+        files.remove(log)
+    else:
+        # Entries in the middle, or at the end.
+        first = 2 if what == "hole" else 4
+        file = files.open(log)
+        file.pwrite(bytes(2 * UNIT_SIZE), first * UNIT_SIZE)
+        file.fsync()
+    files.sync_dir("/store")
+    files.sync_dir("/store/timerlog")
+    return files, waiting
+
+
+@pytest.mark.parametrize("what", ["wheel", "log", "hole", "end"])
+def test_the_power_goes_away_while_lost_files_are_made_again(what: str) -> None:
+    """What the first start found to be lost, the next one must not take for whole."""
+    moment = 1
+    while True:
+        memory, waiting = damaged(what)
+        files = FaultyFiles(memory)
+        files.lose_power_at = moment
+        clock = MemoryReactorClock()
+        clock.advance(2)
+        with suppress(PowerLoss, AssertionError, StoreError, ValueError):
+            broker = started(files, clock)
+            let(broker, 0.1, 0.1)
+            timed(broker, b"new", TIMER_DELIVER_MS=START_MS + 6000)
+            let(broker, 2, 0.1)
+        if files.changes < moment:
+            break
+        for lost in (memory.crash(None), memory.kill()):
+            clock = MemoryReactorClock()
+            clock.advance(4.5)
+            again = started(lost, clock)
+            let(again, 6, 0.1)
+            came = Counter(bodies(again))
+            assert waiting <= set(came), (moment, came)
+            assert set(came.values()) == {1}, (moment, came)
+        moment += 1
+    assert moment > 6

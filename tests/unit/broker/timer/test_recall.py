@@ -12,6 +12,7 @@ from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.recall import RecallHandle, decode_recall_handle
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
@@ -149,3 +150,58 @@ def test_where_nothing_is_taken_back(settings: dict[str, Any], code: int) -> Non
 def test_a_slave_takes_nothing_back(broker: BrokerInMemory) -> None:
     broker.become(RoleState(Role.SLAVE, 1))
     assert recall(broker, handle_of(broker)).code == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_a_slave_that_takes_nothing_back_anyway_says_so_first() -> None:
+    """As stock, which asks for its key before its role."""
+    broker = BrokerInMemory()
+    broker.become(RoleState(Role.SLAVE, 1))
+    assert recall(broker, handle_of(broker)).code == ResponseCode.NO_PERMISSION
+
+
+def test_twice(broker: BrokerInMemory) -> None:
+    answer = timed(broker, b"gone", TIMER_DELAY_SEC=3, UNIQ_KEY="u1")
+    timed(broker, b"stays", TIMER_DELAY_SEC=3)
+    for _ in range(2):
+        taken = recall(broker, answer.ext_fields["recallHandle"])
+        assert (taken.code, taken.ext_fields["msgId"]) == (ResponseCode.SUCCESS, "u1")
+    let(broker, 5)
+    assert bodies(broker) == [b"stays"]
+
+
+def test_one_that_nobody_sent(broker: BrokerInMemory) -> None:
+    """Nobody looks whether it waits: the time may be that of no message at all."""
+    timed(broker, b"stays", TIMER_DELAY_SEC=5, UNIQ_KEY="u2")
+    taken = recall(broker, handle_of(broker))
+    assert (taken.code, taken.ext_fields["msgId"]) == (ResponseCode.SUCCESS, "u1")
+    let(broker, 7)
+    assert bodies(broker) == [b"stays"]
+
+
+def test_the_same_id_in_another_topic_stays(broker: BrokerInMemory) -> None:
+    timed(broker, b"stays", TIMER_DELAY_SEC=5, UNIQ_KEY="u1")
+    broker.add_topic("Other")
+    assert recall(broker, handle_of(broker, topic="Other"), "Other").code == 0
+    let(broker, 7)
+    assert bodies(broker) == [b"stays"]
+
+
+@pytest.mark.parametrize("permission", [0, 2, 4])
+def test_the_permission_of_the_topic_is_not_asked(broker: BrokerInMemory, permission: int) -> None:
+    """As in stock: what was sent when it was another may be taken back."""
+    answer = timed(broker, b"gone", TIMER_DELAY_SEC=3, UNIQ_KEY="u1")
+    broker.add_topic("Topic", perm=permission)
+    assert recall(broker, answer.ext_fields["recallHandle"]).code == ResponseCode.SUCCESS
+    let(broker, 5)
+    assert bodies(broker) == []
+
+
+def test_what_cannot_be_stored(broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    answer = timed(broker, b"stays", TIMER_DELAY_SEC=3, UNIQ_KEY="u1")
+    monkeypatch.setattr(broker.commit, "append", refuse)
+    refused = recall(broker, answer.ext_fields["recallHandle"])
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "the disk is full" in (refused.remark or "")

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from twisted.internet.testing import MemoryReactorClock
+import random
+from collections import Counter
+
+import pytest
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.timer.part import Timer
-from rocketmq_tw.broker.timer.progress import decode_timer_checkpoint
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.message.names import TIMER_TOPIC
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, let, timed
-
-
-class Pair:
-    """A master, and a slave that has what `copy` gave it."""
-
-    def __init__(self) -> None:
-        self.clock = MemoryReactorClock()
-        self.master = BrokerInMemory(clock=self.clock)
-        self.slave = BrokerInMemory(
-            clock=self.clock, address="127.0.0.1:10921", broker_role="SLAVE"
-        )
-
-    def copy(self) -> None:
-        store, to = self.master.store, self.slave.store
-        while to.written_offset < store.written_offset:
-            data = store.read_log(to.written_offset, 1 << 16)
-            self.slave.commit.append_raw(to.written_offset, data)
-        let(self.slave, 0.05)
-        told = self.master.ask(RequestCode.GET_TIMER_CHECK_POINT)
-        self.slave.timer.follow(decode_timer_checkpoint(told.body))
-        let(self.slave, 0.01)
-
-    def take_over(self) -> BrokerInMemory:
-        """The master is gone, the slave is one."""
-        self.master.network.stop(self.master.address)
-        self.master.broker[Timer].delivery.pause()
-        self.slave.become(RoleState(Role.MASTER, 0))
-        return self.slave
+from tests.support.timers import Pair, bodies, cut, delivered, let, timed
 
 
 def test_a_slave_fills_its_wheel_and_delivers_nothing() -> None:
@@ -106,3 +80,35 @@ def test_a_master_that_comes_back_delivers_what_the_other_one_left() -> None:
     let(broker, 2)
     assert bodies(broker) == [b"%d" % number for number in range(10)]
     broker.stop()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whoever_takes_over_whenever_and_is_cut_loses_nothing(seed: int) -> None:
+    dice = random.Random(seed)
+    pair = Pair()
+    dues: dict[bytes, int] = {}
+    for _ in range(dice.randrange(5, 25)):
+        what = dice.randrange(20)
+        if what < 10:
+            for _ in range(dice.randrange(1, 6)):
+                body, delay = b"%d" % len(dues), dice.choice([5, 120, 700, 1500, 2500, 4000])
+                dues[body] = pair.master.now_ms() + delay
+                timed(pair.master, body, TIMER_DELAY_MS=delay, UNIQ_KEY=body.decode())
+        elif what < 14:
+            pair.copy_log()
+        elif what < 17:
+            pair.copy()
+        else:
+            let(pair.master, dice.choice([0.1, 0.5, 1, 2.3]), 0.05)
+    pair.copy_log()
+    slave = pair.take_over()
+    places = [head.physical_offset for head in slave.store.records(0)]
+    if places and dice.random() < 0.7:
+        cut(slave, dice.choice(places[len(places) // 2 :]))
+    there = {message.body for message in delivered(slave, TIMER_TOPIC)}
+    let(slave, 6, 0.05)
+    messages = delivered(slave)
+    assert there <= {message.body for message in messages}
+    assert all(message.store_timestamp >= dues[message.body] for message in messages)
+    # The one before delivered it; then a slot was at hand twice.
+    assert max(Counter(message.body for message in messages).values(), default=0) <= 3

@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.timer.slots import DueSlot
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.store.timer.unit import DEFAULT, NOWHERE, TimerUnit
 from rocketmq_tw.store.timer.wheel import Slot
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, let, timed
+from tests.support.timers import bodies, delivered, let, timed
 
 
 def test_a_delivery_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,3 +115,85 @@ def test_a_slot_with_very_many_is_delivered_bit_by_bit() -> None:
     let(broker, 7, 0.1)
     assert len(bodies(broker)) == sum(sizes) == 2_001
     assert max(sizes) <= 256
+
+
+def test_a_slot_waits_for_no_more_than_what_was_sent_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where messages come all the time, something is always behind."""
+    broker = BrokerInMemory()
+    queue = broker.broker[Timer].queue
+    monkeypatch.setattr(type(queue), "is_behind", property(lambda self: True))
+    for second in range(1, 5):
+        timed(broker, b"%d" % second, TIMER_DELAY_SEC=second)
+    let(broker, 5)
+    assert bodies(broker) == [b"1", b"2", b"3", b"4"]
+
+
+def test_the_topic_is_deleted_while_messages_wait_for_it() -> None:
+    broker = BrokerInMemory()
+    for number in range(3):
+        timed(broker, b"%d" % number, TIMER_DELAY_SEC=3)
+    broker.send(b"other", topic="Other", properties={"TIMER_DELAY_SEC": "4"})
+    header = DeleteTopicRequestHeader(topic="Topic")
+    broker.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)
+    let(broker, 6, 0.05)
+    assert bodies(broker, "Other") == [b"other"]
+    assert broker.topics.get("Topic") is None
+    assert broker.broker[Timer].runtime_info()["timerCongestNum"] == "0"
+
+
+def test_a_disk_that_is_full_for_a_while() -> None:
+    """Neither lets in, delivers or keeps anything; then all comes, once."""
+    memory = MemoryFiles()
+    files = FaultyFiles(memory)
+    broker = BrokerInMemory(files)
+    for second in range(1, 20):
+        timed(broker, b"%d" % second, TIMER_DELAY_SEC=second)
+    let(broker, 4.5, 0.1)
+    files.room = 0
+    let(broker, 6, 0.1)
+    assert timed(broker, b"refused", TIMER_DELAY_SEC=3).code != ResponseCode.SUCCESS
+    files.room = None
+    let(broker, 14, 0.1)
+    expected = [b"%d" % second for second in range(1, 20)]
+    assert sorted(bodies(broker), key=int) == expected
+    broker.stop()
+    clock = MemoryReactorClock()
+    clock.advance(broker.clock.seconds())
+    again = BrokerInMemory(memory, clock=clock)
+    let(again, 5, 0.1)
+    assert sorted(bodies(again), key=int) == expected
+
+
+def test_messages_that_the_commit_log_lost_are_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a disk that was full made it remove files that were not old enough."""
+    broker = BrokerInMemory()
+    for _ in range(300):
+        timed(broker, b"gone", TIMER_DELAY_SEC=3)
+    timed(broker, b"there", TIMER_DELAY_SEC=5)
+    (last,) = broker.store.queue_units("rmq_sys_wheel_timer", 0, 300, 1)
+    found = broker.store.message_at
+    monkeypatch.setattr(
+        broker.store, "message_at", lambda at: found(at) if at >= last.position else None
+    )
+    with capturedLogs() as logs:
+        let(broker, 6, 0.1)
+    assert bodies(broker) == [b"there"]
+    told = [event["count"] for event in logs if "are lost" in str(event.get("log_format"))]
+    assert told == [300]
+
+
+def test_what_waits_is_written_anew_before_the_log_may_lose_it() -> None:
+    """A message of a day outlives a commit log that is kept for an hour."""
+    broker = BrokerInMemory(file_reserved_time=1)
+    timed(broker, b"one", TIMER_DELAY_SEC=4 * 3600)
+    let(broker, 4 * 3600 + 2, 1)
+    (one,) = delivered(broker)
+    assert int(parse_properties(one.properties)["TIMER_ROLL_TIMES"]) >= 4
+    places = broker.store.queue_units("rmq_sys_wheel_timer", 0, 0, 100)
+    stored = [broker.store.message_at(unit.position).store_timestamp for unit in places]
+    ends = [*stored[1:], one.store_timestamp]
+    assert max(end - begin for begin, end in zip(stored, ends, strict=True)) < 3_600_000

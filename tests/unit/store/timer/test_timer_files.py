@@ -35,7 +35,11 @@ class Timed:
             since_ms=self.since_ms,
             commit_end=commit_end,
             clean=clean,
+            note_log_position=self.note,
         )
+
+    def note(self, position: int) -> None:
+        self.log_position = min(self.log_position, position)
 
     def again(
         self, disk: MemoryFiles | None = None, commit_end: int = ALL, *, clean: bool = False
@@ -54,6 +58,11 @@ class Timed:
         self.timer.written(changes, self.since_ms)
         if checkpoint:
             self.log_position = changes.log_end
+
+    def cut(self, commit_end: int) -> None:
+        for _ in self.timer.unlink_behind(commit_end):
+            pass
+        self.timer.cut_unlinked(self.note)
 
     def waiting(self) -> dict[int, list[int]]:
         """Seconds -> the places of what waits so long, the oldest first."""
@@ -133,7 +142,7 @@ def test_a_log_that_lost_some_of_itself(timed: Timed) -> None:
         timed.disk.remove(f"/store/timerlog/{start:020d}")
     timed.again()
     assert timed.waiting() == {0: [0, 300], 1: [100], 2: [200]}
-    assert len(timed.notes) == 2
+    assert len(timed.notes) == 1
     timed.add(1, 400)
     assert timed.waiting()[1] == [100, 400]
 
@@ -174,6 +183,47 @@ def test_a_power_loss_while_all_is_written(seed: int | None) -> None:
     assert found == [n * 100 for n in range(count + 1)]
 
 
+class TestWhatTheWheelLeadsToIsGone:
+    def zero(self, timed: Timed, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            at = number // 4 * FILE_SIZE + number % 4 * UNIT_SIZE
+            name = f"/store/timerlog/{at // FILE_SIZE * FILE_SIZE:020d}"
+            timed.disk.open(name).pwrite(bytes(UNIT_SIZE), at % FILE_SIZE)
+
+    @pytest.mark.parametrize("kept", range(11))
+    def test_the_end_of_the_log(self, timed: Timed, kept: int) -> None:
+        """In front of the place where the checkpoint says that it ends."""
+        fill(timed)
+        timed.write()
+        self.zero(timed, kept, 11 - kept)
+        timed.again()
+        assert len(timed.notes) == 1 and timed.log_position == 0
+        found = sorted(offset for slot in timed.waiting().values() for offset in slot)
+        assert found == [n * 100 for n in range(kept)]
+        fill(timed, 11 - kept, first=kept)
+        assert timed.waiting() == THREE_SLOTS
+        timed.write()
+        timed.again()
+        assert timed.waiting() == THREE_SLOTS and not timed.notes
+
+    def test_an_entry_that_a_slot_leads_to(self, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        self.zero(timed, 8, 1)
+        timed.again()
+        assert len(timed.notes) == 1
+        assert timed.waiting() == {0: [0, 300, 600], 1: [100, 400, 700], 2: [200, 500]}
+
+    def test_an_entry_of_another_slot(self, timed: Timed) -> None:
+        fill(timed)
+        timed.write()
+        at = TimerUnit(-1, DEFAULT, START, START + 9_000, 800, 100, 0).encode()
+        timed.disk.open(f"/store/timerlog/{2 * FILE_SIZE:020d}").pwrite(at, 0)
+        timed.again()
+        assert len(timed.notes) == 1
+        assert timed.waiting() == {**THREE_SLOTS, 2: [200, 500], 9: [800]}
+
+
 def test_the_log_of_another_file_size_is_refused(timed: Timed) -> None:
     fill(timed)
     timed.write()
@@ -182,7 +232,13 @@ def test_the_log_of_another_file_size_is_refused(timed: Timed) -> None:
         timed.disk, "/store", file_size=FILE_SIZE + 52, precision_ms=1000, slots=1000
     )
     with pytest.raises(DamagedStoreError, match="mappedFileSizeTimerLog"):
-        other.load(log_position=0, since_ms=START, commit_end=ALL, clean=True)
+        other.load(
+            log_position=0,
+            since_ms=START,
+            commit_end=ALL,
+            clean=True,
+            note_log_position=lambda position: None,
+        )
 
 
 class TestTheCommitLogIsCut:
@@ -193,8 +249,7 @@ class TestTheCommitLogIsCut:
         fill(timed, written)
         timed.write()
         fill(timed, 11 - written, first=written)
-        for _ in timed.timer.unlink_behind(kept * 100):
-            pass
+        timed.cut(kept * 100)
         expected = {
             seconds: offsets
             for seconds in range(3)
@@ -218,8 +273,7 @@ class TestTheCommitLogIsCut:
     def test_behind_what_was_put_off(self, timed: Timed) -> None:
         fill(timed)
         timed.add(5, 100)
-        for _ in timed.timer.unlink_behind(1000):
-            pass
+        timed.cut(1000)
         assert timed.waiting() == {
             0: [0, 300, 600, 900],
             1: [100, 400, 700],
@@ -228,12 +282,15 @@ class TestTheCommitLogIsCut:
         }
 
 
-def test_the_places_of_what_waits(timed: Timed) -> None:
+@pytest.mark.parametrize("is_written", [False, True])
+def test_the_places_of_what_has_an_entry(timed: Timed, is_written: bool) -> None:
     fill(timed)
-    assert timed.timer.offsets_since(600, START) == {600, 700, 800, 900, 1000}
-    assert timed.timer.offsets_since(600, START + 2000) == {800}
-    timed.write()
-    assert timed.timer.offsets_since(0, START + 2000) == {200, 500, 800}
+    if is_written:
+        timed.write()
+    found: set[int] = set()
+    for _ in timed.timer.offsets_from(600, found):
+        pass
+    assert found == {600, 700, 800, 900, 1000}
 
 
 class TestRetention:

@@ -1,0 +1,166 @@
+"""What stands behind a place of the log and was delivered by the timer: that waits again.
+
+Delivered messages say so in their properties, but so may any message of a client, or a copy that an
+application made. What is claimed counts only where the timer's own entry for it is found, or the
+message that waited in the timer's topic.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import number, parse_properties
+from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.timer.timer_files import TimerFiles
+
+#: Records that are looked at in one step, and entries of the timer log.
+SLICE = 500
+#: Claims that are kept before they are compared with the timer log, and all that are kept.
+MOST_COMPARED = 10_000
+MOST_CLAIMS = 100_000
+#: As many messages of the timer's topic are looked through for those that have no entry here.
+MOST_BACK = 30_000
+#: Stock's mark of a message that it delivered without letting it wait.
+_NEVER = (1 << 63) - 1
+
+
+class _Claim(NamedTuple):
+    """What a message that waited and the one that was delivered have in common."""
+
+    topic: str
+    queue_id: str | None
+    out: int
+    unique_id: str | None
+    #: How often it had rolled before; -1 for what was delivered to its own topic.
+    rolls: int = -1
+
+
+class Delivered:
+    """Finds out about what stands behind a place of the log."""
+
+    def __init__(
+        self, store: IMessageStore, rules: TimerRules, files: TimerFiles, read_ms: int
+    ) -> None:
+        """`read_ms`: before which slot all is delivered."""
+        self._store = store
+        self._rules = rules
+        self._files = files
+        self._least = read_ms - rules.furthest_ms
+        #: The first slot of which something was delivered; None where there is none.
+        self.first: int | None = None
+        #: The first message in the timer's topic that was delivered and has no entry here: a slave
+        #: hears of those late that wait for a short time, and stock lets some not wait at all.
+        self.first_missing: int | None = None
+        #: Slot -> what is said to have waited for it.
+        self._claims: dict[int, set[_Claim]] = defaultdict(set)
+        self._count = 0
+        #: All claims, or as many as there is room for.
+        self._all: set[_Claim] = set()
+
+    def look(self, position: int) -> Iterator[None]:
+        """Goes through the log from `position` on, in steps; nobody writes meanwhile."""
+        for count, head in enumerate(self._store.records(position), 1):
+            if b"TIMER_DEQUEUE_MS" in head.properties:
+                self._see(head)
+            if self._count >= MOST_COMPARED:
+                yield from self._compare(position)
+            if count % SLICE == 0:
+                yield
+        yield from self._compare(position)
+        yield from self._find_missing(position)
+
+    def _see(self, head: RecordHead) -> None:
+        rules = self._rules
+        properties = parse_properties(head.properties)
+        write = number(properties.get(props.TIMER_ENQUEUE_MS))
+        claim = _claim(properties)
+        if write is None or claim is None:
+            return
+        rolled = head.topic == TIMER_TOPIC
+        if rolled:
+            rolls = number(properties.get(props.TIMER_ROLL_TIMES)) or 0
+            claim = claim._replace(rolls=rolls - 1)
+        elif (head.topic, str(head.queue_id)) != (claim.topic, claim.queue_id):
+            return
+        if claim.out >= self._least and len(self._all) < MOST_CLAIMS:
+            self._all.add(claim)
+        if write == _NEVER:
+            return
+        # It waited for its own slot, for a part of the time, or, late, for the first one left.
+        for slot in {claim.out, write, rules.target(claim.out, write)[0]}:
+            is_slot = slot >= self._least and slot == rules.slot_of(slot)
+            if is_slot and (self.first is None or slot < self.first):
+                self._claims[slot].add(claim)
+                self._count += 1
+
+    def _compare(self, end: int) -> Iterator[None]:
+        """Finds the first slot of which a claim holds; those of later ones are of no interest."""
+        for slot in sorted(self._claims):
+            if self.first is not None and slot >= self.first:
+                break
+            if self._files.wheel.get(slot) is not None:
+                yield from self._confirm(slot, self._claims[slot], end)
+        self._claims.clear()
+        self._count = 0
+
+    def _confirm(self, slot: int, claims: set[_Claim], end: int) -> Iterator[None]:
+        """Looks for an entry of a slot that one of the claims is about; only messages in front of
+        `end` count."""
+        found = self._files.wheel.get(slot)
+        assert found is not None
+        rules, hashes = self._rules, {java_hash_code(claim.topic) for claim in claims}
+        for count, (_, unit) in enumerate(self._files.log.reader().chain(found.last), 1):
+            fits = unit.topic_hash in hashes and rules.slot_of(unit.time_ms) == slot
+            if fits and unit.offset < end and self._waited(unit.offset, unit.rolls) in claims:
+                self.first = slot
+                return
+            if count % SLICE == 0:
+                yield
+
+    def _waited(self, offset: int, rolls: bool) -> _Claim | None:
+        """What a message at a place of the log says that it waits for."""
+        message = self._store.message_at(offset)
+        if message is None or message.topic != TIMER_TOPIC:
+            return None
+        properties = parse_properties(message.properties)
+        claim = _claim(properties)
+        if claim is None or not rolls:
+            return claim
+        return claim._replace(rolls=number(properties.get(props.TIMER_ROLL_TIMES)) or 0)
+
+    def _find_missing(self, position: int) -> Iterator[None]:
+        """Finds the messages without an entry, not far in front of what was delivered."""
+        store, wanted = self._store, self._all
+        end = store.queue_end_at(TIMER_TOPIC, 0, position)
+        offset = store.max_queue_offset(TIMER_TOPIC, 0) if end is None else end
+        least = max(store.min_queue_offset(TIMER_TOPIC, 0), offset - MOST_BACK)
+        first = store.queue_units(TIMER_TOPIC, 0, least, 1)
+        if not wanted or not first:
+            return
+        entered: set[int] = set()
+        yield from self._files.offsets_from(first[0].position, entered)
+        while wanted and offset > least:
+            offset -= 1
+            for unit in store.queue_units(TIMER_TOPIC, 0, offset, 1):
+                if unit.position in entered:
+                    continue
+                claims = {self._waited(unit.position, rolls) for rolls in (False, True)}
+                if claims & wanted:
+                    wanted -= claims
+                    self.first_missing = offset
+            if offset % 50 == 0:
+                yield
+
+
+def _claim(properties: Mapping[str, str]) -> _Claim | None:
+    topic, out = properties.get(props.REAL_TOPIC), number(properties.get(props.TIMER_OUT_MS))
+    if topic is None or out is None:
+        return None
+    return _Claim(topic, properties.get(props.REAL_QID), out, properties.get(props.UNIQ_KEY))
