@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.message.layout import MIN_RECORD_SIZE
 from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unsynced import Unsynced
 
@@ -40,6 +41,9 @@ class Unit(NamedTuple):
         """Whether it is anything but the zeros of a file's unwritten rest."""
         return self.position >= 0 and self.size > 0
 
+
+#: Among so many of its last units, or its first, a queue looks for one that has an extra.
+_LOOKED_AT = 256
 
 #: Units of all queues together that are kept in memory.
 UNWRITTEN_LIMIT = 1024
@@ -106,8 +110,11 @@ class ConsumeQueue:
         unsynced: Unsynced,
         unwritten: Unwritten,
         make_directory: Callable[[ConsumeQueue], None],
+        extension: QueueExtension | None = None,
     ) -> None:
         self.failure = ""
+        #: Where extras of units are; None where the store has none.
+        self.extension = extension
         self.topic = topic
         self.queue_id = queue_id
         self.segments = Segments(pool, directory, file_size, unsynced)
@@ -118,7 +125,7 @@ class ConsumeQueue:
         self.max_physical = -1
         #: How many checkpoints were prepared when a file was removed; what a former process removed
         #: is durable with the first checkpoint.
-        self._removed_at = 0
+        self._removed_at = self._extension_removed_at = 0
         self._units_per_file = file_size // UNIT_SIZE
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
@@ -143,6 +150,16 @@ class ConsumeQueue:
                 self.pending.extend([lost] * (queue_offset - expected))
         self.pending.append(UNIT.pack(position, size, tags_code))
         self.max_physical = position + size
+        return True
+
+    def put_extended(
+        self, queue_offset: int, position: int, size: int, extra: Callable[[], UnitExtra]
+    ) -> bool:
+        """As `put`, with the extra that the extension gets of the message."""
+        assert self.extension is not None
+        if not self.put(queue_offset, position, size, 0):
+            return False
+        self.pending[-1] = UNIT.pack(position, size, self.extension.add(extra()))
         return True
 
     def put_batch(
@@ -176,6 +193,8 @@ class ConsumeQueue:
         if not units:
             return
         self.pending = []
+        if self.extension is not None:
+            self.extension.keep()
         end = self.max_offset + len(units)
         self._tail += units
         self._unwritten.add(self, len(units))
@@ -194,6 +213,9 @@ class ConsumeQueue:
 
     def write_out(self) -> None:
         """Writes the units that are in memory only; where that raises `OSError` they stay there."""
+        if self.extension is not None:
+            # First, so that a unit in a file leads somewhere.
+            self.extension.write_out()
         if self._tail and not self.segments.starts:
             self._make_directory(self)
         while self._tail:
@@ -213,6 +235,8 @@ class ConsumeQueue:
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
         self.pending = []
+        if self.extension is not None:
+            self.extension.drop_pending()
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` units from `offset`, not past the end of their file."""
@@ -241,6 +265,8 @@ class ConsumeQueue:
         repaired = self.segments.load(
             "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
         )
+        if self.extension is not None:
+            self.extension.load()
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 
@@ -317,6 +343,27 @@ class ConsumeQueue:
             if not unit.is_filler:
                 self.max_physical = unit.position + unit.size
         self.min_offset = min(max(self.min_offset, self._first_offset()), self.max_offset)
+        if self.extension is not None:
+            self._cut_extension(self.extension)
+
+    def _cut_extension(self, extension: QueueExtension) -> None:
+        """Ends it behind the extra of the last unit that has one, if that is one of the last."""
+        first, end = self._first_offset(), self.max_offset
+        if end == first:
+            extension.clear()
+            return
+        in_file = (end - 1) % self._units_per_file + 1
+        start = end - min(in_file, _LOOKED_AT)
+        last = self._address(reversed(list(UNIT.iter_unpack(self.read(start, end - start)))))
+        if last is None:
+            extension.end_somewhere()
+        else:
+            extension.end_behind(last)
+
+    @staticmethod
+    def _address(units: Iterable[tuple[int, int, int]]) -> int | None:
+        """The first of an extra that one of the units has."""
+        return next((code for _, _, code in units if is_address(code)), None)
 
     def correct_min_offset(self, min_physical: int) -> None:
         """Moves `min_offset` to the first unit whose message the log still has."""
@@ -348,7 +395,18 @@ class ConsumeQueue:
                 self._removed_at = prepared
                 removed = 1
         self.correct_min_offset(min_physical)
+        if self.extension is not None and synced > self._extension_removed_at:
+            removed += self._shorten_extension(self.extension, prepared)
         return removed
+
+    def _shorten_extension(self, extension: QueueExtension, prepared: int) -> bool:
+        """Removes its first file if only messages had extras there that are gone."""
+        units = list(UNIT.iter_unpack(self.read(self.min_offset, _LOOKED_AT)))
+        first = self._address(units)
+        if (first is None and units) or not extension.remove_first_before(first):
+            return False
+        self._extension_removed_at = prepared
+        return True
 
     def _first_offset(self) -> int:
         return self.segments.starts[0] // UNIT_SIZE if self.segments.starts else 0
@@ -357,6 +415,8 @@ class ConsumeQueue:
         """An empty queue begins at any offset; its file is filled up to there as stock does."""
         first = offset - offset % self._units_per_file
         self.segments.clear()
+        if self.extension is not None:
+            self.extension.clear()
         self.max_offset = first
         self.min_offset = self.next_offset = offset
         self.pending.extend([FILLER] * (offset - first))

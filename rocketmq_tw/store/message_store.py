@@ -30,6 +30,7 @@ from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
 from rocketmq_tw.store.ownership import Ownership
 from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
@@ -83,7 +84,8 @@ class MessageStore(StoreReads):
             handles = max(2, open_files // 4)
             log = CommitLog(reserving, self.paths.commit_log, size, plain=files, handles=handles)
         size = config.mapped_file_size_consume_queue
-        queues = QueueTable(files, self.paths.consume_queue, size, open_files)
+        self.extensions = extensions = QueueExtensions(config, self.paths.queue_extensions)
+        queues = QueueTable(files, self.paths.consume_queue, size, extensions, open_files)
         index = None
         if config.message_index_enable:
             index = MessageIndex(
@@ -100,7 +102,7 @@ class MessageStore(StoreReads):
             files, self.paths, log, self._queues, self._deleted, self._checkpointing
         )
         self._dispatching = Dispatching(
-            log, self._queues, self._index, maker, self._deleted, self._removal.remove
+            log, self._queues, self._index, maker, self._deleted, self._removal.remove, extensions
         )
         self._appending = Appending(config, log, self._queues, self._dispatching, clock, further)
         self._ownership = Ownership(reserving, self.paths)

@@ -18,6 +18,7 @@ from rocketmq_tw.store.interface import (
     PropertiesMatch,
     QueueRead,
 )
+from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
 from rocketmq_tw.store.record_window import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
@@ -222,6 +223,9 @@ class _Pass:
         self._queue = queue
         self._offset = offset
         self._tag_match = wanted.by_unit
+        self._extra_match = wanted.by_extra if queue.extension is not None else None
+        #: Of the units at hand, where they were asked for.
+        self._extras: list[UnitExtra | None] = []
         self._properties_match = wanted.by_properties
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
@@ -255,6 +259,8 @@ class _Pass:
                     self._next, self._next - self._next % per_file + per_file
                 )
                 break
+            if queue.extension is not None and (self._tag_match or self._extra_match):
+                units = self._with_tags(units, queue.extension)
             if not (self._take(units) if match is None else self._take_matching(units, match)):
                 break
         data = self._collect()
@@ -272,6 +278,17 @@ class _Pass:
             behind > self._limits.in_memory_bytes,
         )
 
+    def _with_tags(self, units: bytes, extension: QueueExtension) -> bytes:
+        """The units with the hash codes of tags in place of addresses; finds what these lead to."""
+        layout = ">" + "qiq" * (len(units) // UNIT_SIZE)
+        fields = list(struct.unpack(layout, units))
+        self._extras = extension.find(fields[2::3])
+        fields[2::3] = [
+            extra.tags_code if extra else code
+            for extra, code in zip(self._extras, fields[2::3], strict=True)
+        ]
+        return struct.pack(layout, *fields)
+
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
         log, limits = self._log, self._limits
@@ -288,7 +305,7 @@ class _Pass:
                     return False
             self._last_position = position
             self._next += 1
-            if tag_match is not None and not tag_match(tags_code):
+            if tag_match is not None and not (tag_match(tags_code) or is_address(tags_code)):
                 if not found:
                     self._status = GetStatus.NO_MATCHED_MESSAGE
                 continue
@@ -334,7 +351,7 @@ class _Pass:
             at_once = min(2 * at_once, _MOST_AT_ONCE)
         self._next = offset + len(fields) // 3
         if not found:
-            removed = not numbers and self._tag_match is None
+            removed = not numbers and self._tag_match is None and self._extra_match is None
             self._status = (
                 GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             )
@@ -362,14 +379,19 @@ class _Pass:
         numbers: Sequence[int] = range(len(fields) // 3)
         positions, sizes = fields[::3], fields[1::3]
         low, by_tag = self._log.min_offset, self._tag_match
-        if by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
+        by_extra, extras = self._extra_match, self._extras
+        if by_extra is not None:
+            numbers = [
+                number for number, extra in enumerate(extras) if extra is None or by_extra(extra)
+            ]
+        elif by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
             return numbers, positions, sizes
         numbers = [
             number
             for number in numbers
             if positions[number] >= low
             and sizes[number] != _FILLER_SIZE
-            and (by_tag is None or by_tag(fields[3 * number + 2]))
+            and (by_tag is None or by_tag(code := fields[3 * number + 2]) or is_address(code))
         ]
         return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
 

@@ -143,15 +143,19 @@ class Recovery:
             start = log.min_offset
         elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
-            if (
+            has_all = (
                 queues.with_files >= checkpoint.queues - gone
                 and queues.units >= checkpoint.units - gone_units
-            ):
-                return self._index_start(safe, trusted=True)
-            report.note(
-                f"queues have {queues.units} messages in front of {safe} where they had"
-                f" {checkpoint.units}: built them again from {log.min_offset}"
             )
+            if has_all and not queues.is_torn:
+                return self._index_start(safe, trusted=True)
+            found = (
+                "queues have lost parts of their extensions"
+                if has_all
+                else f"queues have {queues.units} messages in front of {safe} where they had"
+                f" {checkpoint.units}"
+            )
+            report.note(f"{found}: built them again from {log.min_offset}")
             start = log.min_offset
         elif clean:
             # As after a stop of stock: the queues are whole, what they have is passed over.
