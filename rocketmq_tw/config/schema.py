@@ -30,7 +30,6 @@ UNSUPPORTED_SWITCHES = {
     "authenticationEnabled": "access control",
     "authorizationEnabled": "access control",
     "enableSlaveActingMaster": "a slave that stands in for its master",
-    "enableCalcFilterBitMap": "the bits of filters in extension files of consume queues",
 }
 
 
