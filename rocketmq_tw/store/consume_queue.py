@@ -115,6 +115,8 @@ class ConsumeQueue:
         self.failure = ""
         #: Where extras of units are; None where the store has none.
         self.extension = extension
+        #: Whether the extra of the last unit that has one is lost.
+        self.is_torn = False
         self.topic = topic
         self.queue_id = queue_id
         self.segments = Segments(pool, directory, file_size, unsynced)
@@ -337,11 +339,13 @@ class ConsumeQueue:
         self.max_offset = self.next_offset = end
         self.pending = []
         self.max_physical = -1
+        self.is_torn = False
         last = self.max_offset - 1
         if self.max_offset > self._first_offset():
             unit = Unit._make(UNIT.unpack(self.read(last, 1)))
             if not unit.is_filler:
                 self.max_physical = unit.position + unit.size
+            self.is_torn = self.extension is None and is_address(unit.tags_code)
         self.min_offset = min(max(self.min_offset, self._first_offset()), self.max_offset)
         if self.extension is not None:
             self._cut_extension(self.extension)
@@ -352,13 +356,15 @@ class ConsumeQueue:
         if end == first:
             extension.clear()
             return
-        in_file = (end - 1) % self._units_per_file + 1
-        start = end - min(in_file, _LOOKED_AT)
-        last = self._address(reversed(list(UNIT.iter_unpack(self.read(start, end - start)))))
+        last, at = None, max(first, end - _LOOKED_AT)
+        while at < end and (units := self.read(at, end - at)):
+            found = self._address(reversed(list(UNIT.iter_unpack(units))))
+            last = last if found is None else found
+            at += len(units) // UNIT_SIZE
         if last is None:
             extension.end_somewhere()
         else:
-            extension.end_behind(last)
+            self.is_torn = not extension.end_behind(last)
 
     @staticmethod
     def _address(units: Iterable[tuple[int, int, int]]) -> int | None:

@@ -53,8 +53,6 @@ class QueueExtension:
 
     def __init__(self, segments: Segments, make_directory: Callable[[], None]) -> None:
         self.segments = segments
-        #: Whether the last unit of the queue that has an address lost its extra.
-        self.is_torn = False
         self._make_directory = make_directory
         self._end = 0
         #: Up to here the files have it, up to there queue's units do: the rest may be dropped.
@@ -130,28 +128,25 @@ class QueueExtension:
 
     # What the queue has not any more
 
-    def end_behind(self, address: int) -> None:
-        """Nothing behind the extra at an address is needed. Where that is lost, what is added goes
-        into another file."""
+    def end_behind(self, address: int) -> bool:
+        """Nothing behind the extra at an address is needed. Where that is lost this is False, and
+        what is added goes into another file."""
         (extra,) = self.find([address])
         if extra is None:
             self.end_somewhere()
-            self.is_torn = True
-            return
+            return False
         end = address - _FIRST_ADDRESS + extra.size
         self.segments.cut(end, durable=False)
-        self.is_torn = False
         self._end_at(end)
+        return True
 
     def end_somewhere(self) -> None:
         """No extra is known to be the last one: what is added goes into another file."""
-        self.is_torn = False
         self._end_at(self.segments.end)
 
     def clear(self) -> None:
         """Removes all files: the queue has no units."""
         self.segments.clear()
-        self.is_torn = False
         self._end_at(0)
 
     def remove_first_before(self, address: int | None) -> bool:

@@ -17,6 +17,7 @@ from rocketmq_tw.store.interface import (
     MessageFilter,
     PropertiesMatch,
     QueueRead,
+    TagMatch,
 )
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
 from rocketmq_tw.store.record_window import read_properties
@@ -205,6 +206,11 @@ class QueueReader:
         return corrected
 
 
+def _where_known(match: TagMatch) -> TagMatch:
+    """Of a unit whose extra is lost the tag is not known: it may match."""
+    return lambda tags_code: match(tags_code) or is_address(tags_code)
+
+
 class _Pass:
     """One read of one queue."""
 
@@ -222,8 +228,12 @@ class _Pass:
         self._config = reader._config
         self._queue = queue
         self._offset = offset
-        self._tag_match = wanted.by_unit
-        self._extra_match = wanted.by_extra if queue.extension is not None else None
+        self._tag_match: TagMatch | None = wanted.by_unit
+        self._extra_match = None
+        if queue.extension is not None:
+            self._extra_match = wanted.by_extra
+            if wanted.by_unit is not None:
+                self._tag_match = _where_known(wanted.by_unit)
         #: Of the units at hand, where they were asked for.
         self._extras: list[UnitExtra | None] = []
         self._properties_match = wanted.by_properties
@@ -305,7 +315,7 @@ class _Pass:
                     return False
             self._last_position = position
             self._next += 1
-            if tag_match is not None and not (tag_match(tags_code) or is_address(tags_code)):
+            if tag_match is not None and not tag_match(tags_code):
                 if not found:
                     self._status = GetStatus.NO_MATCHED_MESSAGE
                 continue
@@ -391,7 +401,7 @@ class _Pass:
             for number in numbers
             if positions[number] >= low
             and sizes[number] != _FILLER_SIZE
-            and (by_tag is None or by_tag(code := fields[3 * number + 2]) or is_address(code))
+            and (by_tag is None or by_tag(fields[3 * number + 2]))
         ]
         return numbers, [positions[n] for n in numbers], [sizes[n] for n in numbers]
 

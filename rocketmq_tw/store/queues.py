@@ -58,6 +58,8 @@ class QueueTable:
         """Opens every queue that has a directory; returns whether a file had to be repaired."""
         self._files.make_dirs(self._directory)
         repaired = False
+        if self._extending:
+            self._files.make_dirs(self._extensions.directory)
         extended = self._files.list(self._extensions.directory)
         self._extended = self._extending or bool(extended)
         for topic in self._files.list(self._directory):
@@ -251,9 +253,7 @@ class QueueTable:
     @property
     def is_torn(self) -> bool:
         """Whether the last extra of a queue is lost."""
-        return self._extended and any(
-            queue.extension is not None and queue.extension.is_torn for queue in self
-        )
+        return any(queue.is_torn for queue in self)
 
     @property
     def light(self) -> int:

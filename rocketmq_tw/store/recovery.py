@@ -149,15 +149,14 @@ class Recovery:
             )
             if has_all and not queues.is_torn:
                 return self._index_start(safe, trusted=True)
-            found = (
-                "queues have lost parts of their extensions"
+            report.note(
+                _torn(log.min_offset)
                 if has_all
                 else f"queues have {queues.units} messages in front of {safe} where they had"
-                f" {checkpoint.units}"
+                f" {checkpoint.units}: built them again from {log.min_offset}"
             )
-            report.note(f"{found}: built them again from {log.min_offset}")
             start = log.min_offset
-        elif clean:
+        elif clean and not queues.is_torn:
             # As after a stop of stock: the queues are whole, what they have is passed over.
             start = self._file_start(max(queues.max_physical, log.min_offset))
             return self._index_start(min(start, log.file_starts[-1]), trusted=False)
@@ -165,6 +164,10 @@ class Recovery:
             start = self._file_by_time(checkpoint.min_timestamp)
         self._retract()
         self._cut_queues(start, False)
+        if queues.is_torn:
+            report.note(_torn(log.min_offset))
+            start = log.min_offset
+            self._cut_queues(start, False)
         return self._index_start(start, trusted=False)
 
     def _index_start(self, start: int, *, trusted: bool) -> int:
@@ -370,3 +373,7 @@ class Recovery:
             if self._deleted.offset_of(topic) <= log.min_offset:
                 self._queues.sync_names(topic)
         self._deleted.rewrite(log.min_offset, end)
+
+
+def _torn(start: int) -> str:
+    return f"queues have lost parts of their extensions: built them again from {start}"

@@ -192,6 +192,13 @@ class TestReads:
 
 
 class TestStarts:
+    def test_what_is_safe_is_durable(self, files: MemoryFiles) -> None:
+        store = opened(files)
+        fill(store, 7)
+        store.checkpoint()
+        store = opened(files.crash(None), enable_consume_queue_ext=False)
+        assert extras(store) == expected(7)
+
     @pytest.mark.parametrize("how", ["stop", "kill", "power"])
     @pytest.mark.parametrize("kept", [0, 7, 45])
     def test_it_goes_on(self, files: MemoryFiles, how: str, kept: int) -> None:
@@ -207,16 +214,23 @@ class TestStarts:
         assert extras(store)[kept + 25 :] == expected(30, kept + 25)
         assert [m.body for m in read_all(store)] == [b"%d" % n for n in range(kept + 55)]
 
-    def test_a_lost_file_is_built_again(self, files: MemoryFiles) -> None:
+    @pytest.mark.parametrize("extended", [False, True])
+    @pytest.mark.parametrize("of_stock", [False, True])
+    def test_lost_files_are_built_again(
+        self, files: MemoryFiles, extended: bool, of_stock: bool
+    ) -> None:
         store = opened(files)
         fill(store, 45)
         store.close()
-        for name in files.list(EXT):
-            files.remove(f"{EXT}/{name}")
-        store = opened(files)
-        assert any("extensions" in note for note in store.report.notes)  # type: ignore[union-attr]
+        files.remove_tree(f"{ROOT}/consumequeue_ext")
+        if of_stock:
+            files.remove(f"{ROOT}/checkpoint")
+        store = opened(files, enable_consume_queue_ext=extended)
+        assert store.report is not None
+        assert of_stock or any("extensions" in note for note in store.report.notes)
         # What expressions asked when the messages came is not known any more.
-        assert [extra and extra.bits for extra in extras(store)] == [b""] * 45
+        built = [extra and extra.bits for extra in extras(store)]
+        assert built == [b"" if extended else None] * 45
 
     def test_switched_off_it_is_read_and_goes_on_without(self, files: MemoryFiles) -> None:
         store = opened(files)
