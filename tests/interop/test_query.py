@@ -88,6 +88,10 @@ def test_by_key_through_many_files(
             assert puller.view(topic, one["offsetMsgId"])["offset"] == one["offset"]
     by_key = mqadmin("queryMsgByKey", "-n", indexed.namesrv, "-t", topic, "-k", "k2-5")
     assert sent[45]["msgId"] in by_key, by_key
+    by_unique_id = mqadmin(
+        "queryMsgByUniqueKey", "-n", indexed.namesrv, "-t", topic, "-i", first["msgId"]
+    )
+    assert "k0-0" in by_unique_id, by_unique_id
     # 4.9.7's knows no topic there.
     more = () if java.version == "4.9.7" else ("-t", topic)
     by_offset_id = mqadmin("queryMsgById", "-n", indexed.namesrv, "-i", last["offsetMsgId"], *more)
