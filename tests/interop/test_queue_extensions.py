@@ -133,10 +133,12 @@ def test_a_store_changes_hands(
 
             reader.start()
             wait_until(lambda: name_server.routes(topic, [reader]), "the route")
-            wait_until(
-                lambda: producer.send(*messages(ROUND)[:1]), "a send to the second", interval=0.2
-            )
-            producer.send(*messages(ROUND)[1:])
+            again = messages(ROUND)
+            wait_until(lambda: producer.send(again[0]), "a send to the second", interval=0.2)
+            producer.send(*again[1:10])
+            # From here on the second one knows what the group asks.
+            consumer.wait_bodies(wanted(ROUND + 10))
+            producer.send(*again[10:])
             consumer.wait_bodies(wanted(2 * ROUND))
             # Due by now or soon: its time stands in the extension too.
             assert {m["body"] for m in puller.wait_drained(later, 1)} == {"delayed"}
