@@ -146,6 +146,7 @@ class BrokerConfig(Config, frozen=True):
     # filtering by properties; milliseconds, percent
     enable_property_filter: Live[bool] = False
     filter_support_retry: Live[bool] = False
+    enable_calc_filter_bit_map: Live[bool] = False
     filter_data_clean_time_span: Live[PositiveLong] = 86_400_000
     expect_consumer_num_use_filter: Annotated[int, Range(1, 10_000)] = 32
     max_error_rate_of_bloom_filter: Annotated[int, Range(1, 99)] = 20

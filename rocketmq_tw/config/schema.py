@@ -30,8 +30,6 @@ UNSUPPORTED_SWITCHES = {
     "authenticationEnabled": "access control",
     "authorizationEnabled": "access control",
     "enableSlaveActingMaster": "a slave that stands in for its master",
-    "enableConsumeQueueExt": "extension files of consume queues",
-    "enableCalcFilterBitMap": "the bits of filters in extension files of consume queues",
 }
 
 

@@ -43,6 +43,7 @@ class MessageStoreConfig(Config, frozen=True):
     # entry, and Java maps 2 GiB of a file at most
     mapped_file_size_commit_log: Annotated[int, Range(4096, INT[1])] = 1 << 30
     mapped_file_size_consume_queue: Annotated[int, Range(20, INT[1])] = 6_000_000
+    mapped_file_size_consume_queue_ext: Annotated[int, Range(4096, INT[1])] = 48 << 20
     max_hash_slot_num: Annotated[int, Range(1, 100_000_000)] = 5_000_000
     max_index_num: Annotated[int, Range(2, 80_000_000)] = 20_000_000
     message_index_enable: bool = True
@@ -50,6 +51,9 @@ class MessageStoreConfig(Config, frozen=True):
     # what a message may be
     max_message_size: Positive = 4 << 20
     enabled_append_prop_crc: bool = field(default=False, name="enabledAppendPropCRC")
+
+    # whether queues have extensions, with what pulls by expressions ask first
+    enable_consume_queue_ext: bool = False
 
     # messages in further queues (INNER_MULTI_DISPATCH), light ones (%LMQ%) without topics
     enable_multi_dispatch: bool = False

@@ -7,14 +7,16 @@ Format: docs/formats/consumequeue.md.
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.message.layout import MIN_RECORD_SIZE
 from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
+from rocketmq_tw.store.queue_totals import QueueTotals
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.unsynced import Unsynced
+from rocketmq_tw.store.unwritten import Unwritten
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -41,62 +43,8 @@ class Unit(NamedTuple):
         return self.position >= 0 and self.size > 0
 
 
-#: Units of all queues together that are kept in memory.
-UNWRITTEN_LIMIT = 1024
-
-
-class Unwritten:
-    """The queues whose last units are in memory only, the first that has some first. A crash loses
-    them, so recovery has to build what is behind a checkpoint from the log, as it does anyway."""
-
-    def __init__(self, limit: int = UNWRITTEN_LIMIT) -> None:
-        #: How many units there are.
-        self.units = 0
-        self._limit = limit
-        self._queues: OrderedDict[ConsumeQueue, None] = OrderedDict()
-
-    def add(self, queue: ConsumeQueue, units: int) -> None:
-        """The queue has so many more."""
-        self._queues[queue] = None
-        self.units += units
-
-    def discard(self, queue: ConsumeQueue, units: int, *, are_last: bool) -> None:
-        """The queue has so many less, and none where they `are_last`."""
-        if are_last:
-            del self._queues[queue]
-        self.units -= units
-
-    def write_most(self) -> None:
-        """Writes those that have waited longest until the others are few enough; a queue that
-        cannot be written is passed over."""
-        if self.units > self._limit:
-            for queue in list(self._queues):
-                if not queue.failure:
-                    queue.try_to_write_out()
-                if self.units <= self._limit:
-                    break
-
-    def write_all(self) -> None:
-        """Writes all that can be written; raises `OSError` where some cannot and stay in memory."""
-        problem: OSError | None = None
-        for queue in list(self._queues):
-            try:
-                queue.write_out()
-            except OSError as error:
-                problem = problem or error
-        if problem is not None:
-            raise problem
-
-
-class Totals:
-    """Of all queues of a table, kept up to date by each of them: a checkpoint that went through
-    thousands would hold up everyone else."""
-
-    def __init__(self) -> None:
-        #: The sum of all max offsets.
-        self.units = 0
-        #: Queues that have a file: one that never got a message has none.
-        self.with_files = 0
+#: Among so many of its last units, or its first, a queue looks for one that has an extra.
+_LOOKED_AT = 256
 
 
 class ConsumeQueue:
@@ -116,10 +64,15 @@ class ConsumeQueue:
         file_size: int,
         unsynced: Unsynced,
         unwritten: Unwritten,
-        totals: Totals,
+        totals: QueueTotals,
         make_directory: Callable[[ConsumeQueue], None],
+        extension: QueueExtension | None = None,
     ) -> None:
         self.failure = ""
+        #: Where extras of units are; None where the store has none.
+        self.extension = extension
+        #: Whether the extra of the last unit that has one is lost.
+        self.is_torn = False
         self.topic = topic
         self.queue_id = queue_id
         self.segments = Segments(pool, directory, file_size, unsynced)
@@ -130,7 +83,7 @@ class ConsumeQueue:
         self.max_physical = -1
         #: How many checkpoints were prepared when a file was removed; what a former process removed
         #: is durable with the first checkpoint.
-        self._removed_at = 0
+        self._removed_at = self._extension_removed_at = 0
         self._units_per_file = file_size // UNIT_SIZE
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
@@ -157,6 +110,16 @@ class ConsumeQueue:
                 self.pending.extend([lost] * (queue_offset - expected))
         self.pending.append(UNIT.pack(position, size, tags_code))
         self.max_physical = position + size
+        return True
+
+    def put_extended(
+        self, queue_offset: int, position: int, size: int, extra: Callable[[], UnitExtra]
+    ) -> bool:
+        """As `put`, with the extra that the extension gets of the message."""
+        assert self.extension is not None
+        if not self.put(queue_offset, position, size, 0):
+            return False
+        self.pending[-1] = UNIT.pack(position, size, self.extension.add(extra()))
         return True
 
     def put_batch(
@@ -190,6 +153,8 @@ class ConsumeQueue:
         if not units:
             return
         self.pending = []
+        if self.extension is not None:
+            self.extension.keep()
         end = self.max_offset + len(units)
         self._tail += units
         self._unwritten.add(self, len(units))
@@ -209,6 +174,9 @@ class ConsumeQueue:
 
     def write_out(self) -> None:
         """Writes the units that are in memory only; where that raises `OSError` they stay there."""
+        if self.extension is not None:
+            # First, so that a unit in a file leads somewhere.
+            self.extension.write_out()
         if self._tail and not self.segments.starts:
             self._make_directory(self)
         try:
@@ -229,7 +197,7 @@ class ConsumeQueue:
             self._tail = []
         self._totals.units -= self.max_offset
         self._totals.with_files -= self._has_files
-        self._totals = Totals()
+        self._totals = QueueTotals()
 
     def _end_becomes(self, offset: int) -> None:
         self._totals.units += offset - self.max_offset
@@ -244,6 +212,8 @@ class ConsumeQueue:
     def drop_pending(self) -> None:
         """Forgets what is buffered: a write failed and dispatch will bring it again."""
         self.pending = []
+        if self.extension is not None:
+            self.extension.drop_pending()
 
     def read(self, offset: int, count: int) -> bytes:
         """Up to `count` units from `offset`, not past the end of their file."""
@@ -273,6 +243,8 @@ class ConsumeQueue:
             "mappedFileSizeConsumeQueue", short=Short.EXTEND, drop_behind_gap=True
         )
         self._count_files()
+        if self.extension is not None:
+            self.extension.load()
         self.cut_where(lambda unit: unit.is_written)
         return repaired
 
@@ -345,12 +317,37 @@ class ConsumeQueue:
         self.next_offset = end
         self.pending = []
         self.max_physical = -1
+        self.is_torn = False
         last = self.max_offset - 1
         if self.max_offset > self._first_offset():
             unit = Unit._make(UNIT.unpack(self.read(last, 1)))
             if not unit.is_filler:
                 self.max_physical = unit.position + unit.size
+            self.is_torn = self.extension is None and is_address(unit.tags_code)
         self.min_offset = min(max(self.min_offset, self._first_offset()), self.max_offset)
+        if self.extension is not None:
+            self._cut_extension(self.extension)
+
+    def _cut_extension(self, extension: QueueExtension) -> None:
+        """Ends it behind the extra of the last unit that has one, if that is one of the last."""
+        first, end = self._first_offset(), self.max_offset
+        if end == first:
+            extension.clear()
+            return
+        last, at = None, max(first, end - _LOOKED_AT)
+        while at < end and (units := self.read(at, end - at)):
+            found = self._address(reversed(list(UNIT.iter_unpack(units))))
+            last = last if found is None else found
+            at += len(units) // UNIT_SIZE
+        if last is None:
+            extension.end_somewhere()
+        else:
+            self.is_torn = not extension.end_behind(last)
+
+    @staticmethod
+    def _address(units: Iterable[tuple[int, int, int]]) -> int | None:
+        """The first of an extra that one of the units has."""
+        return next((code for _, _, code in units if is_address(code)), None)
 
     def correct_min_offset(self, min_physical: int) -> None:
         """Moves `min_offset` to the first unit whose message the log still has."""
@@ -382,7 +379,18 @@ class ConsumeQueue:
                 self._removed_at = prepared
                 removed = 1
         self.correct_min_offset(min_physical)
+        if self.extension is not None and synced > self._extension_removed_at:
+            removed += self._shorten_extension(self.extension, prepared)
         return removed
+
+    def _shorten_extension(self, extension: QueueExtension, prepared: int) -> bool:
+        """Removes its first file if only messages had extras there that are gone."""
+        units = list(UNIT.iter_unpack(self.read(self.min_offset, _LOOKED_AT)))
+        first = self._address(units)
+        if (first is None and units) or not extension.remove_first_before(first):
+            return False
+        self._extension_removed_at = prepared
+        return True
 
     def _first_offset(self) -> int:
         return self.segments.starts[0] // UNIT_SIZE if self.segments.starts else 0
@@ -392,6 +400,8 @@ class ConsumeQueue:
         first = offset - offset % self._units_per_file
         self.segments.clear()
         self._count_files()
+        if self.extension is not None:
+            self.extension.clear()
         self._end_becomes(first)
         self.min_offset = self.next_offset = offset
         self.pending.extend([FILLER] * (offset - first))

@@ -93,11 +93,6 @@ class BatchEntry(msgspec.Struct, gc=False):
 AnyDispatchEntry = DispatchEntry | BatchEntry
 
 
-def work_of(entry: AnyDispatchEntry) -> int:
-    """What it costs to dispatch an entry, in keys for the index."""
-    return len(entry.keys) + 1 + len(entry.further)
-
-
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Milliseconds by level, level 1 first, of `1s 5s 1m 2h 1d`; raises `ValueError`."""
     levels = []

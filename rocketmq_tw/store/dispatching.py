@@ -16,11 +16,11 @@ from rocketmq_tw.store.dispatch_entries import (
     AnyDispatchEntry,
     DispatchEntry,
     EntryMaker,
-    work_of,
 )
 from rocketmq_tw.store.errors import DamagedStoreError, NotWritableError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Arrival, ILog
+from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import QueueTable
 
 _count_of = attrgetter("count")
@@ -44,6 +44,7 @@ class Dispatching:
         maker: EntryMaker,
         deleted: DeletedTopics,
         remove_topics: Callable[[Collection[str], int], None],
+        extensions: QueueExtensions,
     ) -> None:
         self.reached = 0
         self.last_timestamp = 0
@@ -53,6 +54,8 @@ class Dispatching:
         self._index = index
         self._deleted = deleted
         self._remove_topics = remove_topics
+        #: What the extra of a message costs, in keys for the index.
+        self._extra_work = extensions.work
         self._arrivals: list[Arrival] = []
         #: Whether the log is read for what comes next; else `wait` is told what is appended.
         self.from_log = False
@@ -76,9 +79,14 @@ class Dispatching:
     def wait(self, entry: AnyDispatchEntry) -> None:
         """A record was appended behind all that wait."""
         self._waiting.append(entry)
-        self._waiting_work += len(entry.keys) + len(entry.further) + 1
+        work = len(entry.keys) + len(entry.further) + 1
+        self._waiting_work += work + self._extra_work * entry.count
         if self._waiting_work > _MOST_WAITING:
             self.read_from_log()
+
+    def _work_of(self, entry: AnyDispatchEntry) -> int:
+        """What it costs to dispatch an entry, in keys for the index."""
+        return len(entry.keys) + len(entry.further) + 1 + self._extra_work * entry.count
 
     def wait_all(self, entries: Iterable[AnyDispatchEntry]) -> None:
         """Records were appended behind all that wait, in this order."""
@@ -99,14 +107,14 @@ class Dispatching:
         """The log lost what was buffered behind `end`."""
         waiting = self._waiting
         while waiting and waiting[-1].physical_offset >= end:
-            self._waiting_work -= work_of(waiting.pop())
+            self._waiting_work -= self._work_of(waiting.pop())
 
     def forget_topics(self, topics: Set[str]) -> None:
         """What waits for topics that were deleted is passed over when its turn comes."""
         self._waiting = deque(
             [_passed_over(entry) if entry.topic in topics else entry for entry in self._waiting]
         )
-        self._waiting_work = sum(map(work_of, self._waiting))
+        self._waiting_work = sum(map(self._work_of, self._waiting))
 
     def cut(self, offset: int) -> None:
         """The log, the queues and the index end at `offset` now."""
@@ -176,7 +184,7 @@ class Dispatching:
                 break
             reached = end
             entries.append(waiting.popleft())
-            work = work_of(entries[-1])
+            work = self._work_of(entries[-1])
             self._waiting_work -= work
             self._work_left -= work
         return entries, reached
@@ -186,10 +194,11 @@ class Dispatching:
         scan = self._log.scan(self.reached, limit, check_body=False)
         entries: list[AnyDispatchEntry] = []
         of_head, left = self.maker.of_head, self._work_left
+        of_each = _READ_WORK + self._extra_work
         for head in scan:
             entry = of_head(head)
             entries.append(entry)
-            left -= len(entry.keys) + len(entry.further) + _READ_WORK
+            left -= of_each + len(entry.keys) + len(entry.further)
             if left <= 0:
                 break
         self._work_left = left

@@ -10,6 +10,7 @@ from zope.interface import Attribute, Interface
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.store.queue_extension import UnitExtra
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -55,15 +56,21 @@ TagMatch = Callable[[int], bool]
 PropertiesMatch = Callable[[bytes], bool]
 
 
+#: (what a queue's extension has of a message) -> may it match?
+ExtraMatch = Callable[[UnitExtra], bool]
+
+
 class MessageFilter(NamedTuple):
     """Which messages of a queue a reader wants: `by_unit` rules out by what the queue itself has of
-    a message, `by_properties` decides by the message's properties; None leaves nothing out. Pulls,
-    held reads and pops ask in the same way. Where `by_properties` takes `weight` times as long as a
-    usual one, one read looks at so many times fewer messages."""
+    a message, and `by_extra` by what its extension has, if it has one; `by_properties` decides by
+    the message's properties; None leaves nothing out. Pulls, held reads and pops ask in the same
+    way. Where `by_properties` takes `weight` times as long as a usual one, one read looks at so
+    many times fewer messages."""
 
     by_unit: TagMatch | None = None
     by_properties: PropertiesMatch | None = None
     weight: int = 1
+    by_extra: ExtraMatch | None = None
 
 
 EVERY_MESSAGE = MessageFilter()
@@ -91,7 +98,8 @@ class Arrived(Protocol):
 
 
 class QueueUnit(Protocol):
-    """Where a message of a queue stands in the log, and the hash of its tag."""
+    """Where a message of a queue stands in the log, the hash of its tag, or what else the queue
+    has in its place, and what its extension has."""
 
     @property
     def position(self) -> int: ...
@@ -99,6 +107,8 @@ class QueueUnit(Protocol):
     def size(self) -> int: ...
     @property
     def tags_code(self) -> int: ...
+    @property
+    def extra(self) -> UnitExtra | None: ...
 
 
 #: Called with what one dispatch made readable, in the order of the log.

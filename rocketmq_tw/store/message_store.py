@@ -31,11 +31,12 @@ from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
 from rocketmq_tw.store.ownership import Ownership
 from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
 from rocketmq_tw.store.removing import TopicRemoval
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.store.retention import Pressure, files_to_remove, worst_pressure
 
 
 @implementer(IMessageStore)
@@ -61,10 +62,10 @@ class MessageStore(StoreReads):
         confirmed_only: bool = False,
         open_files: int = HANDLES,
     ) -> None:
-        if config.mapped_file_size_consume_queue % UNIT_SIZE:
+        queue_size = config.mapped_file_size_consume_queue
+        if queue_size % UNIT_SIZE:
             raise StoreError(
-                f"mappedFileSizeConsumeQueue = {config.mapped_file_size_consume_queue} is no "
-                f"multiple of {UNIT_SIZE}"
+                f"mappedFileSizeConsumeQueue = {queue_size} is no multiple of {UNIT_SIZE}"
             )
         try:
             self.delay_levels = parse_delay_levels(config.message_delay_level)
@@ -83,8 +84,8 @@ class MessageStore(StoreReads):
             size = config.mapped_file_size_commit_log
             handles = max(2, open_files // 4)
             log = CommitLog(reserving, self.paths.commit_log, size, plain=files, handles=handles)
-        size = config.mapped_file_size_consume_queue
-        queues = QueueTable(files, self.paths.consume_queue, size, open_files)
+        self.extensions = extensions = QueueExtensions(config, self.paths.queue_extensions)
+        queues = QueueTable(files, self.paths.consume_queue, queue_size, extensions, open_files)
         index = None
         if config.message_index_enable:
             index = MessageIndex(
@@ -98,7 +99,9 @@ class MessageStore(StoreReads):
             reserving, self.paths.checkpoint, log, queues, index, deleted
         )
         self._removal = TopicRemoval(files, self.paths, log, queues, deleted, self._checkpointing)
-        self._dispatching = Dispatching(log, queues, index, maker, deleted, self._removal.remove)
+        self._dispatching = Dispatching(
+            log, queues, index, maker, deleted, self._removal.remove, extensions
+        )
         self._appending = Appending(config, log, queues, self._dispatching, clock, further)
         self._cutting = Cutting(
             log, queues, index, self._checkpointing, deleted, self._removal, self._log_ended
@@ -430,11 +433,9 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         if self._refusal:
             return
-        # The log may lie on a disk of its own, and nothing can be stored where either is full.
+        # The log may lie on a disk of its own.
         disks = {self._files.usage(path) for path in (self._log.directory, self.paths.root)}
-        pressure = max(
-            (disk_pressure(self.config, disk) for disk in disks), key=lambda found: found.value
-        )
+        pressure = worst_pressure(self.config, disks)
         self._disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
         safe = self._checkpointing.last.safe_offset

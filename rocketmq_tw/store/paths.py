@@ -14,6 +14,7 @@ class StorePaths:
         self.root = _expand(config.store_path_root_dir)
         self.commit_log = _expand(config.store_path_commit_log) or f"{self.root}/commitlog"
         self.consume_queue = f"{self.root}/consumequeue"
+        self.queue_extensions = f"{self.root}/consumequeue_ext"
         self.index = f"{self.root}/index"
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"

@@ -17,7 +17,9 @@ from rocketmq_tw.store.interface import (
     MessageFilter,
     PropertiesMatch,
     QueueRead,
+    TagMatch,
 )
+from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
 from rocketmq_tw.store.record_window import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
@@ -204,6 +206,11 @@ class QueueReader:
         return corrected
 
 
+def _where_known(match: TagMatch) -> TagMatch:
+    """Of a unit whose extra is lost the tag is not known: it may match."""
+    return lambda tags_code: match(tags_code) or is_address(tags_code)
+
+
 class _Pass:
     """One read of one queue."""
 
@@ -221,7 +228,14 @@ class _Pass:
         self._config = reader._config
         self._queue = queue
         self._offset = offset
-        self._tag_match = wanted.by_unit
+        self._tag_match: TagMatch | None = wanted.by_unit
+        self._extra_match = None
+        if queue.extension is not None:
+            self._extra_match = wanted.by_extra
+            if wanted.by_unit is not None:
+                self._tag_match = _where_known(wanted.by_unit)
+        #: Of the units at hand, where they were asked for.
+        self._extras: list[UnitExtra | None] = []
         self._properties_match = wanted.by_properties
         self._limits = _Limits(self._config, max_count, max_bytes, reader.cached_bytes)
         #: Stock looks at this many bytes of units at most, so that a rare tag still makes progress.
@@ -255,6 +269,8 @@ class _Pass:
                     self._next, self._next - self._next % per_file + per_file
                 )
                 break
+            if queue.extension is not None and (self._tag_match or self._extra_match):
+                units = self._with_tags(units, queue.extension)
             if not (self._take(units) if match is None else self._take_matching(units, match)):
                 break
         data = self._collect()
@@ -271,6 +287,17 @@ class _Pass:
             queue.max_offset,
             behind > self._limits.in_memory_bytes,
         )
+
+    def _with_tags(self, units: bytes, extension: QueueExtension) -> bytes:
+        """The units with the hash codes of tags in place of addresses; finds what these lead to."""
+        layout = ">" + "qiq" * (len(units) // UNIT_SIZE)
+        fields = list(struct.unpack(layout, units))
+        self._extras = extension.find(fields[2::3])
+        fields[2::3] = [
+            extra.tags_code if extra else code
+            for extra, code in zip(self._extras, fields[2::3], strict=True)
+        ]
+        return struct.pack(layout, *fields)
 
     def _take(self, units: bytes) -> bool:
         """Goes through units; False where the read is full."""
@@ -334,7 +361,7 @@ class _Pass:
             at_once = min(2 * at_once, _MOST_AT_ONCE)
         self._next = offset + len(fields) // 3
         if not found:
-            removed = not numbers and self._tag_match is None
+            removed = not numbers and self._tag_match is None and self._extra_match is None
             self._status = (
                 GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             )
@@ -362,7 +389,12 @@ class _Pass:
         numbers: Sequence[int] = range(len(fields) // 3)
         positions, sizes = fields[::3], fields[1::3]
         low, by_tag = self._log.min_offset, self._tag_match
-        if by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
+        by_extra, extras = self._extra_match, self._extras
+        if by_extra is not None:
+            numbers = [
+                number for number, extra in enumerate(extras) if extra is None or by_extra(extra)
+            ]
+        elif by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
             return numbers, positions, sizes
         numbers = [
             number

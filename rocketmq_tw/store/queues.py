@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import LMQ_PREFIX, is_storable
-from rocketmq_tw.store.consume_queue import ConsumeQueue, Totals, Unwritten
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry, DispatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError
 from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.queue_extension import QueueExtension, QueueExtensions
+from rocketmq_tw.store.queue_totals import QueueTotals
+from rocketmq_tw.store.segments import Segments
 from rocketmq_tw.store.unsynced import Unsynced
+from rocketmq_tw.store.unwritten import Unwritten
 
 _max_physical = attrgetter("max_physical")
 #: Files that queues have open; fewer than the usual limit of 1024 descriptors leaves for sockets.
@@ -26,7 +31,12 @@ class QueueTable:
     """`unsynced` has what changed since the last checkpoint; up to `handles` files stay open."""
 
     def __init__(
-        self, files: IFiles, directory: str, file_size: int, handles: int = HANDLES
+        self,
+        files: IFiles,
+        directory: str,
+        file_size: int,
+        extensions: QueueExtensions,
+        handles: int = HANDLES,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -37,7 +47,10 @@ class QueueTable:
         self._waiting: list[ConsumeQueue] = []
         self._light = 0
         self._unwritten = Unwritten()
-        self._totals = Totals()
+        self._totals = QueueTotals()
+        self._extensions = extensions
+        #: Whether queues have extensions, and whether what is put has extras there.
+        self._extended = self._extending = extensions.are_written
         self.unsynced = Unsynced()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -50,13 +63,29 @@ class QueueTable:
         """Opens every queue that has a directory; returns whether a file had to be repaired."""
         self._files.make_dirs(self._directory)
         repaired = False
+        if self._extending:
+            self._files.make_dirs(self._extensions.directory)
+        extended = self._files.list(self._extensions.directory)
+        self._extended = self._extending or bool(extended)
         for topic in self._files.list(self._directory):
             if not is_storable(topic):
                 continue
             for name in self._files.list(f"{self._directory}/{topic}"):
                 if name.isascii() and name.isdigit() and str(int(name)) == name:
                     repaired |= self._new(topic, int(name)).load()
+        for topic in extended:
+            self._remove_lost_extensions(topic)
         return repaired
+
+    def _remove_lost_extensions(self, topic: str) -> None:
+        """Those of queues that are gone: another queue of that name must not find them."""
+        directory = f"{self._extensions.directory}/{topic}"
+        own = {str(queue.queue_id) for queue in self.of_topic(topic)}
+        for name in self._files.list(directory):
+            if name not in own:
+                self._files.remove_tree(f"{directory}/{name}")
+        if not own:
+            self._files.remove_tree(directory)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None where it never had a message."""
@@ -91,11 +120,17 @@ class QueueTable:
     def put(self, entries: Iterable[AnyDispatchEntry]) -> list[AnyDispatchEntry]:
         """Buffers the units of messages until `write_pending`; returns those that their queues
         did not have yet and could take (see `ConsumeQueue.put`)."""
+        return self._put(entries, extending=self._extending)
+
+    def _put(
+        self, entries: Iterable[AnyDispatchEntry], *, extending: bool
+    ) -> list[AnyDispatchEntry]:
         queues = self._queues
         arrived: list[AnyDispatchEntry] = []
         for entry in entries:
             if entry.further:
-                arrived += self.put(_in_further_queues(entry))
+                # As in stock, these have no extras.
+                arrived += self._put(_in_further_queues(entry), extending=False)
             if not entry.in_queue:
                 continue
             queue = queues.get((entry.topic, entry.queue_id))
@@ -104,12 +139,22 @@ class QueueTable:
             if not queue.pending:
                 self._waiting.append(queue)
             if isinstance(entry, BatchEntry):
-                if queue.put_batch(
+                if not extending and queue.put_batch(
                     entry.queue_offset, entry.offsets, entry.sizes, entry.tags_codes
                 ):
                     arrived.append(entry)
                 else:
-                    arrived += self.put(entry.one_by_one())
+                    arrived += self._put(entry.one_by_one(), extending=extending)
+            elif extending:
+                extra = partial(
+                    self._extensions.extra_of,
+                    entry.topic,
+                    entry.properties,
+                    entry.tags_code,
+                    entry.store_timestamp,
+                )
+                if queue.put_extended(entry.queue_offset, entry.physical_offset, entry.size, extra):
+                    arrived.append(entry)
             elif queue.put(entry.queue_offset, entry.physical_offset, entry.size, entry.tags_code):
                 arrived.append(entry)
         return arrived
@@ -144,16 +189,24 @@ class QueueTable:
         counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in queues]
         return sum(map(bool, counts)), sum(counts)
 
-    def directory_of(self, topic: str) -> str:
-        """Where a topic's queues are."""
-        return f"{self._directory}/{topic}"
-
     def remove_topic(self, topic: str) -> None:
         """Removes the topic's queues and their files."""
         self.forget_topic(topic)
-        # Files that cannot be removed are emptied by whoever makes them again.
-        with suppress(OSError):
-            self._files.remove_tree(self.directory_of(topic))
+        self.remove_files(topic)
+
+    def remove_files(self, topic: str) -> None:
+        """Removes what files a topic's queues have or had."""
+        for directory in self._roots:
+            # Files that cannot be removed are emptied by whoever makes them again.
+            with suppress(OSError):
+                self._files.remove_tree(f"{directory}/{topic}")
+
+    @property
+    def _roots(self) -> tuple[str, ...]:
+        """Where there is a directory for each topic."""
+        if self._extended:
+            return self._directory, self._extensions.directory
+        return (self._directory,)
 
     def forget_topic(self, topic: str) -> None:
         """The topic has no queues any more; their files are the caller's to remove."""
@@ -162,27 +215,29 @@ class QueueTable:
             del self._queues[topic, queue.queue_id]
             self._light -= topic.startswith(LMQ_PREFIX)
             queue.forget()
-            for start in queue.segments.starts:
-                path = queue.segments.path(start)
-                self._pool.forget(path)
-                gone.files.discard(path)
-            gone.dirs.discard(queue.segments.directory)
-        gone.dirs.discard(self.directory_of(topic))
-        gone.dirs.add(self._directory)
+            for segments in _segments_of(queue):
+                for start in segments.starts:
+                    path = segments.path(start)
+                    self._pool.forget(path)
+                    gone.files.discard(path)
+                gone.dirs.discard(segments.directory)
+        for directory in self._roots:
+            gone.dirs.discard(f"{directory}/{topic}")
+            gone.dirs.add(directory)
 
     def sync_names(self, topic: str) -> None:
         """Makes durable which files a topic's queues have; raises `OSError`."""
-        directory = f"{self._directory}/{topic}"
-        own = [queue.segments.directory for queue in self.of_topic(topic)]
-        for each in (self._directory, directory, *own):
-            if self._files.exists(each):
-                self._files.sync_dir(each)
+        roots = self._roots
+        own = [each.directory for queue in self.of_topic(topic) for each in _segments_of(queue)]
+        for directory in (*roots, *(f"{root}/{topic}" for root in roots), *own):
+            if self._files.exists(directory):
+                self._files.sync_dir(directory)
 
     def mark_names_unsynced(self) -> None:
         """After a crash: which names in directories are durable was known to the process only."""
         for queue in self:
             self._names_unsynced(queue)
-            self.unsynced.dirs.add(queue.segments.directory)
+            self.unsynced.dirs.update(each.directory for each in _segments_of(queue))
 
     def clear(self) -> None:
         """Removes all queues: there is no log that they could point into."""
@@ -207,6 +262,11 @@ class QueueTable:
             if end is not None and end.is_written:
                 last = max(last, end.position)
         return last
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the last extra of a queue is lost."""
+        return any(queue.is_torn for queue in self)
 
     @property
     def light(self) -> int:
@@ -239,6 +299,7 @@ class QueueTable:
             self._unwritten,
             self._totals,
             self._make_directory,
+            self._new_extension(topic, queue_id) if self._extended else None,
         )
         self._of_topic.setdefault(topic, []).append(queue)
         self._light += topic.startswith(LMQ_PREFIX)
@@ -251,6 +312,23 @@ class QueueTable:
 
     def _names_unsynced(self, queue: ConsumeQueue) -> None:
         self.unsynced.dirs |= {self._directory, f"{self._directory}/{queue.topic}"}
+
+    def _new_extension(self, topic: str, queue_id: int) -> QueueExtension:
+        root = self._extensions.directory
+        directory = f"{root}/{topic}/{queue_id}"
+        segments = Segments(self._pool, directory, self._extensions.file_size, self.unsynced)
+
+        def make_directory() -> None:
+            self._files.make_dirs(directory, durable=False)
+            self.unsynced.dirs |= {root, f"{root}/{topic}"}
+
+        return QueueExtension(segments, make_directory)
+
+
+def _segments_of(queue: ConsumeQueue) -> Iterator[Segments]:
+    yield queue.segments
+    if queue.extension is not None:
+        yield queue.extension.segments
 
 
 def _in_further_queues(entry: AnyDispatchEntry) -> Iterator[DispatchEntry]:

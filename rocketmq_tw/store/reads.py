@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead, decode_record
 from rocketmq_tw.store import time_search
-from rocketmq_tw.store.consume_queue import Unit
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import EVERY_MESSAGE, ILog, MessageFilter, QueueRead, RecordScan
+from rocketmq_tw.store.queue_extension import UnitExtra
 from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queues import QueueTable
+
+
+class ShownUnit(NamedTuple):
+    """A unit of a queue with its extra, see `QueueUnit`."""
+
+    position: int
+    size: int
+    tags_code: int
+    extra: UnitExtra | None = None
 
 
 class StoreReads:
@@ -124,13 +134,20 @@ class StoreReads:
         log = self._log
         return time_search.log_store_time(log, log.first_record(log.min_offset))
 
-    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit]:
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[ShownUnit]:
         """See `IMessageStore`."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or offset < queue.min_offset:
             return []
-        units = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
-        return [unit for unit in units if unit is not None]
+        found = map(queue.unit, range(offset, min(offset + count, queue.max_offset)))
+        units = [unit for unit in found if unit is not None]
+        if queue.extension is None:
+            return [ShownUnit(*unit) for unit in units]
+        extras = queue.extension.find([unit.tags_code for unit in units])
+        return [
+            ShownUnit(unit.position, unit.size, extra.tags_code if extra else unit.tags_code, extra)
+            for unit, extra in zip(units, extras, strict=True)
+        ]
 
     def queue_ids(self, topic: str) -> list[int]:
         """See `IMessageStore`."""

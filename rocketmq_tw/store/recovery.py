@@ -142,17 +142,20 @@ class Recovery:
             start = log.min_offset
         elif log.min_offset <= safe <= log.files_end and self._starts_record(safe):
             self._cut_queues(safe, clean)
-            if (
+            has_all = (
                 queues.with_files >= checkpoint.queues - gone
                 and queues.units >= checkpoint.units - gone_units
-            ):
+            )
+            if has_all and not queues.is_torn:
                 return self._index_start(safe, trusted=True)
             report.note(
-                f"queues have {queues.units} messages in front of {safe} where they had"
+                _torn(log.min_offset)
+                if has_all
+                else f"queues have {queues.units} messages in front of {safe} where they had"
                 f" {checkpoint.units}: built them again from {log.min_offset}"
             )
             start = log.min_offset
-        elif clean:
+        elif clean and not queues.is_torn:
             # As after a stop of stock: the queues are whole, what they have is passed over.
             start = self._file_start(max(queues.max_physical, log.min_offset))
             return self._index_start(min(start, log.file_starts[-1]), trusted=False)
@@ -160,6 +163,10 @@ class Recovery:
             start = self._file_by_time(checkpoint.min_timestamp)
         self._retract()
         self._cut_queues(start, False)
+        if queues.is_torn:
+            report.note(_torn(log.min_offset))
+            start = log.min_offset
+            self._cut_queues(start, False)
         return self._index_start(start, trusted=False)
 
     def _index_start(self, start: int, *, trusted: bool) -> int:
@@ -370,3 +377,7 @@ class Recovery:
             for _ in self._index.cut(offset):
                 # Nobody else waits.
                 pass
+
+
+def _torn(start: int) -> str:
+    return f"queues have lost parts of their extensions: built them again from {start}"

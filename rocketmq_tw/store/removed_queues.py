@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, Unit
 
 _BLOCK = 4096 * UNIT_SIZE
+#: What queues' extensions become beside the queues; these have numbers.
+_EXTENSION = "ext"
 
 
 class RemovedQueues:
     """What is moved out of `queues` into directories below `directory`: 0, or 1 where 0 has one of
-    that topic still, and so on."""
+    that topic still, and so on. What `extensions` has of a topic goes along."""
 
-    def __init__(self, files: IFiles, queues: str, directory: str) -> None:
+    def __init__(self, files: IFiles, queues: str, extensions: str, directory: str) -> None:
         self._files = files
         self._queues = queues
+        self._extensions = extensions
         self._directory = directory
         #: Path -> the number of the note that must be durable before it is removed.
         self._doomed: dict[str, int] = {}
@@ -43,11 +47,17 @@ class RemovedQueues:
             if back:
                 # Younger ones, and what stands in its place, have nothing that was ever durable.
                 oldest = min(back, key=known.__getitem__)
-                files.remove_tree(f"{self._queues}/{topic}")
-                files.rename(oldest, f"{self._queues}/{topic}")
+                self._put_back(f"{oldest}/{_EXTENSION}", self._extensions, topic)
+                self._put_back(oldest, self._queues, topic)
             for path in paths:
                 files.remove_tree(path)
         self._sync_names()
+
+    def _put_back(self, path: str, directory: str, topic: str) -> None:
+        if self._files.exists(path):
+            self._files.make_dirs(directory)
+            self._files.remove_tree(f"{directory}/{topic}")
+            self._files.rename(path, f"{directory}/{topic}")
 
     def clear(self, durable: int) -> None:
         """As `remove`, but durable when it returns, and raises `OSError`."""
@@ -60,6 +70,8 @@ class RemovedQueues:
         """A former process may have removed something as well. First where something was moved to,
         then where it was: it must not be durably at neither place."""
         self._files.sync_dir(self._queues)
+        if self._files.exists(self._extensions):
+            self._files.sync_dir(self._extensions)
         for level in self._files.list(self._directory):
             self._files.sync_dir(f"{self._directory}/{level}")
 
@@ -78,6 +90,11 @@ class RemovedQueues:
             self._files.make_dirs(f"{self._directory}/{level}")
         self._files.rename(source, path)
         self._doomed[path] = note
+        extension = f"{self._extensions}/{topic}"
+        if self._files.exists(extension):
+            # One that stays is emptied by whoever makes its files again.
+            with suppress(OSError):
+                self._files.rename(extension, f"{path}/{_EXTENSION}")
 
     def remove(self, durable: int) -> None:
         """Removes what notes up to number `durable` are about; in any thread, one call at a time.
@@ -92,7 +109,11 @@ class RemovedQueues:
 
     def _first_position(self, path: str) -> int:
         """Where in the log the oldest message of these queues stands; -1 without one."""
-        found = [self._first_of_queue(f"{path}/{name}") for name in self._files.list(path)]
+        found = [
+            self._first_of_queue(f"{path}/{name}")
+            for name in self._files.list(path)
+            if name != _EXTENSION
+        ]
         return min((position for position in found if position >= 0), default=-1)
 
     def _first_of_queue(self, path: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import is_legal
@@ -27,12 +26,13 @@ class TopicRemoval:
         deleted: DeletedTopics,
         checkpointing: Checkpointing,
     ) -> None:
-        self._files = files
         self._log = log
         self._queues = queues
         self._deleted = deleted
         self._checkpointing = checkpointing
-        self._removed = RemovedQueues(files, paths.consume_queue, paths.deleted_queues)
+        self._removed = RemovedQueues(
+            files, paths.consume_queue, paths.queue_extensions, paths.deleted_queues
+        )
 
     def load(self) -> None:
         """Settles what a former process left half-way; in front of the queues' own load. Raises
@@ -71,8 +71,7 @@ class TopicRemoval:
             self._deleted.is_stale = True
             self._deleted.sync()
             self._deleted.is_stale = False
-            with suppress(OSError):
-                self._files.remove_tree(self._queues.directory_of(topic))
+            self._queues.remove_files(topic)
 
     def settle(self) -> None:
         """Makes durable that what was deleted is gone; raises `OSError`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
 
@@ -33,6 +34,11 @@ def disk_pressure(config: MessageStoreConfig, usage: DiskUsage) -> Pressure:
     if percent > config.disk_max_used_space_ratio:
         return Pressure.RECLAIM
     return Pressure.NONE
+
+
+def worst_pressure(config: MessageStoreConfig, disks: Iterable[DiskUsage]) -> Pressure:
+    """That of the fullest disk: nothing can be stored where any of them is full."""
+    return max((disk_pressure(config, disk) for disk in disks), key=lambda found: found.value)
 
 
 def is_delete_hour(delete_when: str, now_ms: int) -> bool:

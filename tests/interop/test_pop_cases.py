@@ -205,6 +205,28 @@ def test_in_order_what_is_not_acknowledged_comes_again_first(case: Case) -> None
     assert case.popper.ack_all(case.topic, rest)["status"] == "OK"
 
 
+def test_in_order_some_are_acknowledged_with_one_request(case: Case) -> None:
+    here = {"orderly": True, "queue": 0, "max": 4}
+    case.send(*(f"m{number}" for number in range(6)), queue=0)
+    popped = case.pop_some(4, attempt="one", invisible=60_000, **here)
+    assert bodies(popped) == ["m0", "m1", "m2", "m3"]
+    assert case.popper.ack_all(case.topic, [popped[0], popped[1], popped[3]])["status"] == "OK"
+    # Others wait for the one that is not; who popped it has it again, and what is behind it.
+    assert case.pop(attempt="other", invisible=5_000, **here) == []
+    rest = ["m2", "m3", "m4", "m5"]
+    assert bodies(case.pop(attempt="one", invisible=6_000, **here)) == rest
+    assert case.pop(attempt="other", invisible=5_000, **here) == []
+    again = case.pop_some(4, attempt="other", invisible=60_000, **here)
+    assert bodies(again) == rest
+    assert case.popper.ack_all(case.topic, again[:1])["status"] == "OK"
+    assert case.pop(attempt="one", **here) == []
+    assert case.popper.ack_all(case.topic, again[1:])["status"] == "OK"
+    case.send("m6", queue=0)
+    (last,) = case.pop_some(1, attempt="one", invisible=60_000, **here)
+    assert last["body"] == "m6"
+    assert case.popper.ack_all(case.topic, [last])["status"] == "OK"
+
+
 def test_in_order_one_in_the_middle_is_hidden(case: Case) -> None:
     here = {"orderly": True, "queue": 0}
     case.send(*(f"m{number}" for number in range(4)), queue=0)

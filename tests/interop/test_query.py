@@ -4,15 +4,17 @@ same is asked of stock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import OURS, Cluster
 from tests.support.java_client import JavaClients, JavaError, Json
+from tests.support.stock import run_mqadmin
 from tests.support.wait import wait_past, wait_until
 
-STOCK = "5.3.3"
 #: A file of the index has room for so many keys.
 KEYS = 40
 SETTINGS = {
@@ -22,10 +24,6 @@ SETTINGS = {
 }
 
 
-#: A tool of 4.9.7 that fails ends its process.
-WITH_TOOLS = pytest.mark.parametrize("java", ["5.3.3"], indirect=True)
-
-
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     home = tmp_path_factory.mktemp("query")
@@ -33,12 +31,19 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield started
 
 
+@pytest.fixture
+def mqadmin(java: JavaClients, tmp_path: Path) -> Callable[..., str]:
+    """The tools of the clients' version."""
+    return partial(run_mqadmin, java.version, tmp_path)
+
+
 def files_of_index(cluster: Cluster) -> int:
     return len(list((cluster.broker.store / "index").iterdir()))
 
 
-@WITH_TOOLS
-def test_by_key_through_many_files(java: JavaClients, indexed: Cluster, names) -> None:
+def test_by_key_through_many_files(
+    java: JavaClients, mqadmin: Callable[..., str], indexed: Cluster, names
+) -> None:
     topic = indexed.create_topic(java, names.topic, queues=1)
     files = files_of_index(indexed) if (indexed.broker.store / "index").exists() else 0
     with (
@@ -81,16 +86,21 @@ def test_by_key_through_many_files(java: JavaClients, indexed: Cluster, names) -
         for one in (first, last):
             assert puller.view(topic, one["msgId"])["offset"] == one["offset"]
             assert puller.view(topic, one["offsetMsgId"])["offset"] == one["offset"]
-    by_key = java.mqadmin("queryMsgByKey", "-n", indexed.namesrv, "-t", topic, "-k", "k2-5")
+    by_key = mqadmin("queryMsgByKey", "-n", indexed.namesrv, "-t", topic, "-k", "k2-5")
     assert sent[45]["msgId"] in by_key, by_key
-    by_offset_id = java.mqadmin(
-        "queryMsgById", "-n", indexed.namesrv, "-t", topic, "-i", last["offsetMsgId"]
+    by_unique_id = mqadmin(
+        "queryMsgByUniqueKey", "-n", indexed.namesrv, "-t", topic, "-i", first["msgId"]
     )
+    assert "k0-0" in by_unique_id, by_unique_id
+    # 4.9.7's knows no topic there.
+    more = () if java.version == "4.9.7" else ("-t", topic)
+    by_offset_id = mqadmin("queryMsgById", "-n", indexed.namesrv, "-i", last["offsetMsgId"], *more)
     assert "k3-19" in by_offset_id, by_offset_id
 
 
-@WITH_TOOLS
-def test_a_queue_beside_the_filter_of_a_group(java: JavaClients, indexed: Cluster, names) -> None:
+def test_a_queue_beside_the_filter_of_a_group(
+    java: JavaClients, mqadmin: Callable[..., str], indexed: Cluster, names
+) -> None:
     topic, group = indexed.create_topic(java, names.topic, queues=1), names.group
     arguments = ["-n", indexed.namesrv, "-b", indexed.broker.address, "-t", topic, "-q", "0"]
     with (
@@ -101,10 +111,10 @@ def test_a_queue_beside_the_filter_of_a_group(java: JavaClients, indexed: Cluste
             *({"topic": topic, "body": str(n), "properties": {"a": str(n)}} for n in range(10))
         )
         consumer.wait_bodies({"6", "7", "8", "9"})
-        units = java.mqadmin("queryCq", *arguments, "-i", "2", "-c", "5", "-g", group)
+        units = mqadmin("queryCq", *arguments, "-i", "2", "-c", "5", "-g", group)
         assert "Filter data" in units and '"expression":"a > 5"' in units.replace('": "', '":"')
         assert '"subString":"a > 5"' in units.replace('": "', '":"'), units
         numbered = [line for line in units.splitlines() if line.lstrip().startswith("idx")]
         assert len(numbered) == 5, units
-        stranger = java.mqadmin("queryCq", *arguments, "-i", "0", "-g", names.group)
+        stranger = mqadmin("queryCq", *arguments, "-i", "0", "-g", names.group)
         assert "expression" not in stranger, stranger

@@ -1,10 +1,12 @@
 """Stock name servers and brokers of either version as processes of a test."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 from tests.support.jars import java_command, stock_jars
 from tests.support.processes import BrokerProcess, NameServerProcess
+from tests.support.wait import LIMIT, PeerFailed
 
 #: 4.9 reads its logging from ROCKETMQ_HOME/conf and does not start without it.
 _LOGBACK = """<configuration>
@@ -18,6 +20,7 @@ _LOGBACK = """<configuration>
 
 _NAME_SERVER_HEAP_MB = 128
 _BROKER_HEAP_MB = 512
+_TOOL_HEAP_MB = 64
 
 
 def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[str]:
@@ -25,7 +28,7 @@ def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[
     conf = home / "conf"
     conf.mkdir(exist_ok=True)
     if version.startswith("4."):
-        for name in ("broker", "namesrv"):
+        for name in ("broker", "namesrv", "tools"):
             text = _LOGBACK.format(file=home / "stock.log")
             (conf / f"logback_{name}.xml").write_text(text)
     return [
@@ -37,6 +40,24 @@ def stock_java(version: str, home: Path, heap_mb: int, main_class: str) -> list[
         f"{stock_jars(version)}/*",
         main_class,
     ]
+
+
+def run_mqadmin(version: str, home: Path, *arguments: str) -> str:
+    """What a tool of stock's prints, in a process of its own: one of 4.9 that fails ends it."""
+    main_class = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    command = [*stock_java(version, home, _TOOL_HEAP_MB, main_class), *arguments]
+    done = subprocess.run(
+        command,
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+    )
+    if done.returncode:
+        raise PeerFailed(f"mqadmin {version} {arguments[0]}: {done.returncode}: {done.stdout}")
+    return done.stdout
 
 
 def stock_logs(home: Path) -> list[Path]:

@@ -21,7 +21,16 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.masters_log import MastersLog
-from tests.support.store_model import QUEUE_IDS, TOPICS, Broken, Kept, StoreModel, Topic, key_of
+from tests.support.store_model import (
+    QUEUE_IDS,
+    TOPICS,
+    Broken,
+    Kept,
+    StoreModel,
+    Topic,
+    bits_of,
+    key_of,
+)
 from tests.support.stores import ManualClock, make_message, small_config
 
 _HOURS = ";".join(map(str, range(24)))
@@ -46,6 +55,8 @@ class StoreLife:
         self.random = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self._flush = self.random.choice(("ASYNC_FLUSH", "SYNC_FLUSH"))
+        #: Whether a start has queues with extensions: always, never or now and then.
+        self._extended = self.random.choice((0.0, 0.5, 1.0))
         self._disk = FaultyFiles(MemoryFiles())
         self._clock = ManualClock()
         self._model = StoreModel(self.counts)
@@ -62,8 +73,15 @@ class StoreLife:
             self.counts["restarts"] += 1
 
     def _new_store(self) -> MessageStore:
-        config = small_config(flush_disk_type=self._flush, delete_when=_HOURS)
-        return MessageStore(config, self._disk, self._clock)
+        config = small_config(
+            flush_disk_type=self._flush,
+            delete_when=_HOURS,
+            enable_consume_queue_ext=self.random.random() < self._extended,
+            mapped_file_size_consume_queue_ext=4096,
+        )
+        store = MessageStore(config, self._disk, self._clock)
+        store.extensions.bits_of = lambda topic, properties, store_timestamp: bits_of(properties)
+        return store
 
     def _opened(self) -> MessageStore:
         store = self._new_store()
@@ -94,7 +112,9 @@ class StoreLife:
             disk.faults.append(
                 Fault(
                     chance.choice(_CALLS),
-                    chance.choice(("", "commitlog", "consumequeue", "index", "checkpoint")),
+                    chance.choice(
+                        ("", "commitlog", "consumequeue", "consumequeue_ext", "index", "checkpoint")
+                    ),
                     chance.choice(_ERRORS),
                     skip=chance.randrange(3),
                     times=chance.randrange(1, 4),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.queue_extension import UnitExtra
 from tests.support.stores import by_key, read_all
 
 TOPICS = ("A", "B", "C")
@@ -46,6 +48,12 @@ class Topic:
 
 def key_of(body: bytes) -> str:
     return "k" + body.split()[0].decode()
+
+
+def bits_of(properties: bytes) -> bytes:
+    """What an extension gets of a message: a few bytes or some more, which follow from it."""
+    hashed = crc32(properties)
+    return hashed.to_bytes(4, "big") * (1 + hashed % 40)
 
 
 class StoreModel:
@@ -149,6 +157,9 @@ class StoreModel:
                         kept[offset] = Kept(one.body, -1, one.end)
                         continue
                     return f"{name}/{queue_id} lacks {offset}, at {one.start} of the log"
+            wrong = self._wrong_extra(store, name, queue_id, found, oldest)
+            if wrong:
+                return wrong
             for message in list(found.values())[-2:]:
                 if b"\0" in message.properties or message.physical_offset < oldest:
                     continue
@@ -159,6 +170,27 @@ class StoreModel:
         for body in bodies & self.refused.keys():
             del self.refused[body]
             self._counts["refused messages found"] += 1
+        return None
+
+    def _wrong_extra(
+        self,
+        store: MessageStore,
+        name: str,
+        queue_id: int,
+        found: dict[int, StoredMessage],
+        oldest: int,
+    ) -> str | None:
+        """What is wrong with the extension of a queue."""
+        first = store.min_queue_offset(name, queue_id)
+        units = store.queue_units(name, queue_id, first, store.max_queue_offset(name, queue_id))
+        for offset, unit in enumerate(units, first):
+            message = found.get(offset)
+            if message is None or unit.position < oldest or not (unit.extra or unit.tags_code):
+                continue
+            wanted = UnitExtra(0, message.store_timestamp, bits_of(message.properties))
+            if unit.extra != wanted:
+                return f"{name}/{queue_id} has {unit.extra} at {offset} for {wanted}"
+            self._counts["extras"] += 1
         return None
 
     def _take_unpromised(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_tw.broker.clients.registry import ConsumerGroup
+from rocketmq_tw.broker.filters.message_bits import MessageBits
 from rocketmq_tw.broker.filters.table import FilterTable
 from rocketmq_tw.broker.filters.turns import CompilingTurns
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
@@ -18,6 +19,7 @@ from rocketmq_tw.message.sql92 import (
     compile_expression,
 )
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
+from rocketmq_tw.store.interface import ExtraMatch
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -30,9 +32,17 @@ class MessageFilters:
     """Refuses with stock's codes what cannot be filtered by. What makes a filter raises
     `NotThisTurn` where that has to wait: `turns.patient` is for the handlers that call it."""
 
-    def __init__(self, config: BrokerConfig, table: FilterTable, turns: CompilingTurns) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        table: FilterTable,
+        turns: CompilingTurns,
+        bits: MessageBits | None,
+    ) -> None:
+        """`bits` are those that messages have, None where they have none."""
         self._config = config
         self._table = table
+        self._bits = bits
         self.turns = turns
 
     def of_expression(self, text: str | None, kind: str | None) -> MessageFilter:
@@ -71,7 +81,23 @@ class MessageFilters:
             return EVERY_MESSAGE
         if self._config.filter_support_retry and wanted.topic.startswith(RETRY_PREFIX):
             return self._of_retries(consumers.name)
-        return self._by(known.expression)
+        by_expression = self._by(known.expression)
+        if self._bits is None:
+            return by_expression
+        return by_expression._replace(by_extra=self._bits.may_match(known))
+
+    def by_extra(self, consumers: ConsumerGroup, topic: str) -> ExtraMatch:
+        """What a group that subscribes to a topic asks of a queue's extension."""
+        wanted = consumers.subscriptions[topic]
+        if is_tag_type(wanted.expression_type):
+            match = consumers.wanted_tags(topic)
+            if match is not None and not wanted.class_filter_mode:
+                return lambda extra: match(extra.tags_code)
+        else:
+            known = self._table.get(topic, consumers.name)
+            if known is not None and self._bits is not None and not wanted.class_filter_mode:
+                return self._bits.may_match(known)
+        return lambda extra: True
 
     def shown(self, topic: str, group: str) -> str:
         """What a group asks of a topic, as JSON for administrators."""

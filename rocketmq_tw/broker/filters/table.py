@@ -7,7 +7,7 @@ back is found again; which version of a subscription counts follows stock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 from twisted.logger import Logger
@@ -81,6 +81,14 @@ class FilterTable(WriteBehindTable):
         #: (topic, group) of those whose consumers left, the first to leave in front.
         self._dead: dict[tuple[str, str], GroupFilter] = {}
         self._unchecked: deque[GroupFilter] = deque()
+        self._on_change: list[Callable[[str], None]] = []
+        #: Store time of the newest message that came into its queue: whoever asks from now on must
+        #: not take its bits, or those of older ones, for an answer.
+        self.newest_stored = 0
+
+    def on_change(self, callback: Callable[[str], None]) -> None:
+        """Calls with a topic whose groups ask something else now."""
+        self._on_change.append(callback)
 
     def get(self, topic: str, group: str) -> GroupFilter | None:
         """What a group asks of a topic, whether its consumers are there or left."""
@@ -106,7 +114,7 @@ class FilterTable(WriteBehindTable):
                 self._check(known)
                 yield
 
-    def of_topic(self, topic: str) -> Iterable[GroupFilter]:
+    def of_topic(self, topic: str) -> Collection[GroupFilter]:
         """What all groups ask of a topic."""
         return self._topics.get(topic, {}).values()
 
@@ -162,7 +170,7 @@ class FilterTable(WriteBehindTable):
     def _add_new(self, group: str, wanted: SubscriptionData, expression: str) -> None:
         data = ConsumerFilterData(
             bloom_filter_data=self.bloom.data_of(group, wanted.topic),
-            born_time=self._now_ms(),
+            born_time=max(self._now_ms(), self.newest_stored),
             client_version=wanted.sub_version,
             consumer_group=group,
             expression=expression,
@@ -233,7 +241,7 @@ class FilterTable(WriteBehindTable):
         self._topics.setdefault(data.topic, {})[data.consumer_group] = made
         self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
         self._unchecked.append(made)
-        self._dirty = True
+        self._tell_changed(data.topic)
         return True
 
     def _remove(self, known: GroupFilter) -> None:
@@ -247,7 +255,12 @@ class FilterTable(WriteBehindTable):
             del self._topics[topic]
         if not topics:
             del self._topics_of[group]
+        self._tell_changed(topic)
+
+    def _tell_changed(self, topic: str) -> None:
         self._dirty = True
+        for callback in self._on_change:
+            callback(topic)
 
     def _died(self, known: GroupFilter) -> None:
         data = known.data

@@ -26,7 +26,7 @@ _Known = dict[tuple[MessageFilter, int], bool]
 
 def may_want(wanted: MessageFilter, run: Arrived, start: int = 0) -> bool:
     """Whether `wanted` may leave in one of the messages of `run` from number `start` on."""
-    by_unit, by_properties, weight = wanted
+    by_unit, by_properties, weight, _ = wanted
     if by_properties is None:
         return by_unit is None or any(map(by_unit, run.tags_codes[start:]))
     if weight > 1 or run.count - start > FEW_MESSAGES:

@@ -72,9 +72,7 @@ class Reading(Part):
                     tables.mappings,
                     LogicViews(store, tables.mappings, static_topics.others),
                 ).handlers(),
-                QueueRequests(
-                    clients.registry, filters.filters, store, tables.topics, role
-                ).handlers(),
+                QueueRequests(clients.registry, filters, store, tables.topics, role).handlers(),
             ]
         )
 

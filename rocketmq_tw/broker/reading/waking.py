@@ -26,7 +26,8 @@ class HeldRequest:
     __slots__ = ("peer", "resume", "wanted")
 
     def __init__(self, wanted: MessageFilter, peer: IPeer, resume: Callable[[], None]) -> None:
-        self.wanted = wanted
+        # What arrives is asked by its properties; and many may ask the same.
+        self.wanted = wanted if wanted.by_extra is None else wanted._replace(by_extra=None)
         self.peer = peer
         self.resume = resume
 

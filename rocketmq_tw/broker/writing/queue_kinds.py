@@ -1,9 +1,7 @@
-"""Kinds of queues that stock has and this broker has not: batch queues, compacted topics and queues
-with extensions.
+"""Kinds of queues that stock has and this broker has not: batch queues and compacted topics.
 
 A batch queue counts a whole batch as one unit in a file format of its own, so that a simple queue
-beside it has other offsets; stock refuses to start on a store that mixes them. A queue with an
-extension (`enableConsumeQueueExt`) has places in that where others have the hash codes of tags.
+beside it has other offsets; stock refuses to start on a store that mixes them.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from rocketmq_tw.wire.bodies.topics import TopicConfig
 UNSUPPORTED: Mapping[str, str] = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
 #: Where stock keeps batch queues, below the store's root: by topic and queue id.
 BATCH_QUEUES = "batchconsumequeue"
-#: Where stock keeps queues' extensions, in the same way.
-EXTENSIONS = "consumequeue_ext"
 
 _ADVICE = (
     "take its messages over and delete it (mqadmin deleteTopic) with the broker that wrote this"
@@ -48,19 +44,12 @@ def check_topics(configs: Iterable[TopicConfig]) -> None:
 
 
 def check_files(files: IFiles, root: str) -> None:
-    """Raises `StoreError` where the store has batch queues, or queues with extensions."""
+    """Raises `StoreError` where the store has batch queues."""
     topic = _first_topic(files, f"{root}/{BATCH_QUEUES}")
     if topic is not None:
         raise StoreError(
             f"the topic {topic} has batch queues in {root}/{BATCH_QUEUES}, and such queues do not"
             f" exist here: {_ADVICE}"
-        )
-    topic = _first_topic(files, f"{root}/{EXTENSIONS}")
-    if topic is not None:
-        raise StoreError(
-            f"the topic {topic} has queues with extensions in {root}/{EXTENSIONS}"
-            " (enableConsumeQueueExt), which do not exist here: remove consumequeue and"
-            f" {EXTENSIONS}, and the start builds queues without them from the log"
         )
 
 

@@ -158,8 +158,6 @@ def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
     [
         "aclEnable",
         "authenticationEnabled",
-        "enableCalcFilterBitMap",
-        "enableConsumeQueueExt",
         "enableSlaveActingMaster",
     ],
 )

@@ -9,20 +9,16 @@ from hypothesis import strategies as st
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import queues
-from rocketmq_tw.store.consume_queue import (
-    UNIT,
-    UNIT_SIZE,
-    UNWRITTEN_LIMIT,
-    ConsumeQueue,
-    Totals,
-    Unwritten,
-)
+from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from rocketmq_tw.store.dispatch_entries import BatchEntry
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.queue_extension import QueueExtensions
+from rocketmq_tw.store.queue_totals import QueueTotals
 from rocketmq_tw.store.queues import QueueTable
 from rocketmq_tw.store.unsynced import Unsynced
-from tests.support.stores import ManualClock, make_message, open_store, put, read_all
+from rocketmq_tw.store.unwritten import UNWRITTEN_LIMIT, Unwritten
+from tests.support.stores import ManualClock, make_message, open_store, put, read_all, small_config
 
 _FILE = 8 * UNIT_SIZE
 
@@ -35,7 +31,7 @@ def open_queue(files, unwritten: Unwritten, name: str = "0") -> ConsumeQueue:
         files.make_dirs(path)
 
     return ConsumeQueue(
-        pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, Totals(), make_directory
+        pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, QueueTotals(), make_directory
     )
 
 
@@ -168,7 +164,9 @@ def test_units_in_memory_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_batch_that_a_queue_has_in_part_brings_what_is_missing() -> None:
-    table = QueueTable(MemoryFiles(), "/consumequeue", UNIT_SIZE * 8)
+    table = QueueTable(
+        MemoryFiles(), "/consumequeue", UNIT_SIZE * 8, QueueExtensions(small_config(), "/ext")
+    )
     batch = BatchEntry("T", 0, 0, 0, 300, 0, [0, 100, 200], [100] * 3, [5, 6, 7], (), 3)
     first, second, third = batch.one_by_one()
     assert table.put([first]) == [first]

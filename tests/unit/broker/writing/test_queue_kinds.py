@@ -57,13 +57,6 @@ def test_a_store_with_batch_queues_is_not_opened() -> None:
         BrokerInMemory(files)
 
 
-def test_a_store_with_extensions_of_queues_is_not_opened() -> None:
-    files, root = a_store()
-    write(files, f"{root}/consumequeue_ext/Topic/0/00000000000000000000", bytes(46))
-    with pytest.raises(StoreError, match=r"Topic.*remove consumequeue and consumequeue_ext"):
-        BrokerInMemory(files)
-
-
 @pytest.mark.parametrize("kind", ["batchconsumequeue", "consumequeue_ext"])
 def test_empty_directories_of_queues_are_in_nobodys_way(kind: str) -> None:
     files, root = a_store()

@@ -1,0 +1,141 @@
+"""Which groups' expressions a message matches, as bits: calculated when it comes into its queue, so
+that later reads need not ask its properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.filters.table import FilterTable, GroupFilter
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.sql92 import PropertiesMatch
+from rocketmq_tw.store.interface import ExtraMatch
+from rocketmq_tw.store.queue_extension import UnitExtra
+
+#: Usual expressions that one message is asked by at most: some 250 us.
+_MOST_ASKED = 256
+#: Characters of all expressions that are kept ready.
+_MOST_CHARACTERS = 1 << 20
+
+log = Logger()
+
+
+class _Asked(NamedTuple):
+    """What messages of a topic are asked: the expressions of its groups, each with its bits as a
+    number; None where they are too much, and messages have no bits."""
+
+    expressions: tuple[tuple[PropertiesMatch, int], ...] | None
+    characters: int = 0
+
+
+class MessageBits:
+    """Makes the bits of messages. Expressions of a topic are made ready when its first message
+    comes, and again where they changed; until they are its messages have no bits, and all of their
+    properties are asked by whoever reads them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        table: FilterTable,
+        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._in_slices = in_slices
+        self._most_asked = min(2 * config.expect_consumer_num_use_filter, _MOST_ASKED)
+        self._size = table.bloom.bits // 8
+        self._topics: dict[str, _Asked] = {}
+        self._characters = 0
+        #: What is on its way for a topic.
+        self._preparing: dict[str, object] = {}
+        table.on_change(self._changed)
+
+    def of(self, topic: str, properties: bytes, store_timestamp: int) -> bytes:
+        """Those of a message; none where nobody filters its topic."""
+        table = self._table
+        table.newest_stored = max(table.newest_stored, store_timestamp)
+        if not (self._config.enable_calc_filter_bit_map and table.of_topic(topic)):
+            return b""
+        asked = self._topics.get(topic)
+        if asked is None:
+            self._prepare(topic)
+            return b""
+        if asked.expressions is None:
+            return b""
+        bits = 0
+        for matches, own in asked.expressions:
+            if matches(properties):
+                bits |= own
+        return bits.to_bytes(self._size, "little")
+
+    def may_match(self, group: GroupFilter) -> ExtraMatch:
+        """Whether a message may match the expression of a group, by its bits: it may where it has
+        none of this size, or came before the group asked."""
+        own, size, born_time = self._own_bits(group), self._size, group.data.born_time
+
+        def matches(extra: UnitExtra) -> bool:
+            return (
+                extra.store_timestamp <= born_time
+                or len(extra.bits) != size
+                or int.from_bytes(extra.bits, "little") & own == own
+            )
+
+        return matches
+
+    def _own_bits(self, group: GroupFilter) -> int:
+        data = group.data.bloom_filter_data
+        assert data is not None, "each entry of the table has bits"
+        return int.from_bytes(self._table.bloom.bit_map(data.bit_pos), "little")
+
+    def _changed(self, topic: str) -> None:
+        """From now on nobody may rely on what was ready."""
+        self._preparing.pop(topic, None)
+        asked = self._topics.pop(topic, None)
+        if asked is not None:
+            self._characters -= asked.characters
+
+    def _prepare(self, topic: str) -> None:
+        if topic not in self._preparing:
+            self._preparing[topic] = mark = object()
+            self._in_slices(self._steps(topic, mark)).addErrback(self._failed, topic)
+
+    def _failed(self, reason: Failure, topic: str) -> None:
+        log.failure("messages of {topic!r} get no bits of filters", reason, topic=topic)
+        self._topics[topic] = _Asked(None)
+        self._preparing.pop(topic, None)
+
+    def _steps(self, topic: str, mark: object) -> Iterator[None]:
+        """Makes the expressions one by one, unless they change meanwhile; none at once, as a
+        message is on its way."""
+        yield
+        expressions: list[tuple[PropertiesMatch, int]] = []
+        weight = characters = 0
+        groups = [group.data.consumer_group for group in self._table.of_topic(topic)]
+        for name in groups[: self._most_asked + 1]:
+            # What is none is removed here, which is a change.
+            group = self._table.get(topic, name)
+            if self._preparing.get(topic) is not mark or group is None:
+                return
+            compiled = group.expression
+            weight += compiled.weight
+            characters += len(compiled.text)
+            expressions.append((compiled.matches, self._own_bits(group)))
+            yield
+        if self._preparing.get(topic) is not mark:
+            return
+        del self._preparing[topic]
+        if weight > self._most_asked or self._characters + characters > _MOST_CHARACTERS:
+            log.warn(
+                "messages of {topic!r} get no bits of filters: its groups' expressions take too"
+                " long (raise expectConsumerNumUseFilter), or those of all topics have too many"
+                " characters",
+                topic=topic,
+            )
+            self._topics[topic] = _Asked(None)
+            return
+        self._characters += characters
+        self._topics[topic] = _Asked(tuple(expressions), characters)

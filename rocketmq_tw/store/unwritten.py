@@ -1,0 +1,55 @@
+"""Units of consume queues that are in memory only."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocketmq_tw.store.consume_queue import ConsumeQueue
+
+#: Units of all queues together that are kept in memory.
+UNWRITTEN_LIMIT = 1024
+
+
+class Unwritten:
+    """The queues whose last units are in memory only, the first that has some first. A crash loses
+    them, so recovery has to build what is behind a checkpoint from the log, as it does anyway."""
+
+    def __init__(self, limit: int = UNWRITTEN_LIMIT) -> None:
+        #: How many units there are.
+        self.units = 0
+        self._limit = limit
+        self._queues: OrderedDict[ConsumeQueue, None] = OrderedDict()
+
+    def add(self, queue: ConsumeQueue, units: int) -> None:
+        """The queue has so many more."""
+        self._queues[queue] = None
+        self.units += units
+
+    def discard(self, queue: ConsumeQueue, units: int, *, are_last: bool) -> None:
+        """The queue has so many less, and none where they `are_last`."""
+        if are_last:
+            del self._queues[queue]
+        self.units -= units
+
+    def write_most(self) -> None:
+        """Writes those that have waited longest until the others are few enough; a queue that
+        cannot be written is passed over."""
+        if self.units > self._limit:
+            for queue in list(self._queues):
+                if not queue.failure:
+                    queue.try_to_write_out()
+                if self.units <= self._limit:
+                    break
+
+    def write_all(self) -> None:
+        """Writes all that can be written; raises `OSError` where some cannot and stay in memory."""
+        problem: OSError | None = None
+        for queue in list(self._queues):
+            try:
+                queue.write_out()
+            except OSError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
