@@ -15,9 +15,9 @@ _MOST = 10
 
 
 class Written(NamedTuple):
-    """A message of the log; `index` and `term` are its entry's."""
+    """A message of the log; `entry_index` and `term` are its entry's."""
 
-    index: int
+    entry_index: int
     term: int
     record: Record
 
@@ -41,7 +41,7 @@ class Writers:
         """A message as a line of a report."""
         record = one.record
         return (
-            f"{record.topic}/{record.queue} offset {record.offset}: entry {one.index} of term"
+            f"{record.topic}/{record.queue} offset {record.offset}: entry {one.entry_index} of term"
             f" {one.term} at {record.position}, by {self._name(record)}, body {record.body[:40]!r}"
         )
 
@@ -71,7 +71,9 @@ class Writers:
         lines = []
         for (term, name), group in groupby(log, lambda one: (one.term, self._name(one.record))):
             ones = list(group)
-            lines.append(f"term {term}: entries {ones[0].index} to {ones[-1].index} by {name}")
+            lines.append(
+                f"term {term}: entries {ones[0].entry_index} to {ones[-1].entry_index} by {name}"
+            )
         return lines
 
     def _name(self, record: Record) -> str:
