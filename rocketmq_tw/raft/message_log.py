@@ -30,7 +30,7 @@ from rocketmq_tw.store.segments import Segments
 class LogGroup(Protocol):
     """What the log needs of the member of the group, see `RaftNode`."""
 
-    def append(self, bodies: Sequence[bytes], end_pos: int) -> None: ...
+    def append(self, bodies: Sequence[bytes], end_pos: int, term: int) -> None: ...
 
     def drop_files_before(self, position: int) -> None: ...
 
@@ -41,7 +41,10 @@ class RaftLog:
     and no body has more than `largest` bytes.
 
     Once `group` is set, `lead` lets messages be appended, at the end of a log of which everything
-    is committed, and `follow` ends that. `commit` tells how far it is committed."""
+    is committed, and `follow` ends that. `commit` tells how far it is committed.
+
+    What is appended counts for the term of `lead` only: places and queue offsets were given by what
+    this member knew then, and in another term somebody else may have appended."""
 
     front_size = ENTRY_HEADER_SIZE
 
@@ -65,10 +68,17 @@ class RaftLog:
         self.group: LogGroup | None = None
         self.end_offset = self.written_offset = self.committed_offset = self.min_offset = 0
         self.failure = ""
-        #: Whether messages may be appended here.
-        self.leads = False
+        #: The term in which messages may be appended here.
+        self._term: int | None = None
         #: Bodies of entries that `write` hands over, and where the first of them goes.
         self._bodies: list[bytes] = []
+        #: Whether some were dropped of which `write` has not told yet.
+        self._dropped = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether messages may be appended here."""
+        return self._term is not None
 
     @property
     def member(self) -> MemberStore:
@@ -118,6 +128,7 @@ class RaftLog:
         self._end_at(max(member.end_pos_of(member.commit_index), self._divide))
 
     def _end_at(self, offset: int) -> None:
+        self._dropped |= bool(self._bodies)
         self._bodies.clear()
         self.end_offset = self.written_offset = self.committed_offset = offset
 
@@ -157,13 +168,13 @@ class RaftLog:
 
     # Appending
 
-    def lead(self) -> None:
-        """This member leads, and all of its log is committed: messages go to its end."""
-        self.leads = True
+    def lead(self, term: int) -> None:
+        """This member leads in `term`, and all of its log is committed: messages go to its end."""
+        self._term = term
 
     def follow(self) -> None:
         """Nothing is appended here any more, and what was not committed may never be."""
-        self.leads = False
+        self._term = None
         self._end_at(self.committed_offset)
 
     def commit(self, entry: Entry) -> None:
@@ -223,15 +234,16 @@ class RaftLog:
 
     def write(self) -> int:
         """See `ILog`: hands the records over to the group. Raises `NotWritableError` where this
-        member cannot append, and then none is in the log."""
-        if not self._bodies:
+        member cannot append, or stopped leading meanwhile, and then none is in the log."""
+        dropped, self._dropped = self._dropped, False
+        if not self._bodies and not dropped:
             return self.written_offset
         bodies, self._bodies = self._bodies, []
         end, self.end_offset = self.end_offset, self.written_offset
-        if self.group is None or not self.leads:
+        if self.group is None or self._term is None or dropped:
             raise NotWritableError("this broker does not lead its DLedger group")
         try:
-            self.group.append(bodies, self.written_offset)
+            self.group.append(bodies, self.written_offset, self._term)
         except Refused as refused:
             raise NotWritableError(f"the DLedger group refuses: {refused}") from refused
         self.end_offset = self.written_offset = end

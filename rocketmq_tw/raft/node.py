@@ -165,10 +165,12 @@ class RaftNode:
         self._wake()
         return [self._pending.add(entry) for entry in entries]
 
-    def append(self, bodies: Sequence[bytes], end_pos: int) -> None:
-        """Appends entries to a log that ends at `end_pos`, and waits for nobody:
+    def append(self, bodies: Sequence[bytes], end_pos: int, term: int) -> None:
+        """Appends entries of `term` to a log that ends at `end_pos`, and waits for nobody:
         `commit_listeners` hear of them. Raises `Refused` as `propose` does."""
         self._check_running()
+        if self.core.term != term:
+            raise Refused(Code.TERM_CHANGED, f"the term is {self.core.term} now")
         if self.core.log.end_pos != end_pos:
             raise Refused(Code.TERM_CHANGED, f"the log ends at {self.core.log.end_pos} now")
         self.core.propose(bodies)

@@ -18,15 +18,23 @@ PRODUCER = {"retries": 0, "timeoutMs": 5000}
 
 
 @pytest.mark.parametrize(
-    ("kinds", "client"),
+    ("kinds", "client", "killed"),
     [
-        ([OURS, OURS, OURS], V4),
+        ([OURS, OURS, OURS], V4, 0),
+        ([OURS, V4, V5], V4, 1),
+        ([OURS, V5, OURS], V5, 1),
     ],
-    ids=["ours"],
+    ids=["ours", "ours-4.9-5.3", "ours-5.3-ours"],
 )
 def test_nothing_acknowledged_is_lost_when_leaders_are_killed(
-    kinds: list[str], client: str, jvms: dict[str, JavaClients], tmp_path: Path, names
+    kinds: list[str],
+    client: str,
+    killed: int,
+    jvms: dict[str, JavaClients],
+    tmp_path: Path,
+    names,
 ) -> None:
+    """Each leads once under load, and one that does is killed."""
     name, topic, java = names.new("dledger"), names.topic, jvms[client]
     with (
         make_name_server(OURS, tmp_path / "names") as name_server,
@@ -38,13 +46,14 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed(
             java.producer(name_server.address, names.group, **PRODUCER) as producer,
             SteadyLoad(producer, topic) as load,
         ):
+            for leader in (*(number for number in range(3) if number != killed), killed):
+                group.hand_over(leader)
+                load.wait_more(50)
+            dead = group.fail_master()
             load.wait_more(50)
-            for _ in range(3):
-                killed = group.kill_master()
-                load.wait_more(50)
-                killed.start()
-                group.wait_master(3)
-                load.wait_more(50)
+            dead.start()
+            group.wait_master(3)
+            load.wait_more(50)
             acknowledged = load.stop()
         group.wait_equal()
         with java.consumer(name_server.address, names.group, {topic: "*"}) as consumer:
@@ -54,7 +63,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed(
         group.check_all(topic, acknowledged)
 
 
-@pytest.mark.parametrize("leader", [0])
+@pytest.mark.parametrize("leader", [0, 1, 2])
 def test_whoever_is_preferred_leads_stock_and_ours(
     leader: int, jvms: dict[str, JavaClients], tmp_path: Path, names
 ) -> None:

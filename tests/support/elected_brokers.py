@@ -120,6 +120,8 @@ class SteadyLoad(Closing):
 
     def __init__(self, producer: Producer, topic: str, *, threads: int = 3) -> None:
         self.acknowledged: set[bytes] = set()
+        #: Where brokers said that they have the acknowledged messages.
+        self.message_ids: dict[bytes, str] = {}
         self.refused = 0
         self._producer = producer
         self._topic = topic
@@ -155,6 +157,7 @@ class SteadyLoad(Closing):
             except JavaError:
                 result = {}
             if result.get("status") == "SEND_OK":
+                self.message_ids[body.encode()] = result["offsetMsgId"]
                 self.acknowledged.add(body.encode())
             else:
                 self.refused += 1

@@ -100,11 +100,16 @@ def wait_equal(master: BrokerProcess, slave: BrokerProcess, limit: float = LIMIT
 
 def log_end(broker: BrokerProcess) -> int:
     """Where the broker's log ends; -1 while it does not say."""
+    return runtime_number(broker, "commitLogMaxOffset")
+
+
+def runtime_number(broker: BrokerProcess, key: str) -> int:
+    """A number of the broker's runtime info; -1 while it does not say, and where it has none."""
     response = ask(broker.address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
     if response.code != ResponseCode.SUCCESS:
         # Stock, while it starts.
         return -1
-    return int(loads(response.body)["table"]["commitLogMaxOffset"])
+    return int(loads(response.body)["table"].get(key, -1))
 
 
 def slaves_in_sync(broker: BrokerProcess) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -38,6 +39,8 @@ class Record(NamedTuple):
     offset: int
     body: bytes
     sys_flag: int
+    #: `host:port` of the broker that took the message.
+    stored_by: str
 
     @property
     def queued(self) -> bool:
@@ -67,7 +70,10 @@ def _record(data: bytes, start: int, size: int, magic: int) -> Record:
     position = start + _HEAD.size
     position += 20 if sys_flag & _BORN_IPV6 else 8
     position += 8
-    position += 20 if sys_flag & _STORE_IPV6 else 8
+    width = 20 if sys_flag & _STORE_IPV6 else 8
+    host = ip_address(data[position : position + width - 4])
+    port = int.from_bytes(data[position + width - 4 : position + width], "big")
+    position += width
     position += 4 + 8
     length = int.from_bytes(data[position : position + 4], "big")
     body = data[position + 4 : position + 4 + length]
@@ -75,7 +81,7 @@ def _record(data: bytes, start: int, size: int, magic: int) -> Record:
     width = 1 if magic == MESSAGE_MAGIC else 2
     length = int.from_bytes(data[position : position + width], "big")
     topic = data[position + width : position + width + length].decode()
-    return Record(physical, size, topic, queue, offset, body, sys_flag)
+    return Record(physical, size, topic, queue, offset, body, sys_flag, f"{host}:{port}")
 
 
 def read_log(store: Path) -> Iterator[Record]:

@@ -124,7 +124,7 @@ def _run_group(
     say: Callable[[str], None],
 ) -> list[Run]:
     runs = []
-    plain = not cases[0].settings
+    plain = not cases[0].settings and cases[0].make is Subject
     with cases[0].make(kind, directory, dict(cases[0].settings)) as subject:
         bench = Bench(subject, client, options.seconds, options.scale)
         start_seconds = subject.start_seconds

@@ -19,6 +19,7 @@ from rocketmq_tw.wire.headers.namesrv import RegisterBrokerRequestHeader
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
 from tests.support.remoting import Connection, ask
 from tools.bench.client import LoadClient
+from tools.bench.dledger import GroupSubject
 from tools.bench.pipeline import pipelined_sends
 from tools.bench.replicated import ReplicatedSubject
 from tools.bench.statistics import figures
@@ -325,6 +326,12 @@ CASES: tuple[Case, ...] = (
         _send("sync", threads=16),
         settings={"allAckInSyncStateSet": "true"},
         make=ReplicatedSubject,
+    ),
+    Case(
+        "dledger",
+        "a DLedger group of three, 16 threads",
+        _send("sync", threads=16),
+        make=GroupSubject,
     ),
     # Stock pops only with its timer.
     Case("pop", "pop and acknowledge each", _pop, settings={"timerWheelEnable": "true"}),

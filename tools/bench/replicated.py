@@ -6,19 +6,16 @@ from pathlib import Path
 
 from tests.support.controllers import ControllerGroup, controlled_keys
 from tests.support.processes import BrokerProcess
-from tests.support.servers import OurBroker, OurNameServer
 from tools.bench.subjects import (
+    NAME,
     SETTINGS,
     START_LIMIT,
-    STOCK,
-    STOCK_VERSION,
     Subject,
-    WarmStockBroker,
-    WarmStockNameServer,
+    make_broker,
+    make_name_server,
     until,
 )
 
-_NAME = "bench"
 #: Stock's defaults, in place of the short periods of the tests.
 _PERIODS = {
     "syncBrokerMetadataPeriod": "5000",
@@ -34,11 +31,7 @@ class ReplicatedSubject(Subject):
     def __init__(self, kind: str, home: Path, settings: dict[str, str] | None = None) -> None:
         self.kind = kind
         self.start_seconds = 0.0
-        self.name_server = (
-            WarmStockNameServer(STOCK_VERSION, home / "namesrv")
-            if kind == STOCK
-            else OurNameServer(home / "namesrv")
-        )
+        self.name_server = make_name_server(kind, home / "namesrv")
         self._controllers = ControllerGroup(home / "controllers", [kind])
         self._settings = SETTINGS | _PERIODS | (settings or {})
         self.broker = self._make(home / "master")
@@ -46,11 +39,7 @@ class ReplicatedSubject(Subject):
 
     def _make(self, home: Path) -> BrokerProcess:
         settings = controlled_keys(home, self._controllers) | self._settings
-        if self.kind == STOCK:
-            return WarmStockBroker(
-                STOCK_VERSION, _NAME, home, [self.name_server], settings=settings
-            )
-        return OurBroker(_NAME, home, [self.name_server], settings=settings)
+        return make_broker(self.kind, home, self.name_server, settings)
 
     def start(self) -> None:
         self._controllers.start()
@@ -60,7 +49,7 @@ class ReplicatedSubject(Subject):
         until(self._in_sync, "both brokers to be in sync", START_LIMIT)
 
     def _in_sync(self) -> bool:
-        master = self._controllers.master(_NAME)
+        master = self._controllers.master(NAME)
         return master.address == self.broker.address and len(master.sync_state_set) == 2
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.jars import stock_jars
 from tests.support.load import send_request
 from tests.support.ports import ReservedPort
-from tests.support.processes import NameServerProcess, ServerProcess
+from tests.support.processes import BrokerProcess, NameServerProcess, ServerProcess
 from tests.support.remoting import Connection
 from tests.support.running import Running
 from tests.support.servers import OurBroker, OurNameServer
@@ -22,6 +22,8 @@ STOCK_VERSION = "5.3.3"
 __all__ = ("CEILING", "OURS", "STOCK", "STOCK_VERSION", "Subject")
 
 START_LIMIT = 120.0
+#: Of brokers.
+NAME = "bench"
 #: Seconds between two attempts at a broker that does not take messages yet.
 _FIRST_SEND_INTERVAL = 0.01
 
@@ -61,6 +63,20 @@ class WarmStockBroker(StockBroker):
 
     def command(self) -> list[str]:
         return _as_in_production(super().command(), 2048)
+
+
+def make_name_server(kind: str, home: Path) -> NameServerProcess:
+    """Stock's or ours."""
+    return WarmStockNameServer(STOCK_VERSION, home) if kind == STOCK else OurNameServer(home)
+
+
+def make_broker(
+    kind: str, home: Path, name_server: NameServerProcess, settings: dict[str, str]
+) -> BrokerProcess:
+    """Stock's or ours."""
+    if kind == STOCK:
+        return WarmStockBroker(STOCK_VERSION, NAME, home, [name_server], settings=settings)
+    return OurBroker(NAME, home, [name_server], settings=settings)
 
 
 class Responder(NameServerProcess):
@@ -103,13 +119,8 @@ class Subject(Running):
         name_server, broker = home / "namesrv", home / "broker"
         if kind == STOCK:
             stock_jars(STOCK_VERSION)
-            self.name_server = WarmStockNameServer(STOCK_VERSION, name_server)
-            self.broker = WarmStockBroker(
-                STOCK_VERSION, "bench", broker, [self.name_server], settings=self._settings
-            )
-        else:
-            self.name_server = OurNameServer(name_server)
-            self.broker = OurBroker("bench", broker, [self.name_server], settings=self._settings)
+        self.name_server = make_name_server(kind, name_server)
+        self.broker = make_broker(kind, broker, self.name_server, self._settings)
 
     def start(self) -> None:
         if self.name_server is not self.broker:

@@ -50,13 +50,14 @@ class GroupMember:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that the log has is committed here and in its queues."""
+        """Whether this member leads, and all that its log has is committed and in its queues."""
         core = self.node.core
-        return core.applied_index == core.log.end_index and self._store.is_dispatched
+        is_applied = core.applied_index == core.log.end_index
+        return self.node.is_leader and is_applied and self._store.is_dispatched
 
     def lead(self) -> None:
-        """Messages may be appended from now on: `is_settled`, and this member leads."""
-        self._log.lead()
+        """Messages may be appended as long as the term lasts: `is_settled`."""
+        self._log.lead(self.node.core.term)
 
     def follow(self) -> None:
         """Nothing is appended here any more. Senders who wait are told that it is not known."""

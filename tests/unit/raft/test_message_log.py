@@ -133,7 +133,27 @@ def test_what_a_leader_loses_gives_its_places_back() -> None:
     raft.log.follow()
     raft.store.log_shrank()
     assert raft.store.end_offset == end
-    raft.log.lead()
+    # Whoever appended must hear that it is gone, even where this member leads again already.
+    raft.lead()
+    with pytest.raises(NotWritableError, match="does not lead"):
+        raft.store.write_pending()
+    assert raft.store.append(make_message(b"two")).queue_offset == 1
+    raft.settle()
+    assert bodies_of(raft) == [b"one", b"two"]
+
+
+def test_what_was_appended_in_one_term_is_not_written_in_another() -> None:
+    raft = RaftStore(MemoryFiles())
+    raft.lead()
+    raft.store.append(make_message(b"one"))
+    raft.settle()
+    # Leads again, and nobody told the log of the election between.
+    raft.new_term()
+    assert raft.node.is_leader
+    raft.store.append(make_message(b"stale"))
+    with pytest.raises(NotWritableError, match="the term is 1 now"):
+        raft.store.write_pending()
+    raft.lead()
     assert raft.store.append(make_message(b"two")).queue_offset == 1
     raft.settle()
     assert bodies_of(raft) == [b"one", b"two"]

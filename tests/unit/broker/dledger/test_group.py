@@ -6,6 +6,7 @@ import pytest
 
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.raft.core.messages import HeartbeatRequest
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory
 from tests.support.dledger_brokers import IDS, DLedgerBrokers
@@ -78,6 +79,23 @@ def test_the_next_master_goes_on_where_the_one_before_was_killed() -> None:
     for member in IDS:
         assert [body for body in found[member] if body != b"lost"] == [*wanted, b"last"]
     assert len({tuple(bodies) for bodies in found.values()}) == 1
+
+
+def test_what_comes_in_the_turn_of_a_lost_election_is_refused_at_once() -> None:
+    """What others append in its place must not be taken for it."""
+    group = DLedgerBrokers()
+    group.send(b"one")
+    master = group.master()
+    node = group.node(master)
+    own, term = node.core.config.self_id, node.core.term
+    other = next(member for member in IDS if member != own)
+    node.answer(lambda rpc: HeartbeatRequest(source=other, target=own, term=term + 1, rpc=rpc))
+    answers = group.ask_to_store(master, b"gone")
+    group.run(0.02)
+    assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_ERROR]
+    group.send(b"two")
+    group.run(3)
+    assert group.bodies() == {member: [b"one", b"two"] for member in IDS}
 
 
 def test_a_stop_and_a_start_of_all() -> None:
