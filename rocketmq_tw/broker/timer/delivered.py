@@ -118,7 +118,7 @@ class Delivered:
         rules, hashes = self._rules, {java_hash_code(claim.topic) for claim in claims}
         for count, (_, unit) in enumerate(self._files.log.reader().chain(found.last), 1):
             fits = unit.topic_hash in hashes and rules.slot_of(unit.time_ms) == slot
-            if fits and unit.offset < end and self._waited(unit.offset, unit.rolls) in claims:
+            if fits and 0 <= unit.offset < end and self._waited(unit.offset, unit.rolls) in claims:
                 self.first = slot
                 return
             if count % SLICE == 0:

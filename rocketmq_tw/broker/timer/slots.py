@@ -39,7 +39,7 @@ class DueSlot:
         while nothing else is done with it."""
         waiting, deletes, rules, slot = self._waiting, self.deletes, self._rules, self.slot
         for position, unit in reader.chain(last):
-            if rules.slot_of(unit.time_ms) != slot:
+            if unit.is_void or rules.slot_of(unit.time_ms) != slot:
                 continue
             if unit.deletes:
                 deletes.append(position)

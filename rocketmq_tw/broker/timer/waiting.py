@@ -30,7 +30,7 @@ def _count(files: TimerFiles, lasts: list[int], names: dict[int, str]) -> Counte
     for last in lasts:
         for _, unit in reader.chain(last):
             name = names.get(unit.topic_hash)
-            if name is not None:
+            if name is not None and not unit.is_void:
                 found[name] += unit.weight
     return found
 

@@ -51,6 +51,7 @@ class TimerFiles:
         self.wheel = TimerWheel(files, f"{root}/timerwheel", precision_ms, slots=slots)
         self.log = TimerLog(HandlePool(files), self._log_directory, file_size)
         self._unlinked_from = 0
+        self._unlinked: list[int] = []
 
     def slot_of(self, time_ms: int) -> int:
         """When the slot of a time begins."""
@@ -143,6 +144,8 @@ class TimerFiles:
 
     def _link(self, position: int, unit: TimerUnit) -> None:
         """Puts an entry of the log into its slot, if it is not there yet."""
+        if unit.is_void:
+            return
         time_ms = self.slot_of(unit.time_ms)
         slot = self.wheel.get(time_ms)
         if slot is None:
@@ -158,6 +161,7 @@ class TimerFiles:
         log = self.log
         reader = log.reader()
         cut, contiguous, older = log.end, True, 0
+        void: list[int] = []
         position, count = log.before(log.end), 0
         while position != NOWHERE and older < _OLDER:
             unit = reader.unit(position)
@@ -167,6 +171,9 @@ class TimerFiles:
                 self._unlink(position, unit)
                 if contiguous:
                     cut = position
+                else:
+                    # What stands behind it is still wanted: something that was put off.
+                    void.append(position)
                 older = 0
             else:
                 contiguous = False
@@ -175,13 +182,14 @@ class TimerFiles:
             count += 1
             if count % _STEP == 0:
                 yield
-        self._unlinked_from = cut
+        self._unlinked_from, self._unlinked = cut, void
 
     def cut_unlinked(self, note_log_position: Callable[[int], None]) -> None:
         """Ends the log in front of what was unlinked last, durably, in any thread while nobody else
         uses it. The wheel's file is made to lead to no entry behind that first, and that is noted:
         a crash would leave slots that lead to nothing, or to what is written there next."""
         end = self._unlinked_from
+        self.log.void(self._unlinked)
         if end < self.log.written:
             pages = self.wheel.take_dirty()
             try:
@@ -217,9 +225,11 @@ class TimerFiles:
     def _unlink(self, position: int, unit: TimerUnit) -> None:
         time_ms = self.slot_of(unit.time_ms)
         slot = self.wheel.get(time_ms)
-        if slot is None or slot.last != position:
+        if slot is None or slot.first > position or slot.last < position:
             return
-        if unit.previous < 0:
+        if slot.last != position:
+            self.wheel.put(time_ms, slot._replace(number=slot.number - unit.weight))
+        elif unit.previous < 0:
             self.wheel.clear(time_ms)
         else:
             self.wheel.put(time_ms, Slot(slot.first, unit.previous, slot.number - unit.weight))

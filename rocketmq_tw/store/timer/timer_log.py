@@ -6,14 +6,16 @@ entry outlives the message that it stands for, and none is ahead of what was del
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.timer.unit import (
     NOWHERE,
+    OFFSET_AT,
     UNIT_SIZE,
+    VOID,
     TimerUnit,
     blank,
     decode_unit,
@@ -156,6 +158,21 @@ class TimerLog:
         else:
             self._segments.cut(position, durable=True)
             self._tail = _Tail(position, bytearray())
+
+    def void(self, positions: Iterable[int]) -> None:
+        """Takes the messages out of entries, durably as far as they were written; nobody may write
+        meanwhile."""
+        written = False
+        for position in positions:
+            at = position + OFFSET_AT
+            if position >= self._tail.start:
+                tail, at = self._tail.data, at - self._tail.start
+                tail[at : at + len(VOID)] = VOID
+            else:
+                self._segments.write([VOID], at)
+                written = True
+        if written:
+            self._segments.sync()
 
     # Writing
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 #: the time waited for, the message's place and size in the commit log, hash of its topic, reserved.
 _UNIT = Struct(">iqiqiqiiq")
 UNIT_SIZE = _UNIT.size
+#: Where the message's place stands in an entry.
+OFFSET_AT = 28
 _BLANK = Struct(">iqi")
 BLANK_SIZE = _BLANK.size
 #: Stock writes 0xBBCCDDEE ^ 1880681586 + 8, where the sum comes first.
@@ -20,8 +22,9 @@ ROLL = 2
 DELETE = 4
 _MAGICS = range(16)
 
-#: What a position is where there is none.
+#: What a position is where there is none; its bytes are the place of a message that is gone.
 NOWHERE = -1
+VOID = NOWHERE.to_bytes(8, "big", signed=True)
 
 
 class TimerUnit(NamedTuple):
@@ -36,6 +39,12 @@ class TimerUnit(NamedTuple):
     offset: int
     size: int
     topic_hash: int
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it was taken out: the commit log lost its message, and may have another one in
+        its place."""
+        return self.offset < 0
 
     @property
     def rolls(self) -> bool:

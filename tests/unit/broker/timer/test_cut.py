@@ -78,6 +78,27 @@ def test_a_copy_of_a_delivery_in_another_topic_moves_nothing() -> None:
     assert bodies(broker) == [*SECONDS, b"late"]
 
 
+def test_new_messages_in_the_places_of_others_wait_like_any() -> None:
+    """What was put off stands behind the entries of messages that are cut off."""
+    files, clock = MemoryFiles(), MemoryReactorClock()
+    broker = BrokerInMemory(files, clock=clock)
+    timed(broker, b"put off", TIMER_DELAY_MS=800)
+    end = broker.store.end_offset
+    for number in range(3):
+        timed(broker, b"goes %d" % number, TIMER_DELAY_SEC=2 + number)
+    let(broker, 0.1)
+    broker.stop()
+    broker = BrokerInMemory(files, clock=clock)
+    cut(broker, end)
+    for number in range(3):
+        timed(broker, b"new %d" % number, TIMER_DELAY_SEC=3)
+    let(broker, 0.5)
+    files = broker.files.kill()
+    broker = BrokerInMemory(files, clock=MemoryReactorClock())
+    let(broker, 6)
+    assert bodies(broker) == [b"put off", b"new 0", b"new 1", b"new 2"]
+
+
 def test_a_roll_that_is_cut_off_comes_again() -> None:
     broker = BrokerInMemory(MemoryFiles(), clock=MemoryReactorClock(), timer_roll_window_slot=8)
     timed(broker, b"rolls", TIMER_DELAY_SEC=20, UNIQ_KEY="u")

@@ -19,7 +19,7 @@ from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
 from tests.support.timers import bodies, cut, let, timed
 
-PARTS = 4
+PARTS = 8
 #: Seconds by which a delivery may be told of too late by the files: the time between two writes, a
 #: slot, and the test's own step.
 UNTOLD = 2.2

@@ -270,7 +270,27 @@ class TestTheCommitLogIsCut:
         timed.again(commit_end=650)
         assert timed.waiting() == {0: [0, 300, 600], 1: [100, 400], 2: [200, 500]}
 
-    def test_behind_what_was_put_off(self, timed: Timed) -> None:
+    @pytest.mark.parametrize("written", [False, True])
+    def test_behind_what_was_put_off(self, timed: Timed, written: bool) -> None:
+        fill(timed)
+        timed.add(5, 100)
+        timed.add(0, 200)
+        if written:
+            timed.write()
+        timed.cut(800)
+        expected = {0: [0, 300, 600, 200], 1: [100, 400, 700], 2: [200, 500], 5: [100]}
+        wheel, waiting = timed.timer.wheel, timed.waiting()
+        assert {second: [n for n in places if n >= 0] for second, places in waiting.items()} == (
+            expected
+        )
+        assert [wheel.get(START + n * 1000).number for n in (0, 1, 2, 5)] == [4, 3, 2, 1]
+        # New messages have the places of those.
+        found: set[int] = set()
+        for _ in timed.timer.offsets_from(300, found):
+            pass
+        assert found == {300, 400, 500, 600, 700}
+
+    def test_one_behind_what_was_put_off(self, timed: Timed) -> None:
         fill(timed)
         timed.add(5, 100)
         timed.cut(1000)
