@@ -214,7 +214,10 @@ class TimerFiles:
                 break
             if unit.offset >= offset:
                 older = 0
-                found.add(unit.offset)
+                slot = self.wheel.get(unit.time_ms)
+                # One whose slot was emptied neither waits nor says that it was delivered.
+                if slot is not None and slot.first <= position <= slot.last:
+                    found.add(unit.offset)
             else:
                 older += 1
             position = log.before(position)

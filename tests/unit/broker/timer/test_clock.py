@@ -8,7 +8,7 @@ from twisted.internet.testing import MemoryReactorClock
 from rocketmq_tw.broker.timer.part import Timer
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import bodies, delivered, let, timed
+from tests.support.timers import bodies, cut, delivered, let, timed
 
 HOUR_MS = 3_600_000
 
@@ -69,6 +69,23 @@ def test_back_while_a_slot_is_delivered(broker: BrokerInMemory) -> None:
     assert bodies(broker) == [b"0", b"1", b"2", b"3", b"4", b"new"]
     hours_later(broker, 1)
     assert bodies(broker) == [b"0", b"1", b"2", b"3", b"4", b"new", b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_what_came_too_early_and_is_cut_off_comes_again(broker: BrokerInMemory) -> None:
+    for number in range(5):
+        timed(broker, b"%d" % number, TIMER_DELAY_SEC=600 + number)
+    let(broker, 2)
+    end = broker.store.end_offset
+    broker.shift_ms = HOUR_MS
+    let(broker, 15, 0.1)
+    assert len(bodies(broker)) == 5
+    broker.shift_ms = 0
+    timed(broker, b"new", TIMER_DELAY_SEC=2)
+    let(broker, 3)
+    cut(broker, end)
+    assert bodies(broker) == []
+    hours_later(broker, 0.5)
+    assert sorted(bodies(broker)) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
