@@ -19,7 +19,6 @@ from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
-from rocketmq_tw.store.consume_queue import UNIT_SIZE
 from rocketmq_tw.store.cutting import Cutting
 from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
@@ -62,11 +61,6 @@ class MessageStore(StoreReads):
         confirmed_only: bool = False,
         open_files: int = HANDLES,
     ) -> None:
-        queue_size = config.mapped_file_size_consume_queue
-        if queue_size % UNIT_SIZE:
-            raise StoreError(
-                f"mappedFileSizeConsumeQueue = {queue_size} is no multiple of {UNIT_SIZE}"
-            )
         try:
             self.delay_levels = parse_delay_levels(config.message_delay_level)
         except ValueError as error:
@@ -85,7 +79,8 @@ class MessageStore(StoreReads):
             handles = max(2, open_files // 4)
             log = CommitLog(reserving, self.paths.commit_log, size, plain=files, handles=handles)
         self.extensions = extensions = QueueExtensions(config, self.paths.queue_extensions)
-        queues = QueueTable(files, self.paths.consume_queue, queue_size, extensions, open_files)
+        size = config.mapped_file_size_consume_queue
+        queues = QueueTable(files, self.paths.consume_queue, size, extensions, open_files)
         index = None
         if config.message_index_enable:
             index = MessageIndex(
@@ -312,9 +307,13 @@ class MessageStore(StoreReads):
         except OSError as error:
             self._break(f"a truncation to {offset} failed half-way: {error}")
             raise NotWritableError(self._refusal) from error
+        except GeneratorExit:
+            if self._refusal == under_way:
+                self._break(f"a truncation to {offset} was given up half-way")
+            raise
         finally:
             if self._refusal == under_way:
-                # Where it was the log that failed, that says so itself.
+                # A log that failed says so itself.
                 self._refusal = ""
         if self.dispatch_limit is not None:
             self.dispatch_limit = min(self.dispatch_limit, offset)

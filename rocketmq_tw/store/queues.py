@@ -9,9 +9,9 @@ from operator import attrgetter
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import LMQ_PREFIX, is_storable
-from rocketmq_tw.store.consume_queue import ConsumeQueue
+from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry, DispatchEntry
-from rocketmq_tw.store.errors import IllegalMessageError
+from rocketmq_tw.store.errors import IllegalMessageError, StoreError
 from rocketmq_tw.store.handles import HandlePool
 from rocketmq_tw.store.queue_extension import QueueExtension, QueueExtensions
 from rocketmq_tw.store.queue_totals import QueueTotals
@@ -28,7 +28,10 @@ _MOST_UNWRITTEN = 1 << 20
 
 
 class QueueTable:
-    """`unsynced` has what changed since the last checkpoint; up to `handles` files stay open."""
+    """`unsynced` has what changed since the last checkpoint; up to `handles` files stay open.
+
+    Raises `StoreError` where a file of `file_size` bytes would end within a unit.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,10 @@ class QueueTable:
         extensions: QueueExtensions,
         handles: int = HANDLES,
     ) -> None:
+        if file_size % UNIT_SIZE:
+            raise StoreError(
+                f"mappedFileSizeConsumeQueue = {file_size} is no multiple of {UNIT_SIZE}"
+            )
         self._files = files
         self._directory = directory
         self._file_size = file_size

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import random
 from collections import Counter
+from contextlib import suppress
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
@@ -251,7 +252,8 @@ class StoreLife:
         for _ in store.truncate_to(end):
             chance = self.random.random()
             if chance < 0.1 and self._master is None:
-                self._delete()
+                with suppress(StoreError):
+                    self._delete()
             elif store.dispatch() or store.prepare_checkpoint():
                 raise Broken("a store that is being cut goes on")
         self._cut_at = None

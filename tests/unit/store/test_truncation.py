@@ -516,6 +516,18 @@ def test_a_store_is_closed_while_a_cut_goes_on(files: MemoryFiles) -> None:
     assert bodies(open_store(files))[:20] == numbered(0, 20)
 
 
+@pytest.mark.usefixtures("one_by_one")
+def test_a_cut_that_nobody_goes_on_with(files: MemoryFiles) -> None:
+    store = open_store(files)
+    offsets = fill(store, numbered(0, 40))
+    steps = store.truncate_to(offsets[20])
+    next(steps)
+    steps.close()
+    with pytest.raises(NotWritableError, match="given up half-way; restart"):
+        store.append(make_message(b"behind"))
+    assert bodies(open_store(files.kill()))[:20] == numbered(0, 20)
+
+
 @pytest.mark.parametrize("directory", ["consumequeue", "index", "commitlog"])
 def test_nothing_is_dispatched_behind_a_cut_that_failed(directory: str) -> None:
     """What is missing in queues and index would stand in front of it, where no start looks."""
