@@ -58,6 +58,13 @@ def cut(broker: BrokerInMemory, end: int) -> None:
     fired(done)
 
 
+def cut_between(broker: BrokerInMemory, end: int) -> None:
+    """The master is none for a while, and the log ends at `end` from then on."""
+    broker.become(RoleState(Role.ISOLATED, 0))
+    cut(broker, end)
+    broker.become(RoleState(Role.MASTER, 0))
+
+
 class Pair:
     """A master, and a slave that has what `copy` gave it."""
 

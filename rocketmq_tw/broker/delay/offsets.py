@@ -40,12 +40,11 @@ class DelayOffsets(WriteBehindTable):
         """What the file and request 45 carry."""
         return DelayOffsetTable(offset_table=dict(self._offsets), data_version=self.data_version)
 
-    def follow(self, table: DelayOffsetTable, former: DelayOffsetTable) -> None:
-        """Takes over what a master has now and had when it was asked before: larger offsets, and
-        smaller ones only where the master's own went down."""
+    def follow(self, table: DelayOffsetTable) -> None:
+        """Takes over what a master has, smaller offsets too: what it has not delivered may be
+        nowhere else."""
         for level, offset in table.offset_table.items():
-            if offset > self.get(level) or offset < former.offset_table.get(level, -1):
-                self.set(level, offset)
+            self.set(level, offset)
 
     def _encoder(self) -> Callable[[], bytes]:
         self.data_version = self.data_version.next(self._now_ms())

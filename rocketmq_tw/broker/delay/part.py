@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part
+from rocketmq_tw.broker.delay.cut import take_back
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
@@ -63,12 +65,11 @@ class Delay(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         return self.delivery.stop()
 
-    def truncating(self, end: int) -> Deferred[None]:
-        for level in range(1, self.levels.max_level + 1):
-            last = self._store.queue_end_at(SCHEDULE_TOPIC, queue_of(level), end)
-            if last is not None and self.offsets.get(level) > last:
-                self.offsets.set(level, last)
-        return write_progress(self.offsets, self._commit, self._host.in_thread)
+    @inlineCallbacks
+    def truncating(self, end: int) -> Generator[Deferred[Any], Any, None]:
+        steps = take_back(self._store, self.levels, self.offsets, end)
+        yield self._host.in_slices(steps)
+        yield write_progress(self.offsets, self._commit, self._host.in_thread)
 
     def runtime_info(self) -> Mapping[str, str]:
         """Of each level that something waited in: how far it is delivered, and its queue's end."""

@@ -14,6 +14,7 @@ from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
 from rocketmq_tw.broker.pop.checks import PopChecks, not_popped
+from rocketmq_tw.broker.pop.cut import PoppedBehind
 from rocketmq_tw.broker.pop.look_requests import LookRequests
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.order_watch import OrderWatch
@@ -212,6 +213,10 @@ class Pop(Part):
         if not self.order.is_empty:
             yield self._host.in_slices(steps)
         yield self._write_order()
+        offsets, config = self._tables.offsets, self._host.config
+        behind = PoppedBehind(store, offsets, revive_topic(config.broker_cluster_name), end)
+        yield self._host.in_slices(behind.take_back(config.revive_queue_num))
+        yield write_progress(offsets, self._writing.commit, self._host.in_thread)
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_pop_check_points_pending", len(self.revive))

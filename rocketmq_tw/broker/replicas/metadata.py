@@ -1,10 +1,11 @@
 """A slave's copy of its master's topics, groups, consumer offsets, delay and timer progress,
 and how groups read topics.
 
-Offsets never go back: the master's value is taken where it is larger, a smaller one only where the
-master's own went down since the last copy, which is a reset; but not where it was started in
-between, for it writes them at intervals and a kill takes it back. And they wait until this log has
-what they stand for: a delay level must not be past a message whose delivery the log lacks.
+Offsets are the master's, smaller ones too: one that stayed larger, where a reset came while this
+broker was down or was the master itself, would let groups miss messages after a fail-over. What a
+kill of the master takes back is consumed or delivered again at most. What the master has no more
+goes where it had it at the last copy and was not started in between. And offsets wait until this
+log has what they stand for: a delay level must not be past a message whose delivery the log lacks.
 
 Nor does a master that lost its files take anything from its slave: a topic stays while the master
 still has messages of it, and groups stay where the master's version is behind the slave's.
@@ -193,7 +194,7 @@ class SlaveMetadata:
             if self._waiting is not waiting:
                 return
         self._waiting, self._former = None, waiting
-        self._delay_offsets.follow(waiting.delays, former.delays)
+        self._delay_offsets.follow(waiting.delays)
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 

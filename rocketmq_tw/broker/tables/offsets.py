@@ -236,14 +236,12 @@ class OffsetTable(WriteBehindTable):
         )
 
     def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> Iterator[None]:
-        """Takes over what a master has now and had when it was asked before, in steps: larger
-        offsets, smaller ones only where the master's own went down, and what it has no more
-        goes."""
+        """Takes over what a master has now and had when it was asked before, in steps: its offsets
+        as they are, and what it has no more goes."""
         for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
-            before = former.offset_table.get(key, {})
             for queue_id, offset in queues.items():
-                if offset > own.get(queue_id, -1) or offset < before.get(queue_id, -1):
+                if own.get(queue_id) != offset:
                     own[queue_id] = offset
                     self._dirty = True
             if number % _STEP == 0:

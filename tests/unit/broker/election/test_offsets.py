@@ -1,0 +1,69 @@
+"""How far a group has consumed, and what a fail-over under controllers makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import ok
+from tests.support.elected_group import ElectedGroup
+
+
+def consumed(count: int = 10) -> tuple[ElectedGroup, int, int]:
+    """Two brokers that know that `G` has consumed all; the numbers of the master and the slave."""
+    group = ElectedGroup(all_ack_in_sync_state_set=True)
+    group.controllers.leader()
+    group.start(1)
+    group.start(2)
+    group.run_until(lambda: len(group.in_sync()) == 2)
+    (master,) = group.masters()
+    slave = 3 - master
+    for number in range(count):
+        group.send(master, b"%d" % number)
+    group.run(1)
+    commit(group, master, count)
+    group.run_until(lambda: offset(group, slave) == count)
+    # It is in the slave's file too.
+    group.run(10)
+    return group, master, slave
+
+
+def commit(group: ElectedGroup, number: int, value: int) -> None:
+    group.brokers[number].offsets.commit("G", "Topic", 0, value)
+
+
+def offset(group: ElectedGroup, number: int) -> int:
+    return group.brokers[number].offsets.query("G", "Topic", 0)
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["reset", "topic made anew"])
+def test_what_went_back_while_the_slave_was_down_holds_after_a_fail_over(anew: bool) -> None:
+    group, master, slave = consumed()
+    group.kill(slave)
+    group.run(5)
+    if anew:
+        deletion = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
+        deletion.ext_fields = {"topic": "Topic"}
+        ok(group.brokers[master].request(deletion))
+        group.run(5)
+        for number in range(3):
+            group.send(master, b"new %d" % number)
+        group.run(1)
+    commit(group, master, 2)
+    group.start(slave)
+    group.run_until(lambda: len(group.in_sync()) == 2)
+    group.run_until(lambda: offset(group, slave) == 2)
+    group.kill(master)
+    group.run_until(lambda: group.masters() == [slave])
+    assert offset(group, slave) == 2
+
+
+def test_a_former_master_takes_over_what_went_back_since() -> None:
+    group, master, slave = consumed()
+    group.kill(master)
+    group.run_until(lambda: group.masters() == [slave])
+    commit(group, slave, 2)
+    group.start(master)
+    group.run_until(lambda: len(group.in_sync()) == 2)
+    group.run_until(lambda: offset(group, master) == 2)

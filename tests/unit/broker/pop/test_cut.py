@@ -1,0 +1,100 @@
+"""The log is cut: what was popped, and is dealt with behind that only, is popped again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.broker import BrokerInMemory, ok
+from tests.support.pops import Popper, pass_time
+from tests.support.timers import cut_between
+
+
+def popping(*bodies: bytes) -> tuple[BrokerInMemory, Popper]:
+    broker = BrokerInMemory()
+    broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+    for body in bodies:
+        ok(broker.send(body, properties={"UNIQ_KEY": body.decode()}))
+    return broker, Popper(broker, invisible_time=5_000)
+
+
+def ignored(popper: Popper) -> None:
+    popper.pop()
+
+
+def acknowledged(popper: Popper) -> None:
+    popper.ack(*popper.pop())
+
+
+def hidden(popper: Popper) -> None:
+    """Its check point for the later time is cut off, and that the former one is done with it."""
+    for message in popper.pop():
+        popper.hide(message, 20_000)
+
+
+def seen(broker: BrokerInMemory, popper: Popper, seconds: int = 20) -> list[bytes]:
+    """All that is popped in a time, each acknowledged."""
+    found = []
+    for _ in range(seconds):
+        messages = popper.pop()
+        popper.ack(*messages)
+        found += [message.body for message in messages]
+        pass_time(broker, 1)
+    return found
+
+
+@pytest.mark.parametrize("late", [1, 300])
+@pytest.mark.parametrize("then", [ignored, acknowledged, hidden])
+def test_a_check_point_is_open_again(then: Callable[[Popper], None], late: int) -> None:
+    broker, popper = popping(b"a", b"b")
+    end = 0
+
+    def until_popped(messages: list) -> list:
+        nonlocal end
+        end = broker.store.end_offset
+        return messages
+
+    pop = popper.pop
+    popper.pop = lambda **fields: until_popped(pop(**fields))  # type: ignore[method-assign]
+    then(popper)
+    popper.pop = pop  # type: ignore[method-assign]
+    broker.clock.advance(late)
+    pass_time(broker, 10)
+    assert broker.store.end_offset > end
+    cut_between(broker, end)
+    pass_time(broker, 10)
+    assert sorted(set(seen(broker, popper))) == [b"a", b"b"]
+
+
+def test_what_was_revived_again_behind_the_cut_comes_again() -> None:
+    broker, popper = popping(b"a")
+    popper.pop()
+    pass_time(broker, 9)
+    assert popper.bodies() == [b"a"], "its first revival"
+    end = broker.store.end_offset
+    pass_time(broker, 9)
+    assert len(broker.consume("%RETRY%G_Topic")) == 2
+    cut_between(broker, end)
+    pass_time(broker, 10)
+    assert b"a" in seen(broker, popper)
+
+
+def test_what_was_popped_behind_the_cut_is_popped_again() -> None:
+    broker, popper = popping(b"a", b"b")
+    end = broker.store.end_offset
+    assert popper.bodies() == [b"a", b"b"]
+    pass_time(broker, 1)
+    cut_between(broker, end)
+    assert sorted(set(seen(broker, popper))) == [b"a", b"b"]
+
+
+def test_what_was_acknowledged_in_front_of_the_cut_stays_so() -> None:
+    broker, popper = popping(b"a", b"b", b"c")
+    first, *_ = popper.pop()
+    popper.ack(first)
+    end = broker.store.end_offset
+    pass_time(broker, 10)
+    cut_between(broker, end)
+    pass_time(broker, 10)
+    assert sorted(seen(broker, popper)) == [b"b", b"c"]
