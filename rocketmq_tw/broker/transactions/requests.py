@@ -36,8 +36,9 @@ _UNKNOWN = 0
 _STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLLED_BACK}
 _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
 
-#: How what was decided has to have ended before others are told of it.
-SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT}
+#: How what was decided has to have ended before anybody is told of it: a power loss, or the next
+#: master, may take what has only waited long enough.
+SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 
 Answer = Generator[Deferred[Any], Any, RemotingCommand]
 
@@ -256,11 +257,10 @@ class TransactionRequests:
 
 
 def _committed(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
-    if code in STORED:
+    if code in SAFE:
         return request.response()
-    return request.response(
-        ResponseCode.SYSTEM_ERROR, f"the message was not stored: {code.name}; commit again"
-    )
+    what = "the commit is not safe yet" if code in STORED else "the message was not stored"
+    return request.response(ResponseCode.SYSTEM_ERROR, f"{what}: {code.name}; commit again")
 
 
 def _rolled_back(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:

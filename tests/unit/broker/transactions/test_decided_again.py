@@ -171,7 +171,10 @@ class Replicas:
             each.callback(code)
 
 
-@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR])
+@pytest.mark.parametrize(
+    "code",
+    [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.FLUSH_SLAVE_TIMEOUT],
+)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_replicas(pair: tuple[int, int], code: ResponseCode) -> None:
     broker = BrokerInMemory()
