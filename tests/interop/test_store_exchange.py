@@ -23,7 +23,13 @@ def name_server(cluster: Cluster) -> NameServerProcess:
     return cluster.name_servers[0]
 
 
-@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(BrokerProcess.stop, id="stop", marks=pytest.mark.more),
+        pytest.param(BrokerProcess.kill, id="kill"),
+    ],
+)
 @pytest.mark.parametrize(("first", "second"), [(OURS, STOCK), (STOCK, OURS)])
 def test_the_second_broker_serves_what_the_first_one_stored(
     first: str,

@@ -92,7 +92,13 @@ def test_recall(jvms: dict[str, JavaClients], timing: Cluster, names) -> None:
             producer.recall(topic, handle)
 
 
-@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(BrokerProcess.stop, id="stop", marks=pytest.mark.more),
+        pytest.param(BrokerProcess.kill, id="kill"),
+    ],
+)
 @pytest.mark.parametrize(("first", "second"), [(OURS, STOCK), (STOCK, OURS)])
 def test_a_store_changes_hands_while_messages_wait(
     first: str,
