@@ -120,3 +120,6 @@ class PendingCheckPoints:
         they would be most of what is kept."""
         if len(self._by_time) > 1000 and len(self._by_time) > 4 * len(self._by_key):
             self._by_time = sorted(entry for entry in self._by_time if entry[2].waiting)
+        if len(self._in_order) > 1000 and len(self._in_order) > 4 * len(self._by_key):
+            # They stand behind one that waits long.
+            self._in_order = deque(pending for pending in self._in_order if pending.waiting)
