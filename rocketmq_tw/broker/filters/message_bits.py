@@ -52,6 +52,9 @@ class MessageBits:
         self._characters = 0
         #: What is on its way for a topic.
         self._preparing: dict[str, object] = {}
+        #: Store time of the newest message when the broker started. A kill may have taken what
+        #: groups asked last, with whose bits messages were stored by then.
+        self.stored_before = 0
         table.on_change(self._changed)
 
     def of(self, topic: str, properties: bytes, store_timestamp: int) -> bytes:
@@ -74,12 +77,13 @@ class MessageBits:
 
     def may_match(self, group: GroupFilter) -> ExtraMatch:
         """Whether a message may match the expression of a group, by its bits: it may where it has
-        none of this size, or came before the group asked."""
-        own, size, born_time = self._own_bits(group), self._size, group.data.born_time
+        none of this size, or came before the group asked, or before the broker started."""
+        own, size = self._own_bits(group), self._size
+        known_from = max(group.data.born_time, self.stored_before)
 
         def matches(extra: UnitExtra) -> bool:
             return (
-                extra.store_timestamp <= born_time
+                extra.store_timestamp <= known_from
                 or len(extra.bits) != size
                 or int.from_bytes(extra.bits, "little") & own == own
             )

@@ -287,6 +287,23 @@ class TestBroker:
         assert pulled(again, "G") == [b"6", b"7", b"8", b"9"]
         assert pulled(again, "H") == [b"8", b"9"]
 
+    def test_back_to_the_former_expression_after_a_kill(self) -> None:
+        """What the group asked in between never came into the file of filters."""
+        broker = broker_with_bits()
+        subscribe(broker, "G", "a < 5")
+        ready(broker, 3)
+        broker.clock.pump([1.0] * 30)
+        subscribe(broker, "G", "a > 5", 2)
+        ready(broker, 8)
+        send(broker, 1, 9)
+        # As after each 64 MB: a start does not put them into their queue again.
+        broker.flusher.checkpoint_soon()
+        broker.clock.pump([0.1] * 10)
+        again = broker_with_bits(broker.files.kill(), clock=broker.clock)
+        subscribe(again, "G", "a < 5", 3)
+        assert bits_of(again) == [False, False, True, True]
+        assert pulled(again) == [b"3", b"1"]
+
     def test_switched_while_it_runs(self) -> None:
         broker = broker_with_bits(broker={"enable_calc_filter_bit_map": False})
         subscribe(broker, "G", "a > 5")
