@@ -1,5 +1,7 @@
 """Topics of a broker."""
 
+from typing import Any
+
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
@@ -37,17 +39,7 @@ class TopicAdmin(ServerRequests):
             attributes = ",".join(
                 f"+{name}={value}" for name, value in (config.attributes or {}).items()
             )
-        header = CreateTopicRequestHeader(
-            topic=config.topic_name,
-            default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=config.read_queue_nums,
-            write_queue_nums=config.write_queue_nums,
-            perm=config.perm,
-            topic_filter_type=config.topic_filter_type,
-            topic_sys_flag=config.topic_sys_flag,
-            order=config.order,
-            attributes=attributes or None,
-        )
+        header = _creation(config, attributes=attributes or None)
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     def static_topic(self, broker: str, topic: str) -> Deferred[TopicConfigAndQueueMapping]:
@@ -60,17 +52,7 @@ class TopicAdmin(ServerRequests):
     ) -> Deferred[None]:
         """Creates or changes a static topic and its logic queues on one broker; with `force` the
         broker takes also what contradicts what it has."""
-        header = CreateTopicRequestHeader(
-            topic=config.topic_name,
-            default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=config.read_queue_nums,
-            write_queue_nums=config.write_queue_nums,
-            perm=config.perm,
-            topic_filter_type=config.topic_filter_type,
-            topic_sys_flag=config.topic_sys_flag,
-            order=config.order,
-            force=force,
-        )
+        header = _creation(config, force=force)
         body = encode_body(config.mapping_detail)
         return self._tell(broker, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, header, body)
 
@@ -101,3 +83,18 @@ class TopicAdmin(ServerRequests):
 
         request = RemotingCommand.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
         return self._read(broker, request, read)
+
+
+def _creation(config: TopicConfig, **fields: Any) -> CreateTopicRequestHeader:
+    """The header that creates or changes a topic; `fields` are what `config` says nothing of."""
+    return CreateTopicRequestHeader(
+        topic=config.topic_name,
+        default_topic=AUTO_CREATE_TOPIC,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+        **fields,
+    )
