@@ -95,7 +95,7 @@ class MessageStore(StoreReads):
         )
         self._removal = TopicRemoval(files, self.paths, log, queues, deleted, self._checkpointing)
         self._dispatching = Dispatching(
-            log, queues, index, maker, deleted, self._removal.remove, extensions
+            log, queues, index, maker, deleted, self._removal.begin_anew, extensions
         )
         self._appending = Appending(config, log, queues, self._dispatching, clock, further)
         self._cutting = Cutting(
@@ -174,7 +174,7 @@ class MessageStore(StoreReads):
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
             before_index_cut=self._checkpointing.before_index_cut,
-            remove_topics=self._removal.remove,
+            removal=self._removal,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
