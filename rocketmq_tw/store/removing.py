@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.message.names import is_storable
 from rocketmq_tw.store.beginnings import former_part
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.consume_queue import ConsumeQueue
@@ -77,7 +77,7 @@ class TopicRemoval:
         )
 
     def _remove_all(self, topic: str) -> None:
-        if is_legal(topic):
+        if is_storable(topic):
             self._take_away(topic)
         self._queues.forget_topic(topic)
 
