@@ -18,6 +18,7 @@ from rocketmq_tw.broker.pop.cut import PoppedBehind
 from rocketmq_tw.broker.pop.look_requests import LookRequests
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.order_watch import OrderWatch
+from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.polling import HeldPops
 from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import PoppedQueue, Positions
@@ -75,12 +76,14 @@ class Pop(Part):
         self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._released)
         self.held = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         self.notified = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
+        in_flight = InFlight()
         self.revive = Revive(
             store,
             commit,
             offsets,
             messages,
             RetryMessages(config, store, topics, groups, offsets, store_host),
+            in_flight,
             host.now_ms,
             host.in_slices,
             config.broker_name,
@@ -102,7 +105,7 @@ class Pop(Part):
             offsets,
             self.positions,
             self.order,
-            lambda queue: self.revive.in_flight.of(queue),
+            in_flight,
             stats.pulled,
             self._watch.watch,
             host.reactor.seconds,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.properties import parse_properties
@@ -21,6 +22,7 @@ from rocketmq_tw.wire.bodies.pop import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import REVIVE, Popper, pass_time
 
@@ -180,6 +182,32 @@ class TestPop:
         popper.ack(*first)
         pass_time(broker, 2)
         assert len(popper.pop()) == 5
+
+    @pytest.mark.parametrize("begins", ["a reset", "the topic made again"])
+    def test_what_was_in_flight_counts_no_more(self, begins: str) -> None:
+        broker = with_messages(
+            15, enable_pop_message_threshold=True, pop_inflight_message_threshold=9
+        )
+        popper = Popper(broker)
+        former = popper.pop(max_msg_nums=10)
+        pass_time(broker, 2)
+        assert popper.pop() == []
+        if begins == "a reset":
+            broker.offsets.reset("G", "Topic", 0, 0)
+        else:
+            header = DeleteTopicRequestHeader(topic="Topic")
+            ok(broker.request(RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, header)))
+            broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+            for n in range(15):
+                ok(broker.send(b"0.%d" % n))
+        assert len(popper.pop(max_msg_nums=10)) == 10
+        pass_time(broker, 2)
+        # Acknowledgements of what was popped before do not make room.
+        popper.ack(*former)
+        pass_time(broker, 2)
+        assert popper.pop() == []
+        pass_time(broker, 70)
+        assert popper.pop()
 
     def test_a_check_point_that_cannot_be_stored_hides_nothing(self) -> None:
         broker = with_messages(3)
@@ -421,8 +449,35 @@ class TestRestart:
         pass_time(broker, 10)
         assert popper.bodies() == [b"0.1"]
 
+    def test_a_pop_right_behind_a_kill_hides_its_own(self) -> None:
+        """A clock that was set back may make it the same millisecond."""
+        broker = with_messages(4)
+        Popper(broker).pop(max_msg_nums=2)
+        popped_ms = broker.now_ms()
+        pass_time(broker, 1)
+        assert isinstance(broker.files, MemoryFiles)
+        again = BrokerInMemory(broker.files.crash(), clock=broker.clock)
+        again.shift_ms = popped_ms - again.now_ms()
+        popper = Popper(again)
+        assert len(popper.pop()) == 4
+        pass_time(again, 70)
+        assert set(popper.bodies()) == {b"0.0", b"0.1", b"0.2", b"0.3"}
+
 
 class TestResets:
+    def test_a_pop_right_behind_it_hides_its_own(self) -> None:
+        broker = with_messages(4, revive_queue_num=1)
+        popper = Popper(broker)
+        popper.pop(max_msg_nums=2)
+        broker.offsets.reset("G", "Topic", 0, 0)
+        found = popper.pop()
+        assert len(found) == 4
+        popper.ack(found[0], found[3])
+        pass_time(broker, 70)
+        assert set(popper.bodies()) == {b"0.1", b"0.2"}
+        pass_time(broker, 2)
+        assert len(broker.broker[Pop].revive) == 1
+
     def test_a_group_goes_back(self) -> None:
         broker = with_messages(3)
         popper = Popper(broker)
