@@ -144,6 +144,7 @@ class Pop(Part):
                 ).handlers(),
                 AckRequests(
                     config,
+                    host.store_config,
                     checks,
                     store,
                     commit,

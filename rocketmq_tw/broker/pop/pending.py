@@ -15,7 +15,7 @@ from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 
-class Count:
+class Counted:
     """Messages in flight."""
 
     __slots__ = ("messages",)
@@ -46,7 +46,7 @@ class PendingCheckPoint:
         #: Another one with the same key that came before it and waits too.
         self.former: PendingCheckPoint | None = None
         #: Where its messages are counted.
-        self.count = Count()
+        self.count = Counted()
         #: It was given out as due.
         self.reviving = False
         #: The offsets of messages that are on their way to the retry topic.
@@ -61,7 +61,7 @@ class InFlight:
     """How many messages of each queue a group popped and did not acknowledge."""
 
     def __init__(self) -> None:
-        self._counts: dict[PoppedQueue, Count] = {}
+        self._counts: dict[PoppedQueue, Counted] = {}
         #: Since when a queue is counted anew, until every older check point was read.
         self._since: dict[PoppedQueue, int] = {}
         self._older: dict[PoppedQueue, int] = {}

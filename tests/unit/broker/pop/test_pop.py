@@ -26,10 +26,13 @@ from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import REVIVE, Popper, pass_time
 
+LARGEST = (1 << 63) - 1
+
 
 def with_messages(count: int = 3, queues: int = 1, **settings: Any) -> BrokerInMemory:
     """A broker with `count` messages in each queue of `Topic`."""
-    broker = BrokerInMemory(broker=settings)
+    store = {name: settings.pop(name) for name in list(settings) if name.startswith("timer_")}
+    broker = BrokerInMemory(broker=settings, **store)
     broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
     for queue_id in range(queues):
         for n in range(count):
@@ -346,6 +349,10 @@ class TestAck:
             ({"extra_info": "1 2 3 4 0"}, ResponseCode.SYSTEM_ERROR, "5 of 8 parts"),
             ({"extra_info": "x 1 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "hand it back"),
             ({"extra_info": "0 1 1 77 0 b 0 0"}, ResponseCode.MESSAGE_ILLEGAL, "revive queue 77"),
+            ({"extra_info": f"0 {1 << 63} 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "no number"),
+            ({"extra_info": "0 \uff11 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "no number"),
+            ({"extra_info": "1_0 1 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "no number"),
+            ({"extra_info": "9" * 9999 + " 1 1 0 0 b"}, ResponseCode.SYSTEM_ERROR, "no number"),
         ],
     )
     def test_refusals(self, change: dict[str, Any], code: int, says: str) -> None:
@@ -354,10 +361,65 @@ class TestAck:
         (message,) = popper.pop()
         request = popper.ack_request(message._replace(**change))
         got, remark = refused(broker.request(request))
-        assert got == code and says in remark
+        assert got == code and says in remark and len(remark) < 500
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("pt", 1 << 63), ("so", -(1 << 63) - 1), ("q", 1 << 31), ("it", 1e99)]
+    )
+    def test_a_batch_with_a_number_that_java_has_not(self, field: str, value: float) -> None:
+        broker = with_messages(1)
+        body = b'{"acks":[{"b":"AQ==","c":"G","t":"Topic","%b":%d}]}' % (field.encode(), value)
+        request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, body)
+        code, remark = refused(broker.request(request))
+        assert code == ResponseCode.SYSTEM_ERROR and field in remark
+        assert stored(broker) == []
 
 
 class TestInvisibleTime:
+    def test_longer_than_any_timer(self) -> None:
+        broker = with_messages(1, timer_max_delay_sec=100)
+        popper = Popper(broker, invisible_time=5_000)
+        (message,) = popper.pop()
+        for invisible_ms in (101_001, LARGEST):
+            code, remark = refused(broker.request(popper.hide_request(message, invisible_ms)))
+            assert code == ResponseCode.SYSTEM_ERROR
+            assert "101000 ms" in remark and "timerMaxDelaySec" in remark
+        pass_time(broker, 10)
+        (again,) = popper.pop()
+        popper.ack(popper.hide(again, 101_000))
+
+    def test_popped_for_ever(self) -> None:
+        """Stock gives the message too; its check point then stops its revival."""
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=LARGEST)
+        popper.pop()
+        ((_, point),) = stored(broker)
+        assert point.revive_time == point.pop_time + point.invisible_time == LARGEST
+        pass_time(broker, 100)
+        assert popper.pop() == []
+
+    @pytest.mark.parametrize("popped_ms", ["9223372036854775807", "1999999999999", "-1"])
+    def test_it_begins_now_whenever_the_message_was_popped(self, popped_ms: str) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        (message,) = popper.pop()
+        parts = message.extra_info.split(" ")
+        parts[1] = popped_ms
+        later = popper.hide(message._replace(extra_info=" ".join(parts)), 5_000)
+        assert later.extra_info.split(" ")[1] == str(broker.now_ms())
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.0"]
+
+    def test_twice_in_a_millisecond(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        later = popper.hide(popper.hide(popper.pop()[0], 5_000), 5_000)
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.0"]
+        popper.ack(later)
+        pass_time(broker, 2)
+        assert len(broker.broker[Pop].revive) == 1
+
     def test_longer(self) -> None:
         broker = with_messages(1)
         popper = Popper(broker, invisible_time=5_000)
