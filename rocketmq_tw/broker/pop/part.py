@@ -73,7 +73,7 @@ class Pop(Part):
         checks = PopChecks(config, role, tables, store)
         self.positions = Positions(offsets)
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
-        self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._released)
+        self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._wake)
         self.held = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         self.notified = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         in_flight = InFlight()
@@ -114,6 +114,7 @@ class Pop(Part):
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
             commit.on_dispatched(held.wake_ready)
+        offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self.revive.pause)
 
@@ -230,8 +231,9 @@ class Pop(Part):
         if self._has_taken_over:
             self._timed.pass_over()
 
-    def _released(self, queue: PoppedQueue) -> None:
-        """An orderly group may pop this queue again."""
+    def _wake(self, queue: PoppedQueue) -> None:
+        """There may be more for who waits: an orderly group may pop the queue again, or the group
+        begins elsewhere."""
         topic, group, queue_id = queue
         self.held.wake(topic, group, queue_id)
         self.notified.wake(topic, group, queue_id)
