@@ -18,6 +18,7 @@ from rocketmq_tw.broker.pop.cut import PoppedBehind
 from rocketmq_tw.broker.pop.look_requests import LookRequests
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.order_watch import OrderWatch
+from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.polling import HeldPops
 from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import PoppedQueue, Positions
@@ -72,15 +73,17 @@ class Pop(Part):
         checks = PopChecks(config, role, tables, store)
         self.positions = Positions(offsets)
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
-        self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._released)
+        self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._wake)
         self.held = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         self.notified = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
+        in_flight = InFlight()
         self.revive = Revive(
             store,
             commit,
             offsets,
             messages,
             RetryMessages(config, store, topics, groups, offsets, store_host),
+            in_flight,
             host.now_ms,
             host.in_slices,
             config.broker_name,
@@ -102,7 +105,7 @@ class Pop(Part):
             offsets,
             self.positions,
             self.order,
-            lambda queue: self.revive.in_flight.of(queue),
+            in_flight,
             stats.pulled,
             self._watch.watch,
             host.reactor.seconds,
@@ -111,6 +114,7 @@ class Pop(Part):
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
             commit.on_dispatched(held.wake_ready)
+        offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self.revive.pause)
 
@@ -141,6 +145,7 @@ class Pop(Part):
                 ).handlers(),
                 AckRequests(
                     config,
+                    host.store_config,
                     checks,
                     store,
                     commit,
@@ -226,8 +231,9 @@ class Pop(Part):
         if self._has_taken_over:
             self._timed.pass_over()
 
-    def _released(self, queue: PoppedQueue) -> None:
-        """An orderly group may pop this queue again."""
+    def _wake(self, queue: PoppedQueue) -> None:
+        """There may be more for who waits: an orderly group may pop the queue again, or the group
+        begins elsewhere."""
         topic, group, queue_id = queue
         self.held.wake(topic, group, queue_id)
         self.notified.wake(topic, group, queue_id)

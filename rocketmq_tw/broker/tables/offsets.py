@@ -55,6 +55,7 @@ class OffsetTable(WriteBehindTable):
         self._now_ms = now_ms
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
+        self._reset_listeners: list[Callable[[str, str, int], None]] = []
         self._pairs = PairIndex()
         #: Keys of `_offsets` that nobody sees any more and that are about to go.
         self._removed: set[str] = set()
@@ -171,6 +172,12 @@ class OffsetTable(WriteBehindTable):
         self._resets.setdefault(key, {})[queue_id] = offset
         self._add(key)[queue_id] = offset
         self._dirty = True
+        for listener in self._reset_listeners:
+            listener(group, topic, queue_id)
+
+    def on_reset(self, listener: Callable[[str, str, int], None]) -> None:
+        """Adds a listener that is told group, topic and queue id of each reset."""
+        self._reset_listeners.append(listener)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset waits to be taken up; commits are then passed over."""
