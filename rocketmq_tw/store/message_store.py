@@ -15,6 +15,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
@@ -381,6 +382,13 @@ class MessageStore(StoreReads):
     def on_arrival(self, callback: Arrival) -> Callable[[], None]:
         """See `IMessageStore`."""
         return self._dispatching.on_arrival(callback)
+
+    def places_of(self, head: RecordHead) -> Iterator[tuple[str, int, int]]:
+        """See `IMessageStore`."""
+        entry = self._dispatching.maker.of_head(head)
+        if entry.in_queue and not self._deleted.covers(head.topic, head.physical_offset):
+            yield head.topic, head.queue_id, head.queue_offset
+        yield from entry.further
 
     # Housekeeping
 

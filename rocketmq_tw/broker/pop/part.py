@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
@@ -32,6 +33,7 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
 from rocketmq_tw.net.interfaces import Handler
@@ -211,17 +213,19 @@ class Pop(Part):
         self._has_taken_over = False
         self.positions.clear()
 
+    def truncating(self, cut: LogCut) -> TakeBack:
+        topic = revive_topic(self._host.config.broker_cluster_name)
+        behind = PoppedBehind(self._writing.store, self._tables.offsets, topic, cut)
+        return partial(self._take_back, cut, behind)
+
     @inlineCallbacks
-    def truncating(self, end: int) -> Generator[Any, Any, None]:
-        store = self._writing.store
-        steps = self.order.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
+    def _take_back(self, cut: LogCut, behind: PoppedBehind) -> Generator[Any, Any, None]:
         if not self.order.is_empty:
-            yield self._host.in_slices(steps)
+            yield self._host.in_slices(self.order.clamp(cut.first_gone))
         yield self._write_order()
-        offsets, config = self._tables.offsets, self._host.config
-        behind = PoppedBehind(store, offsets, revive_topic(config.broker_cluster_name), end)
-        yield self._host.in_slices(behind.take_back(config.revive_queue_num))
-        yield write_progress(offsets, self._writing.commit, self._host.in_thread)
+        queue_count = self._host.config.revive_queue_num
+        yield self._host.in_slices(behind.take_back(queue_count))
+        yield write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_pop_check_points_pending", len(self.revive))
