@@ -46,15 +46,18 @@ class BrokerLiveness:
                 ResponseCode.CONTROLLER_INVALID_REQUEST, "a heartbeat without brokerId"
             )
         header = request.header(BrokerHeartbeatRequestHeader)
-        if max(len(header.cluster_name), len(header.broker_name)) > MAX_TEXT:
+        texts = header.cluster_name, header.broker_name, header.broker_addr
+        if max(map(len, texts)) > MAX_TEXT:
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REQUEST,
-                f"clusterName and brokerName have at most {MAX_TEXT} characters",
+                f"clusterName, brokerName and brokerAddr have at most {MAX_TEXT} characters",
             )
         key = ReplicaKey(header.cluster_name, header.broker_name, header.broker_id or 0)
         standing = _standing(header)
         is_new = self._live.standing(*key) is None
-        if not self._live.heartbeat(key, peer, standing, header.heartbeat_timeout_mills):
+        if not self._live.heartbeat(
+            key, peer, standing, header.heartbeat_timeout_mills, header.broker_addr
+        ):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY, f"broker-set {key.name} is not registered here"
             )

@@ -8,13 +8,16 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
 NEW_TOPIC_SECONDS = 0.2
@@ -73,8 +76,12 @@ class Follower:
         self._metadata.forget()
         self._master = Master("", "")
 
+    def keep_copying(self) -> Deferred[None]:
+        """`copy`, from time to time; never fails."""
+        return self.copy().addErrback(_not_copied)
+
     def copy(self) -> Deferred[None]:
-        """Copies what only masters change, from time to time."""
+        """Copies what only masters change."""
         if not self._master.address or not self.master_is_near:
             return succeed(None)
         return self._copying.run(self._metadata.copy, self._master.address)
@@ -91,7 +98,7 @@ class Follower:
 
     def _copy_soon(self) -> None:
         self._soon = None
-        self.copy().addErrback(lambda failure: log.failure("copying a new topic", failure))
+        self.keep_copying()
 
     @property
     def master_is_near(self) -> bool:
@@ -112,3 +119,11 @@ class Follower:
             self._soon.cancel()
             self._soon = None
         return succeed(None)
+
+
+def _not_copied(failure: Failure) -> None:
+    if failure.check(RemotingError, RequestError) is None:
+        log.failure("copying from the master", failure)
+    else:
+        # A master that is gone or busy.
+        log.warn("not all is copied from the master: {why}", why=failure.getErrorMessage())

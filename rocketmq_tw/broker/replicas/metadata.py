@@ -90,10 +90,14 @@ class SlaveMetadata:
         self._former = _NOTHING
         #: How often there was another master: what one still answers to is not taken then.
         self._masters = 0
+        self._copying: Deferred[None] | None = None
 
     def forget(self) -> None:
-        """Forgets what the former master said: there is another one now."""
+        """Forgets what the former master said: there is another one now, for which nobody waits
+        until one that is silent has answered."""
         self._masters += 1
+        if self._copying is not None:
+            self._copying.cancel()
         self._waiting = None
         self._former = _NOTHING
 
@@ -101,11 +105,21 @@ class SlaveMetadata:
         """Whether the master has the topic and this broker leaves it out for its kind."""
         return topic in self._unserved
 
+    def copy(self, address: str) -> Deferred[None]:
+        """Copies everything from the master at `address`, one copy at a time; a table that fails
+        leaves its own as it was, and `copy` fails with the first once the others are copied: one
+        may be too large for a frame."""
+        copying: Deferred[None] = self._copy(address)
+        self._copying = copying
+
+        def copied(result: Any) -> Any:
+            self._copying = None
+            return result
+
+        return copying.addBoth(copied)
+
     @inlineCallbacks
-    def copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
-        """Copies everything from the master at `address`; a table that fails leaves its own as it
-        was, and `copy` fails with the first once the others are copied: one may be too large for a
-        frame."""
+    def _copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
         failures, master = [], self._masters
         for table in (
             self._copy_topics,
@@ -116,6 +130,8 @@ class SlaveMetadata:
             try:
                 yield table(address, master)
             except Exception as error:
+                if master != self._masters:
+                    return
                 failures.append(error)
         if failures:
             raise failures[0]

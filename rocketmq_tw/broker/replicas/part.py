@@ -206,7 +206,7 @@ class Replicas(Part):
             self.slave.learned(master)
 
     def _copy(self) -> Deferred[None] | None:
-        return None if self.slave is None else self.slave.copy()
+        return None if self.slave is None else self.slave.keep_copying()
 
     def _ask_master(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.search()

@@ -113,7 +113,8 @@ def _refused_application(
 def register_broker(
     state: ControllerState, request: RegisterBrokerToControllerRequestHeader, life: BrokerLife
 ) -> Decision:
-    """1003: takes a broker's address of today, and tells who the master is if that one lives."""
+    """1003: takes a broker's address of today, and tells who the master is if that one lives. The
+    address of one who is alive is its own."""
     name, broker_id = request.broker_name, request.broker_id
     answer = RegisterBrokerToControllerResponseHeader(
         cluster_name=request.cluster_name, broker_name=name
@@ -132,10 +133,20 @@ def register_broker(
             remark=f"id {broker_id} of broker-set {name} was not given to anybody",
             header=answer,
         )
-    if len(request.broker_address) > MAX_TEXT:
+    if not 0 < len(request.broker_address) <= MAX_TEXT:
         return Decision(
             code=ResponseCode.CONTROLLER_INVALID_REQUEST,
-            remark=f"brokerAddress has at most {MAX_TEXT} characters",
+            remark=f"brokerAddress has 1 to {MAX_TEXT} characters",
+            header=answer,
+        )
+    lives_at = life.address(group.cluster, name, broker_id)
+    if lives_at not in ("", request.broker_address):
+        # Two brokers under one id would both become the master when it is elected.
+        return Decision(
+            code=ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+            remark=f"id {broker_id} of broker-set {name} is alive at {lives_at}: where the broker"
+            f" at {request.broker_address} has a copy of that one's store, remove brokerIdentity"
+            " from the copy; where it is the same one, it is taken once it is silent there",
             header=answer,
         )
     sync = group.sync

@@ -19,6 +19,9 @@ class BrokerLife(Protocol):
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """None for a broker that is not alive."""
 
+    def address(self, cluster: str, name: str, broker_id: int) -> str:
+        """Where a broker that is alive says that it is; empty for another one."""
+
 
 def elect(
     life: BrokerLife,

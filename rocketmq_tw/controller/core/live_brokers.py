@@ -34,6 +34,8 @@ class _Live(msgspec.Struct, Generic[Owner]):
     seen_at: int
     timeout_ms: int
     standing: CandidateStanding
+    #: Where the owner says that the broker is.
+    address: str
 
 
 class LiveBrokers(Generic[Owner]):
@@ -51,20 +53,28 @@ class LiveBrokers(Generic[Owner]):
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """What its heartbeats said; None for a broker that is not alive."""
-        live = self._live.get(ReplicaKey(cluster, name, broker_id))
-        if live is None or live.seen_at + live.timeout_ms < self._now_ms():
-            return None
-        return live.standing
+        live = self._alive(ReplicaKey(cluster, name, broker_id))
+        return None if live is None else live.standing
+
+    def address(self, cluster: str, name: str, broker_id: int) -> str:
+        """See `BrokerLife`."""
+        live = self._alive(ReplicaKey(cluster, name, broker_id))
+        return "" if live is None else live.address
 
     def heartbeat(
-        self, key: ReplicaKey, owner: Owner, standing: CandidateStanding, timeout_ms: int | None
+        self,
+        key: ReplicaKey,
+        owner: Owner,
+        standing: CandidateStanding,
+        timeout_ms: int | None,
+        address: str = "",
     ) -> bool:
         """Takes a heartbeat; False where it is one stranger too many."""
         live, now = self._live.get(key), self._now_ms()
         if live is None:
             if not self._admit(key):
                 return False
-            live = self._live[key] = _Live(owner, now, now, DEFAULT_TIMEOUT_MS, standing)
+            live = self._live[key] = _Live(owner, now, now, DEFAULT_TIMEOUT_MS, standing, address)
             self._owned.setdefault(owner, set()).add(key)
         elif live.owner != owner and live.owner_seen_at + live.timeout_ms < now:
             self._disown(key, live.owner)
@@ -73,6 +83,7 @@ class LiveBrokers(Generic[Owner]):
         live.seen_at = now
         if live.owner == owner:
             live.owner_seen_at = now
+            live.address = address
             # A time-out that no heartbeat can keep counts as none; another connection's would
             # make the owner seem silent.
             live.timeout_ms = max(timeout_ms or 0, 0) or DEFAULT_TIMEOUT_MS
@@ -106,6 +117,12 @@ class LiveBrokers(Generic[Owner]):
     def owns_any(self, owner: Owner) -> bool:
         """Whether a broker belongs to this connection."""
         return owner in self._owned
+
+    def _alive(self, key: ReplicaKey) -> _Live[Owner] | None:
+        live = self._live.get(key)
+        if live is None or live.seen_at + live.timeout_ms < self._now_ms():
+            return None
+        return live
 
     def _admit(self, key: ReplicaKey) -> bool:
         if self._is_known(key):

@@ -159,7 +159,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         name = slave.link.slave
         if name is not None and self._named.get(name.broker_id) is slave:
             del self._named[name.broker_id]
-            self.states.lost(name.broker_id)
+            self.states.lost(name.broker_id, self._now_ms())
             self._check()
             self._moved()
 

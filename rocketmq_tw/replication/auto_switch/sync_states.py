@@ -24,6 +24,8 @@ FIRST_PAUSE_MS = 1000
 MAX_PAUSE_MS = 30_000
 #: Anybody may connect under any id, so these books have an end; the oldest go.
 MAX_PAUSES = 1000
+#: Stands for all ids that were never members: who invents one for each try waits like who has one.
+_STRANGERS = None
 
 
 class SyncMembers(NamedTuple):
@@ -73,7 +75,8 @@ class SyncStates:
         self._not_caught_up_ms = not_caught_up_ms
         self._slaves: dict[int, _Slave] = {}
         # By ids, not links: who connects anew is not forgiven.
-        self._pauses: dict[int, _Pause] = {}
+        self._pauses: dict[int | None, _Pause] = {}
+        self._were_members = set(applied.members)
         self._waited_for: frozenset[int] = frozenset()
         self._look()
 
@@ -91,14 +94,15 @@ class SyncStates:
 
     def connected(self, broker_id: int, log_end: int, now_ms: int, *, is_learner: bool) -> None:
         """A slave is there; a learner never becomes a member."""
+        self._gone(broker_id, now_ms)
         self._slaves[broker_id] = _Slave(
             is_learner=is_learner, caught_up_ms=now_ms, mark_ms=now_ms, mark_end=log_end
         )
         self._look()
 
-    def lost(self, broker_id: int) -> None:
+    def lost(self, broker_id: int, now_ms: int) -> None:
         """A slave is gone."""
-        self._slaves.pop(broker_id, None)
+        self._gone(broker_id, now_ms)
         self._look()
 
     def reported(
@@ -124,6 +128,8 @@ class SyncStates:
             and offset >= epoch_start
             and log_end - offset <= JOINING_GAP
             and self._may_try(broker_id, now_ms)
+            # Nobody waits for one who has all that it needs.
+            and (offset >= promised_end or self._may_be_waited_for(broker_id, now_ms))
         ):
             slave.join_start = offset
             slave.join_end, slave.joining_until_ms = promised_end, now_ms + JOINING_MS
@@ -203,6 +209,9 @@ class SyncStates:
         if applied.epoch <= self.applied.epoch:
             return False
         self.applied = applied
+        if applied.members - self._were_members:
+            self._pauses.pop(_STRANGERS, None)
+        self._were_members |= applied.members
         self._settled()
         for member in applied.members:
             self._pauses.pop(member, None)
@@ -218,9 +227,7 @@ class SyncStates:
         """Those that did not manage to join in time are waited for no more."""
         for broker_id, slave in self._slaves.items():
             if slave.joining_until_ms is not None and now_ms >= slave.joining_until_ms:
-                slave.joining_until_ms = None
-                if slave.acknowledged < slave.join_end and slave.acknowledged <= slave.join_start:
-                    self._pause(broker_id, now_ms)
+                self._end_joining(broker_id, slave, now_ms)
                 self._look()
 
     def _settled(self) -> None:
@@ -235,15 +242,30 @@ class SyncStates:
             slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms
         )
 
-    def _may_try(self, broker_id: int, now_ms: int) -> bool:
+    def _may_try(self, broker_id: int | None, now_ms: int) -> bool:
         pause = self._pauses.get(broker_id)
         return pause is None or now_ms >= pause.until_ms
+
+    def _may_be_waited_for(self, broker_id: int, now_ms: int) -> bool:
+        return broker_id in self._were_members or self._may_try(_STRANGERS, now_ms)
+
+    def _gone(self, broker_id: int, now_ms: int) -> None:
+        slave = self._slaves.pop(broker_id, None)
+        if slave is not None and slave.joining_until_ms is not None:
+            self._end_joining(broker_id, slave, now_ms)
+
+    def _end_joining(self, broker_id: int, slave: _Slave, now_ms: int) -> None:
+        slave.joining_until_ms = None
+        if slave.acknowledged < slave.join_end and slave.acknowledged <= slave.join_start:
+            self._pause(broker_id, now_ms)
+            if broker_id not in self._were_members:
+                self._pause(_STRANGERS, now_ms)
 
     def _failures(self, broker_id: int) -> int:
         pause = self._pauses.get(broker_id)
         return 0 if pause is None else pause.failures
 
-    def _pause(self, broker_id: int, now_ms: int) -> None:
+    def _pause(self, broker_id: int | None, now_ms: int) -> None:
         before = self._pauses.pop(broker_id, None)
         failures = 0 if before is None else before.failures
         # Python's numbers have no end, so the exponent gets one.

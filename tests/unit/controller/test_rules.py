@@ -43,7 +43,7 @@ from rocketmq_tw.wire.headers.controller import (
 
 
 class Alive:
-    """Who is alive, by id."""
+    """Who is alive, by id, at the addresses of `state_of`."""
 
     def __init__(self, **standings: tuple[int, int, int]) -> None:
         self.standings = {
@@ -52,6 +52,10 @@ class Alive:
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         return self.standings.get(broker_id) if cluster == "C" else None
+
+    def address(self, cluster: str, name: str, broker_id: int) -> str:
+        alive = self.standing(cluster, name, broker_id)
+        return "" if alive is None else f"127.0.0.1:{broker_id}"
 
 
 ALL = Alive(b1=(1, 10, 1), b2=(1, 10, 1), b3=(1, 10, 1))
@@ -117,6 +121,27 @@ def test_an_id_below_the_first_is_not_given(broker_id: int) -> None:
         decision = ask(state_of(), code, brokerName=name, **fields)
         assert decision.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
         assert decision.events == ()
+
+
+@pytest.mark.parametrize(
+    ("alive", "address", "expected"),
+    [
+        (ALL, "127.0.0.1:9", ResponseCode.CONTROLLER_BROKER_ID_INVALID),
+        (ALL, "127.0.0.1:2", ResponseCode.SUCCESS),
+        (Alive(b1=(1, 10, 1)), "127.0.0.1:9", ResponseCode.SUCCESS),
+        (Alive(), "", ResponseCode.CONTROLLER_INVALID_REQUEST),
+    ],
+    ids=["alive elsewhere", "alive there", "not alive", "nowhere"],
+)
+def test_the_address_of_a_living_broker_is_its_own(
+    alive: Alive, address: str, expected: int
+) -> None:
+    fields = {"clusterName": "C", "brokerId": 2, "brokerAddress": address}
+    decision = ask(
+        state_of(), RequestCode.CONTROLLER_REGISTER_BROKER, alive, brokerName="g", **fields
+    )
+    assert decision.code == expected
+    assert bool(decision.events) == (expected == ResponseCode.SUCCESS and address[-1] == "9")
 
 
 def test_an_id_taken_before_its_turn_keeps_nobody_out() -> None:
@@ -379,6 +404,15 @@ def test_a_standing_never_goes_back_but_for_its_priority() -> None:
     assert books.live.standing("C", "g", 1) == CandidateStanding(3, 1, 4)
     books.beat(1, "one", 3, 0, 9)
     assert books.live.standing("C", "g", 1) == CandidateStanding(3, 1, 9)
+
+
+def test_where_a_broker_is_says_its_own_connection() -> None:
+    books, key = Books(), ReplicaKey("C", "g", 1)
+    for owner, address in (("own", "a:1"), ("other", "b:1")):
+        books.live.heartbeat(key, owner, CandidateStanding(), 100, address)
+    assert books.live.address(*key) == "a:1"
+    books.live.lose("own")
+    assert books.live.address(*key) == ""
 
 
 def test_strangers_find_room_up_to_a_limit_and_those_we_know_always() -> None:

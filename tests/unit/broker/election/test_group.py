@@ -50,6 +50,22 @@ def test_a_killed_masters_messages_are_all_at_the_next_one() -> None:
     assert group.role(1) is Role.SLAVE
 
 
+def test_a_copy_of_a_store_has_no_role_while_the_original_lives() -> None:
+    group = three(all_ack_in_sync_state_set=True)
+    group.files[4] = group.files[2].kill()
+    group.start(4)
+    group.run(5)
+    assert group.role(4) is Role.ISOLATED
+    assert group.in_sync() == {1, 2, 3}
+    group.kill(1)
+    group.run_until(lambda: group.masters())
+    group.run(10)
+    assert len(group.masters()) == 1
+    # Nobody else has the id any more.
+    group.kill(2)
+    group.run_until(lambda: group.role(4) in (Role.MASTER, Role.SLAVE))
+
+
 def test_a_former_master_that_comes_back_is_no_master_at_name_servers() -> None:
     group = three()
     group.run_until(lambda: group.routed() == "10.0.0.1:10911")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import ok
@@ -79,3 +80,39 @@ def test_a_former_master_takes_over_what_went_back_since() -> None:
     group.start(master)
     group.run_until(lambda: len(group.in_sync()) == 2)
     group.run_until(lambda: offset(group, master) == 2)
+
+
+#: Of the period in which slaves copy.
+SHIFTS = [0, 1, 2, 3, 4]
+
+
+def silent_master(seconds: int) -> tuple[ElectedGroup, int, int]:
+    """A group whose master is paused, with the numbers of its successor and of the slave."""
+    group = ElectedGroup(all_ack_in_sync_state_set=True)
+    group.controllers.leader()
+    for number in (1, 2, 3):
+        group.start(number)
+    group.run_until(lambda: len(group.in_sync()) == 3)
+    (former,) = group.masters()
+    group.run(10 + seconds)
+    group.processes[former].pause()
+    group.run_until(lambda: len(group.masters()) == 2)
+    (master,) = set(group.masters()) - {former}
+    (slave,) = {1, 2, 3} - {former, master}
+    return group, master, slave
+
+
+@pytest.mark.parametrize("seconds", SHIFTS)
+def test_nobody_waits_for_the_tables_of_a_master_that_is_silent(seconds: int) -> None:
+    group, master, slave = silent_master(seconds)
+    commit(group, master, 1)
+    group.run(COPY_SECONDS + 1)
+    assert offset(group, slave) == 1
+
+
+@pytest.mark.parametrize("seconds", SHIFTS)
+def test_nor_does_a_stop(seconds: int) -> None:
+    group, *others = silent_master(seconds)
+    stopping = [group.brokers[number].broker.stop() for number in others]
+    group.run(1)
+    assert all(stopped.called for stopped in stopping)

@@ -112,7 +112,7 @@ class TestPauses:
         for pause_ms in (1000, 2000, 4000, 8000, 16_000, MAX_PAUSE_MS, MAX_PAUSE_MS):
             connect(group, 999, now_ms=now_ms)
             self.refuse(group, 999, now_ms)
-            group.lost(999)
+            group.lost(999, now_ms)
             connect(group, 999, now_ms=now_ms)
             report(group, 999, 1000, now_ms + pause_ms - 1)
             assert group.expansion() is None
@@ -137,6 +137,36 @@ class TestPauses:
             report(group, 2, 990, now_ms)
             waited += group.waited_for == {2}
         assert waited <= 60
+
+    @pytest.mark.parametrize("same_id", [False, True])
+    @pytest.mark.parametrize("closes", [False, True])
+    def test_nor_does_a_new_id_or_link_help_who_does_not_move(self, same_id, closes):
+        group = states(1)
+        waited = 0
+        for now_ms in range(0, 60_000, 100):
+            broker_id = 2 if same_id else 2 + now_ms // 900
+            if now_ms % 900 == 0:
+                if closes:
+                    group.lost(broker_id - (not same_id), now_ms)
+                connect(group, broker_id, now_ms=now_ms)
+            report(group, broker_id, 990, now_ms)
+            waited += bool(group.waited_for)
+            group.tick(now_ms)
+        assert waited <= 120
+
+    def test_strangers_keep_nobody_out_who_has_everything_or_was_a_member(self):
+        group = states(1, 3)
+        group.apply(SyncMembers(frozenset({1}), 6))
+        for broker_id in (2, 3, 4):
+            connect(group, broker_id)
+        report(group, 2, 990)
+        group.tick(JOINING_MS)
+        report(group, 4, 990, JOINING_MS)
+        assert group.waited_for == frozenset()
+        report(group, 3, 990, JOINING_MS)
+        assert group.waited_for == {3}
+        report(group, 4, 1000, JOINING_MS)
+        assert group.expansion() == {1, 4}
 
     def test_who_moves_is_waited_for_again_at_once(self):
         group = states(1)
@@ -230,7 +260,7 @@ class TestOffsets:
         assert group.everyone() == -1
         report(group, 3, 400)
         assert group.everyone() == 400
-        group.lost(3)
+        group.lost(3, 0)
         assert group.everyone() == -1
 
     def test_a_number_of_copies_may_be_anywhere(self):
