@@ -189,14 +189,22 @@ class ControllerFollower:
         group = enrolled.group
         if self._former_epoch is None:
             # What registration tells leaves out a master that is not known to be alive.
-            group = yield self._controller.group()
-            self._former_epoch = group.master_epoch
+            group = yield self._ask()
         yield self._follow(group)
+
+    @inlineCallbacks
+    def _ask(self) -> Generator[Any, Any, GroupState]:
+        """Asks for the group's state, whoever does so first: without knowing which masters were
+        there before this process, none may be followed."""
+        group: GroupState = yield self._controller.group()
+        if self._former_epoch is None:
+            self._former_epoch = group.master_epoch
+        return group
 
     @inlineCallbacks
     def _look(self) -> Generator[Any, Any, None]:
         try:
-            group = yield self._controller.group()
+            group = yield self._ask()
         except RequestError as refusal:
             if refusal.code != ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
+from unittest.mock import patch
 
 import attrs
 import pytest
@@ -370,6 +371,16 @@ def test_nor_where_its_registration_does_not_tell_of_that_epoch() -> None:
     controllers.registration = group(None, 0)
     joining = Joining(controllers)
     joining.follower.start()
+    assert (controllers.deposed, joining.roles) == ([3], [(Role.MASTER, 5)])
+
+
+def test_nor_where_its_first_question_is_lost_and_a_later_one_is_answered() -> None:
+    controllers = Controllers(group(1, 3, {1, 2}, 7))
+    controllers.elected = group(1, 5, {1}, 8)
+    joining = Joining(controllers)
+    with patch.object(controllers, "group", lambda: fail(ConnectError("controller", "lost"))):
+        joining.follower.start()
+    fired(joining.follower.poll())
     assert (controllers.deposed, joining.roles) == ([3], [(Role.MASTER, 5)])
 
 
