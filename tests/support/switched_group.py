@@ -23,7 +23,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog
+from rocketmq_tw.replication.auto_switch.interfaces import Comparison, ISwitchedLog
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
@@ -85,10 +85,11 @@ class RecordLog:
             yield position, position + size
             position += size
 
-    def last_record(self, end: int) -> bytes:
-        """The last whole record in front of `end`."""
-        start, behind = max(self.records(end), default=(0, 0))
-        return bytes(self.data[start:behind])
+    def newest_message(self, end: int) -> tuple[int, int]:
+        """Where the last whole record in front of `end` starts that does not only fill a file, and
+        the offset behind it; 0 and 0 where there is none."""
+        written = ((at, to) for at, to in self.records(end) if any(self.data[at + SIZE : to]))
+        return max(written, default=(0, 0))
 
     def whole_end(self, end: int) -> int:
         """Behind the last whole record in front of `end`."""
@@ -304,13 +305,18 @@ class Node:
             self.client.follow(address.address, Way(self, address))
         self.changing = False
 
-    def _compare(self, master: int, point: int) -> Deferred[bool]:
+    def _compare(self, master: int, point: int) -> Deferred[Comparison]:
         if not self.world.compares:
-            return succeed(True)
+            return succeed(Comparison(differs=False))
         theirs = self.world.nodes[master - 1]
         if not theirs.alive:
             return fail(ConnectionLost())
-        return succeed(self.log.last_record(point) == theirs.log.last_record(point))
+        start, end = self.log.newest_message(point)
+        if not end:
+            return succeed(Comparison(differs=False))
+        if theirs.log.data[start:end] != self.log.data[start:end]:
+            return succeed(Comparison(differs=True))
+        return succeed(Comparison(differs=False, same_until=end))
 
 
 @implementer(IStreamClientEndpoint)
@@ -430,7 +436,7 @@ class World:
         """Every broker that takes itself for the master stores a message."""
         for node in self.nodes:
             if node.alive and node.service is not None and not node.service.refusal():
-                end = node.log.put(self.random.randbytes(self.random.randrange(1, 90)))
+                end = node.log.put(self.random.randbytes(self.random.randrange(8, 90)))
                 send = Send(node, end, self.now, bytes(node.log.data))
                 self.sends.append(send)
                 node.service.wait(end).addCallback(self._replicated, send)

@@ -18,6 +18,7 @@ from twisted.internet.task import deferLater
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.replication.auto_switch.interfaces import Comparison
 from rocketmq_tw.replication.links.errors import LinkError
 
 #: Records that are looked at in one turn of the reactor.
@@ -79,17 +80,17 @@ def check_kinship(
 
 
 @inlineCallbacks
-def is_same_before(
+def compare_before(
     calls: MasterCalls,
     address: str,
     store: IMessageStore,
     file_size: int,
     clock: IReactorTime,
     point: int,
-) -> Generator[Deferred[Any], Any, bool]:
-    """Whether the newest record in front of `point` is the same at the master at `address`; raises
-    `LinkError` that says what to do where the master's log starts behind `point`, so that nothing
-    of it can follow."""
+) -> Generator[Deferred[Any], Any, Comparison]:
+    """Compares the newest record in front of `point` with the one of the master at `address`;
+    raises `LinkError` that says what to do where the master's log starts behind `point`, so that
+    nothing of it can follow."""
     yield _check_file_size(calls, address, file_size)
     log = yield calls.log_range(address)
     if 0 < point < log.start:
@@ -98,10 +99,13 @@ def is_same_before(
             f" lies between is gone; {ADVICE}"
         )
     offset = yield newest_record(store, file_size, clock, point)
-    if offset < log.start:
-        return True
+    own = None if offset < log.start else store.record_at(offset)
+    if own is None:
+        return Comparison(differs=False)
     theirs = yield calls.record(address, offset)
-    return bool(store.record_at(offset) == theirs)
+    if own != theirs:
+        return Comparison(differs=True)
+    return Comparison(differs=False, same_until=offset + len(own))
 
 
 @inlineCallbacks

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.follower import Follower
-from rocketmq_tw.broker.replicas.kinship import check_kinship, is_same_before
+from rocketmq_tw.broker.replicas.kinship import check_kinship, compare_before
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -21,6 +21,7 @@ from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
+from rocketmq_tw.replication.auto_switch.interfaces import Comparison
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 
@@ -144,10 +145,10 @@ class MasterFollower(Follower):
             self._reactor,
         )
 
-    def is_same_before(self, point: int) -> Deferred[bool]:
-        """Whether the newest record in front of `point` is the master's too; fails with a
+    def compare_before(self, point: int) -> Deferred[Comparison]:
+        """Compares the newest record in front of `point` with the master's; fails with a
         `LinkError` that says what to do where the master cannot go on from there."""
-        return is_same_before(
+        return compare_before(
             self._calls,
             self._master.address,
             self._store,

@@ -95,7 +95,7 @@ class Switching:
             handshake=SlaveHandshake(
                 controlled.own_id, config.sync_from_last_file, config.async_learner
             ),
-            compare=follower.is_same_before,
+            compare=follower.compare_before,
         )
 
     def apply(self, members: SyncMembers) -> None:

@@ -16,7 +16,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     MasterHandshake,
     SlaveHandshake,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import Compare, ISwitchedLog
+from rocketmq_tw.replication.auto_switch.interfaces import Compare, Comparison, ISwitchedLog
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.slave_link import AutoSwitchSlaveLink
 from rocketmq_tw.replication.links.client import HAClient
@@ -57,7 +57,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         #: What a link began is over before the next one begins.
         self._working = DeferredLock()
         #: A question to the master that is under way.
-        self._asked: Deferred[bool] | None = None
+        self._asked: Deferred[Comparison] | None = None
 
     @inlineCallbacks
     def stop(self) -> Generator[Any, Any, None]:
@@ -154,9 +154,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         own, end = self._epochs.table, self._end
         point = yield self._common(master, end)
         self._check_is_open(link)
-        if end and point == end and own.agreement(end, self._masters, master.end) is None:
-            # The master's epochs come in their place, so that its next ones can follow.
-            yield self._epochs.cut(0)
+        agreed = own.agreement(end, self._masters, master.end)
         if point < end:
             if point < self._switched.start_offset:
                 raise LinkError(
@@ -175,6 +173,9 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             yield self._switched.truncate(point)
             self._end = point
             yield self._epochs.cut(point)
+        if point and (agreed is None or agreed.offset < point):
+            # So that its next ones can follow.
+            yield self._epochs.adopt(self._masters, point)
         return point
 
     @inlineCallbacks
@@ -185,7 +186,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         confirmed = self._switched.confirmed_offset
         if not self._settings.all_ack or confirmed <= point:
             return
-        if confirmed <= master.end and (yield self._ask(confirmed)):
+        if confirmed <= master.end and not (yield self._ask(confirmed)).differs:
             return
         raise LinkError(
             f"this log is the master's up to {point} and confirmed up to {confirmed}: the master"
@@ -216,6 +217,15 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                 )
         else:
             agreement = own.agreement(end, theirs, master.end)
+            known = 0 if agreement is None else agreement.offset
+            shared = min(end, master.end)
+            if known < shared:
+                # A master that is started again and still is the master begins its epoch once more
+                # where its log ends, so the epochs differ in what everybody has. Those in sync must
+                # not let go of that, not even to copy it again.
+                compared: Comparison = yield self._ask(shared)
+                if compared.same_until > known:
+                    return compared.same_until
             if agreement is not None:
                 point, start = agreement.offset, agreement.entry.start
             elif theirs.covering(0) is not None and end <= master.end:
@@ -227,16 +237,16 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                     f"the master has none of this log's epochs ({_shown(own)}; the master's:"
                     f" {_shown(theirs)}); {ADVICE}"
                 )
-        same = yield self._ask(point)
-        if not same and start < point and own.entries:
+        compared = yield self._ask(point)
+        if compared.differs and start < point and own.entries:
             # A master that came back without the end of its epoch went on under its number.
             point = start
-            same = yield self._ask(point)
-        if not same:
+            compared = yield self._ask(point)
+        if compared.differs:
             raise LinkError(f"the master has another message in front of {point}; {ADVICE}")
         return point
 
-    def _ask(self, point: int) -> Deferred[bool]:
+    def _ask(self, point: int) -> Deferred[Comparison]:
         """See `Compare`."""
 
         def answered(result: Any) -> Any:

@@ -103,6 +103,19 @@ class EpochTable:
         self._entries = (*kept, entry)
         return True
 
+    def adopt(self, master: EpochTable, point: int) -> None:
+        """The log is the master's up to `point`, whatever epochs both named it with: the master's
+        count. What it has forgotten since its oldest files are gone stays."""
+        theirs = [entry for entry in master.entries if entry.start < point]
+        if theirs:
+            first = theirs[0]
+            older = [
+                entry
+                for entry in self._entries
+                if entry.epoch < first.epoch and entry.start < first.start
+            ]
+            self._entries = (*older, *theirs)
+
     def truncate_suffix_by_epoch(self, epoch: int) -> None:
         """Forgets `epoch` and all later ones."""
         self._entries = tuple(entry for entry in self._entries if entry.epoch < epoch)

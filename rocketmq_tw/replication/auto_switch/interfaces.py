@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute
@@ -17,9 +18,20 @@ Propose = Callable[[frozenset[int]], Deferred[SyncMembers]]
 #: Has the controller elect anew: that ends the master's epoch, and all that was proposed in it.
 Renounce = Callable[[], Deferred[None]]
 
-#: Whether the newest record in front of an offset is the master's as well; fails with a `LinkError`
-#: that says what to do where the master has nothing of that offset any more.
-Compare = Callable[[int], Deferred[bool]]
+
+class Comparison(NamedTuple):
+    """What the newest record in front of an offset says of two logs. `differs`: the master has
+    another one there, or none; `same_until`: where a record ends that both have, which proves that
+    they are one log up to there, since whoever has it has copied all in front of it; 0 where there
+    is none to look at."""
+
+    differs: bool
+    same_until: int = 0
+
+
+#: Compares the newest record in front of an offset with the master's; fails with a `LinkError` that
+#: says what to do where the master has nothing of that offset any more.
+Compare = Callable[[int], Deferred[Comparison]]
 
 
 class ISwitchedLog(IReplicatedLog):

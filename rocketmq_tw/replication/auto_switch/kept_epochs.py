@@ -42,6 +42,10 @@ class KeptEpochs:
         """See `EpochTable.learn`."""
         return self._change(lambda table: table.learn(entry))
 
+    def adopt(self, master: EpochTable, point: int) -> Deferred[None]:
+        """See `EpochTable.adopt`."""
+        return self._change(lambda table: table.adopt(master, point))
+
     def cut(self, offset: int) -> Deferred[None]:
         """See `EpochTable.truncate_suffix_by_offset`."""
         return self._change(lambda table: table.truncate_suffix_by_offset(offset))

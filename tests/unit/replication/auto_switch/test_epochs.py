@@ -113,6 +113,25 @@ class TestLearn:
             table((1, 0), (3, 100)).learn(EpochEntry(*entry))
 
 
+class TestAdopt:
+    @pytest.mark.parametrize(
+        "own, master, point, names",
+        [
+            ([(1, 0), (7, 100)], [(1, 0), (7, 150)], 150, [(1, 0)]),
+            ([(1, 0), (7, 100)], [(1, 0), (8, 120), (9, 150)], 140, [(1, 0), (8, 120)]),
+            # Of another count of epochs, and of one whose oldest files are gone.
+            ([(4, 0)], [(0, 0), (1, 150)], 100, [(0, 0)]),
+            ([(1, 0), (2, 50), (7, 100)], [(3, 80), (7, 150)], 150, [(1, 0), (2, 50), (3, 80)]),
+            # The master names nothing of it.
+            ([(1, 0)], [(2, 100)], 100, [(1, 0)]),
+        ],
+    )
+    def test_what_is_the_masters_has_its_names(self, own, master, point, names):
+        epochs = table(*own)
+        epochs.adopt(table(*master), point)
+        assert pairs(epochs) == names
+
+
 class TestTruncation:
     def test_by_epoch(self):
         epochs = table((1, 100), (2, 300), (3, 500))

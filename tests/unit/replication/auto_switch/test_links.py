@@ -23,7 +23,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveReader,
     SlaveReport,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog
+from rocketmq_tw.replication.auto_switch.interfaces import Comparison, ISwitchedLog
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
@@ -100,7 +100,7 @@ class Slave:
         self,
         size: int,
         *entries: tuple[int, int],
-        same: Any = True,
+        same: Any = None,
         confirmed: int = 0,
         all_ack: bool = False,
     ) -> None:
@@ -122,9 +122,10 @@ class Slave:
         self.connection.makeConnection(self.transport)
         assert SlaveReader().feed(self.transport.taken()) == [SlaveHandshake(2)]
 
-    def compare(self, point: int) -> Deferred[bool]:
+    def compare(self, point: int) -> Deferred[Comparison]:
         self.compared.append(point)
-        return succeed(self.same if isinstance(self.same, bool) else self.same(point))
+        same = self.same(point) if callable(self.same) else self.same
+        return succeed(Comparison(same is False, point if same else 0))
 
     def meets(self, end: int, *entries: tuple[int, int]) -> list[Any]:
         """The master's handshake; returns what is answered."""
@@ -169,11 +170,23 @@ class TestSlave:
         assert len(slave.log.data) == 200
         assert pairs(slave.epochs) == [(1, 0)]
 
-    def test_what_is_confirmed_comes_once_more_from_a_master_that_has_it(self):
-        # Stock's master begins its epoch once more where its log ends when it is started again.
+    def test_what_both_have_stays_though_a_master_began_its_epoch_once_more(self):
+        # As it does, ours and stock's, where it is started again and nobody else was elected.
+        slave = Slave(150, (1, 0), (7, 100), same=lambda point: point <= 150)
+        assert slave.meets(160, (1, 0), (7, 150)) == [SlaveReport(150)]
+        assert slave.compared == [150]
+        assert pairs(slave.epochs) == [(1, 0)]
+        assert slave.gets(transfer(150, bytes(10), (7, 150)))[-1] == SlaveReport(160)
+        assert pairs(slave.epochs) == [(1, 0), (7, 150)]
+
+    def test_what_both_have_stays_though_the_master_lost_the_end_of_it(self):
+        slave = Slave(150, (1, 0), (7, 100), same=lambda point: point <= 130)
+        assert slave.meets(130, (1, 0), (7, 130)) == [SlaveReport(130)]
+        assert pairs(slave.epochs) == [(1, 0)]
+
+    def test_what_is_confirmed_comes_once_more_where_nothing_can_be_compared(self):
         slave = Slave(150, (1, 0), (7, 100), confirmed=150, all_ack=True)
         assert slave.meets(160, (1, 0), (7, 150)) == [SlaveReport(100)]
-        assert slave.compared == [100, 150]
 
     def test_a_tail_that_nobody_confirmed_is_cut_off(self):
         slave = Slave(200, (1, 0), confirmed=100, all_ack=True)
@@ -189,7 +202,7 @@ class TestSlave:
     def test_a_group_made_anew_by_its_longest_log_comes_together(self):
         slave = Slave(100, (1, 0), confirmed=100, all_ack=True)
         assert slave.meets(150, (0, 0), (1, 150)) == [SlaveReport(100)]
-        assert slave.compared == [100] and len(slave.log.data) == 100
+        assert len(slave.log.data) == 100
         slave.gets(transfer(100, bytes(50), (0, 0)), transfer(150, b"x", (1, 150)))
         assert pairs(slave.epochs) == [(0, 0), (1, 150)]
 
