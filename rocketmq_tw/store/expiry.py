@@ -34,8 +34,7 @@ class Expiry:
         self.is_disk_full = False
         self._config = config
         self._files = files
-        #: The log may lie on a disk of its own.
-        self._directories = log.directory, root
+        self._root = root
         self._log = log
         self._queues = queues
         self._index = index
@@ -45,7 +44,9 @@ class Expiry:
         """Removes what may go of a log whose queues have it up to `dispatched`; see
         `IMessageStore.clean`. In steps between which the store may change."""
         log, config = self._log, self._config
-        pressure = worst_pressure(config, {self._files.usage(path) for path in self._directories})
+        # The log may lie on a disk of its own.
+        disks = {self._files.usage(path) for path in (log.directory, self._root)}
+        pressure = worst_pressure(config, disks)
         self.is_disk_full = pressure is Pressure.FULL
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)

@@ -311,10 +311,11 @@ class MessageIndex:
                 if self.mark[0] == last.begin_offset:
                     self.mark = (last.begin_offset, min(self.mark[1], last.count))
                 break
-            if self.mark[0] == last.begin_offset:
-                # The next file may begin at the same message.
-                self.mark = (last.begin_offset, 1)
             self._remove(self._list.pop())
+            if self.mark[0] == last.begin_offset:
+                # Others may begin at the same message, and what is left may get more.
+                left = self._list[-1:]
+                self.mark = (left[0].begin_offset, left[0].count) if left else (-1, 1)
             self._files.sync_dir(self._directory)
             yield
 

@@ -142,6 +142,28 @@ def test_keys_of_what_was_cut_do_not_hide_those_that_follow(files: MemoryFiles, 
         assert has_key(after, int(body.split()[0])), body
 
 
+@pytest.mark.parametrize("kept", [0, 12])
+@pytest.mark.parametrize("seed", [None, *range(20)])
+def test_an_index_file_in_front_of_one_that_was_cut_off_is_checked_again(
+    files: MemoryFiles, kept: int, seed: int | None
+) -> None:
+    """The one behind it begins at the same message as the one that was cut off."""
+    store = open_store(files)
+    found = numbered(0, 60, size=20)
+    offsets = fill(store, found)
+    store.checkpoint()
+    cut(store, offsets[kept])
+    write = store.prepare_checkpoint(thorough=False)
+    assert write is not None
+    write()
+    fill(store, found[kept:])
+    # Brings entries into the files.
+    assert has_key(store, 59)
+    after = open_store(files.crash(seed))
+    assert bodies(after) == found
+    assert all(has_key(after, number) for number in range(60))
+
+
 @pytest.mark.parametrize("count", [30, 150])
 @pytest.mark.parametrize("truncated", [False, True])
 def test_a_cut_of_the_index_is_interrupted_anywhere(truncated: bool, count: int) -> None:
