@@ -62,6 +62,20 @@ def test_an_acknowledgement_is_for_all_that_have_the_message() -> None:
     assert books.take_due(9999) is None
 
 
+def test_many_alike_are_let_go_as_fast_as_any() -> None:
+    books = PendingCheckPoints(0, InFlight())
+    point = new_check_point("T", "G", 0, [0], 0, 1000, 10, "b")
+    key = check_point_key(point, "b")
+    for number in range(50_000):
+        books.add(key, point, number)
+    books.read_offset = 50_000
+    books.acknowledge(key, [0])
+    assert len(books) == 49_900
+    while (due := books.take_due(1010)) is not None:
+        books.settle(due, [0])
+    assert len(books) == 0 and books.done_offset == 50_000
+
+
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
 def test_the_books_say_what_a_list_says(dice: Random) -> None:
