@@ -158,9 +158,9 @@ class BrokerInMemory:
         )
         self.broker[Replicas].endpoint_for = self.network.endpoint
         self.config = self.broker.config
-        self.send_requests = self.broker[Sending].send
+        self.send_checks = self.broker[Sending].checks
         if in_flight_limit is not None:
-            self.send_requests.in_flight_limit = in_flight_limit
+            self.send_checks.in_flight_limit = in_flight_limit
         self.peer = FakePeer()
         if started:
             self.start()

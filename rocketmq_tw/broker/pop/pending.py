@@ -14,6 +14,9 @@ from rocketmq_tw.broker.pop.check_points import CheckPointKey, popped_offsets
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
+#: Check points of one key that an acknowledgement is for: anybody may send more.
+MOST_ALIKE = 100
+
 
 class Counted:
     """Messages in flight."""
@@ -31,6 +34,7 @@ class PendingCheckPoint:
         "count",
         "former",
         "key",
+        "newer",
         "point",
         "revive_offset",
         "reviving",
@@ -43,8 +47,9 @@ class PendingCheckPoint:
         self.point = point
         self.revive_offset = revive_offset
         self.waiting = set(popped_offsets(point))
-        #: Another one with the same key that came before it and waits too.
+        #: Others with the same key that wait too: the one before it, and the one behind it.
         self.former: PendingCheckPoint | None = None
+        self.newer: PendingCheckPoint | None = None
         #: Where its messages are counted.
         self.count = Counted()
         #: It was given out as due.
@@ -133,7 +138,9 @@ class PendingCheckPoints:
         cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset)
         if pending.waiting:
-            pending.former = self._by_key.get(key)
+            former = pending.former = self._by_key.get(key)
+            if former is not None:
+                former.newer = pending
             self._by_key[key] = pending
             self._count += 1
             self._in_order.append(pending)
@@ -141,9 +148,12 @@ class PendingCheckPoints:
             self._in_flight.enter(pending)
 
     def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
-        """Messages need not be seen again, whichever check point of the key has them."""
+        """Messages need not be seen again, whichever check point of the key has them; with more of
+        one key than a broker makes, the oldest ones are revived for nothing."""
         pending = self._by_key.get(key)
-        while pending is not None:
+        for _ in range(MOST_ALIKE):
+            if pending is None:
+                return
             former = pending.former
             self.settle(pending, offsets)
             pending = former
@@ -158,17 +168,15 @@ class PendingCheckPoints:
 
     def _let_go(self, pending: PendingCheckPoint) -> None:
         self._count -= 1
-        newer = self._by_key[pending.key]
-        if newer is pending:
-            if pending.former is None:
-                del self._by_key[pending.key]
-            else:
-                self._by_key[pending.key] = pending.former
-            return
-        while newer.former is not pending:
-            assert newer.former is not None, "it waits, but not under its key"
-            newer = newer.former
-        newer.former = pending.former
+        newer, former = pending.newer, pending.former
+        if former is not None:
+            former.newer = newer
+        if newer is not None:
+            newer.former = former
+        elif former is not None:
+            self._by_key[pending.key] = former
+        else:
+            del self._by_key[pending.key]
 
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
         """The check point that is due longest and of which messages wait; it is given out once,

@@ -157,7 +157,10 @@ class Revive:
         read = self._store.read_queue(
             topic, queue.queue_id, books.read_offset, BATCH_MESSAGES, BATCH_BYTES
         )
+        before = books.read_offset
         for message in decode_records(read.data):
+            # At once: nothing is taken in twice if another cannot be.
+            books.read_offset = message.queue_offset + 1
             try:
                 self._take(books, message)
             except BodyError as error:
@@ -170,10 +173,8 @@ class Revive:
                     position=message.physical_offset,
                     error=error,
                 )
-        if read.next_offset == books.read_offset:
-            return False
-        books.read_offset = read.next_offset
-        return True
+        books.read_offset = max(books.read_offset, read.next_offset)
+        return books.read_offset > before
 
     def _take(self, books: PendingCheckPoints, message: StoredMessage) -> None:
         tag = parse_properties(message.properties).get(props.TAGS)
@@ -214,6 +215,10 @@ class Revive:
             return self._store_again(queue, pending, str(error))
         except RequestError as error:
             self._failed(queue, pending, error.remark)
+            return False
+        except Exception as error:
+            log.failure("a check point cannot be revived")
+            self._failed(queue, pending, repr(error))
             return False
         return True
 

@@ -11,6 +11,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.sending.checks import SendChecks
 from rocketmq_tw.broker.sending.replies import ReplyRequests
 from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.sending.send import SendRequests
@@ -51,22 +52,15 @@ class Sending(Part):
         self._host = host
         self._addresses = addresses
         self._unique_ids: UniqueIds | None = None
-        self.send = SendRequests(
-            host.config,
-            host.store_config,
-            writing,
-            tables,
-            addresses,
-            self._next_unique_id,
-            host.now_ms,
+        self.checks = SendChecks(host.config, host.store_config, tables.topics, host.now_ms)
+        send = SendRequests(
+            host.config, self.checks, writing, tables, addresses, self._next_unique_id
         )
         send_back = SendBackRequests(
             host.config, writing, tables, retries, addresses, stats.traffic.given_back
         )
-        replies = ReplyRequests(host, writing, tables, clients.registry, addresses, self.send)
-        self._handlers = merge_handlers(
-            [self.send.handlers(), send_back.handlers(), replies.handlers()]
-        )
+        replies = ReplyRequests(host, writing, tables, clients.registry, addresses, self.checks)
+        self._handlers = merge_handlers([send.handlers(), send_back.handlers(), replies.handlers()])
 
     def start(self) -> None:
         self._unique_ids = UniqueIds(

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.interfaces import Appended
-from rocketmq_tw.broker.sending.send import SendRequests, any_queue
+from rocketmq_tw.broker.sending.checks import SendChecks, any_queue
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing
@@ -50,7 +50,7 @@ class ReplyRequests:
         tables: Tables,
         clients: ClientRegistry,
         addresses: Addresses,
-        send: SendRequests,
+        checks: SendChecks,
     ) -> None:
         self._config = host.config
         self._now_ms = host.now_ms
@@ -59,7 +59,7 @@ class ReplyRequests:
         self._announcements = tables.announcements
         self._clients = clients
         self._addresses = addresses
-        self._send = send
+        self._checks = checks
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -71,14 +71,14 @@ class ReplyRequests:
         """Fires with SUCCESS once the requester has the reply, else with SYSTEM_ERROR; raises
         `RequestError` where the message is one that may not be sent."""
         header = read_send_header(request.code, request.ext_fields)
-        topic = self._send.check(header, request, peer)
+        topic = self._checks.check(header, request, peer)
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = any_queue(topic)
-        self._send.in_flight += len(request.body)
+        self._checks.in_flight += len(request.body)
 
         def passed_on(problem: str) -> Deferred[dict[str, str]]:
-            self._send.in_flight -= len(request.body)
+            self._checks.in_flight -= len(request.body)
             problems.append(problem)
             return self._store(header, queue_id, request.body, peer)
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from operator import itemgetter
-from random import randrange
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.sending.checks import SendChecks, any_queue
 from rocketmq_tw.broker.sending.message_types import check_message_type
 from rocketmq_tw.broker.tables.announcements import Reply
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
 from rocketmq_tw.broker.tables.queue_mappings import LogicQueue
 from rocketmq_tw.broker.writing.asked_for import delay_level
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch, decode_batch
@@ -26,22 +24,15 @@ from rocketmq_tw.message.logic_queues import logic_offset_if_known
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
 from rocketmq_tw.message.recall import RecallHandle
-from rocketmq_tw.message.sysflags import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
+from rocketmq_tw.message.sysflags import MULTI_TAGS, transaction_value
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.send import (
-    SendMessageRequestHeader,
-    read_send_header,
-)
+from rocketmq_tw.wire.headers.send import read_send_header
 
 _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
-#: Bytes of bodies that may wait for their answer; more are refused until some are answered.
-DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
-
 #: Messages of one batch, which are stored in one go; their ids are in one answer.
 MAX_BATCHED = 32_768
 
@@ -62,33 +53,25 @@ _OWN = frozenset({props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER}
 
 
 class SendRequests:
-    """Checks what is sent, in stock's order and with its codes, and hands it to the commit."""
+    """Hands what is sent, once it is checked, to the commit."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        store_config: MessageStoreConfig,
+        checks: SendChecks,
         writing: Writing,
         tables: Tables,
         addresses: Addresses,
         next_unique_id: Callable[[], str],
-        now_ms: Callable[[], int],
-        *,
-        in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
     ) -> None:
-        """`in_flight_limit`: bytes of bodies that may wait for their answer."""
         self._config = config
-        self._store_config = store_config
-        self._topics = tables.topics
+        self._checks = checks
         self._mappings = tables.mappings
         self._commit = writing.commit
         self._redirects = writing.redirects
         self._announcements = tables.announcements
         self._addresses = addresses
         self._next_unique_id = next_unique_id
-        self._now_ms = now_ms
-        self.in_flight_limit = in_flight_limit
-        self.in_flight = 0
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -104,7 +87,7 @@ class SendRequests:
         if header.topic in self._mappings and header.lo is not False:
             shown_as = self._mappings.queue(header.topic, header.queue_id, any_led=True)
             header.queue_id = shown_as.leader.queue_id
-        topic = self.check(header, request, peer)
+        topic = self._checks.check(header, request, peer)
         queue_id = header.queue_id
         if queue_id < 0:
             queue_id = any_queue(topic)
@@ -165,84 +148,6 @@ class SendRequests:
                 handle = self._recall_handle(properties)
         self._append(request, reply, message, queue_id, unique_id, properties, handle=handle)
 
-    # Checks
-
-    def check(
-        self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
-    ) -> TopicConfig:
-        """The topic to send to, made where that is allowed; raises `RequestError` for what stock
-        refuses too."""
-        config = self._config
-        accepts_from = config.start_accept_send_request_time_stamp
-        if accepts_from > 0 and self._now_ms() < accepts_from:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet; send again later"
-            )
-        name = header.topic
-        topic = self._topics.get(name)
-        if topic is not None and topic.order and not is_writable(config.broker_permission):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker {config.broker_ip1} may not be written to"
-            )
-        if name in names.NOT_FOR_CLIENTS:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"{name} is the broker's own: clients may not send to it",
-            )
-        if topic is None:
-            topic = self._create_topic(header, peer)
-        queue_id = header.queue_id
-        if queue_id >= topic.write_queue_nums and queue_id >= topic.read_queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
-            )
-        size = len(request.body)
-        text = header.properties
-        if (
-            not 0 < size <= self._store_config.max_message_size
-            or (text is not None and len(text) > props.MAX_PROPERTIES_LENGTH)
-            or self.in_flight + size > self.in_flight_limit
-        ):
-            raise self._refused_size(size, text or "")
-        return topic
-
-    def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
-        name = header.topic
-        names.check_topic(name, ResponseCode.INVALID_PARAMETER)
-        is_retry = name.startswith(names.RETRY_PREFIX)
-        sys_flag = 0
-        if header.unit_mode:
-            sys_flag = TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT
-        topic = self._topics.create_on_send(
-            name, header.default_topic, peer.address, header.default_topic_queue_nums, sys_flag
-        )
-        if topic is None and is_retry:
-            topic = self._topics.create_on_send_back(name, 1, READ | WRITE, sys_flag)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"{name} is no topic of this broker: create it (rmqadmin updateTopic)",
-            )
-        return topic
-
-    def _refused_size(self, size: int, properties: str) -> RequestError:
-        most = self._store_config.max_message_size
-        if not 0 < size <= most:
-            return RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: send 1 to {most} of them"
-            )
-        if len(properties) > props.MAX_PROPERTIES_LENGTH:
-            return RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"properties of {len(properties)} characters:"
-                f" send at most {props.MAX_PROPERTIES_LENGTH}",
-            )
-        return RequestError(
-            ResponseCode.SYSTEM_BUSY,
-            f"{self.in_flight} bytes wait to be stored: send again a little later",
-        )
-
     # What becomes of the message
 
     def _add_own_properties(self, properties: dict[str, str]) -> None:
@@ -282,7 +187,7 @@ class SendRequests:
             batch=batch,
             wait=props.waits_for_store(properties),
         )
-        self.in_flight += len(request.body)
+        self._checks.in_flight += len(request.body)
 
     def _append_batch(
         self,
@@ -329,7 +234,7 @@ class SendRequests:
         appended: Appended,
     ) -> None:
         """Tells the sender how its append ended; the commit calls it."""
-        self.in_flight -= len(request.body)
+        self._checks.in_flight -= len(request.body)
         if request.flag & ONEWAY_FLAG:
             reply(request.response(code))
             return
@@ -370,15 +275,6 @@ def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:
         reply(response)
 
     return rewrite
-
-
-def any_queue(topic: TopicConfig) -> int:
-    """A queue of the broker's choice; raises `RequestError` where there is none to write to."""
-    if topic.write_queue_nums <= 0:
-        raise RequestError(
-            ResponseCode.INVALID_PARAMETER, f"{topic.topic_name} has no queue to write to"
-        )
-    return randrange(topic.write_queue_nums)
 
 
 @lru_cache(maxsize=16)

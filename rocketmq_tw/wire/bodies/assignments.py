@@ -4,6 +4,7 @@ from msgspec import field
 
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.headers.base import Int
 
 
 class QueryAssignmentRequestBody(Body):
@@ -37,7 +38,7 @@ class SetMessageRequestModeRequestBody(Body):
     topic: str = ""
     consumer_group: str = ""
     mode: str = "PULL"
-    pop_share_queue_num: int = 0
+    pop_share_queue_num: Int = 0
 
 
 class MessageRequestModeTable(Body):

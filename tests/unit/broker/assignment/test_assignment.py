@@ -122,6 +122,7 @@ def test_a_default_mode() -> None:
         ({"topic": "%RETRY%G"}, ResponseCode.NO_PERMISSION, "%RETRY%G"),
         ({"topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST, "Nowhere"),
         ({"mode": "PUSH"}, ResponseCode.INVALID_PARAMETER, "'PUSH'"),
+        ({"pop_share_queue_num": 1 << 31}, ResponseCode.SYSTEM_ERROR, "popShareQueueNum"),
     ],
 )
 def test_refusals(fields: dict[str, Any], code: int, says: str) -> None:

@@ -1,7 +1,12 @@
 """The books of what was popped: what is acknowledged is let go, in whatever order."""
 
-from rocketmq_tw.broker.pop.check_points import check_point_key, new_check_point
-from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoints
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketmq_tw.broker.pop.check_points import CheckPointKey, check_point_key, new_check_point
+from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 
 
 def test_one_that_waits_long_does_not_keep_those_behind_it() -> None:
@@ -55,3 +60,56 @@ def test_an_acknowledgement_is_for_all_that_have_the_message() -> None:
         assert len(books) == left
     assert books.done_offset == 4
     assert books.take_due(9999) is None
+
+
+def test_many_alike_are_let_go_as_fast_as_any() -> None:
+    books = PendingCheckPoints(0, InFlight())
+    point = new_check_point("T", "G", 0, [0], 0, 1000, 10, "b")
+    key = check_point_key(point, "b")
+    for number in range(50_000):
+        books.add(key, point, number)
+    books.read_offset = 50_000
+    books.acknowledge(key, [0])
+    assert len(books) == 49_900
+    while (due := books.take_due(1010)) is not None:
+        books.settle(due, [0])
+    assert len(books) == 0 and books.done_offset == 50_000
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_the_books_say_what_a_list_says(dice: Random) -> None:
+    """Against each check point by itself, with few keys and so many alike."""
+    in_flight = InFlight()
+    books = PendingCheckPoints(0, in_flight)
+    model: list[tuple[CheckPointKey, set[int]]] = []
+    given_out: list[PendingCheckPoint] = []
+    queue = ("T", "G", 0)
+    for number in range(60):
+        start, popped_ms = dice.randrange(2), dice.randrange(2)
+        offsets = sorted({start + dice.randrange(4) for _ in range(3)})
+        point = new_check_point("T", "G", 0, offsets, start, popped_ms, dice.randrange(9), "b")
+        key = check_point_key(point, "b")
+        match dice.randrange(3):
+            case 0:
+                books.add(key, point, number)
+                model.append((key, set(offsets)))
+            case 1:
+                books.acknowledge(key, offsets)
+                for other, waiting in model:
+                    if other == key:
+                        waiting.difference_update(offsets)
+            case 2:
+                due = books.take_due(100)
+                if due is not None:
+                    assert (due.key, due.waiting) in model
+                    given_out.append(due)
+        books.read_offset = number + 1
+        assert len(books) == sum(bool(waiting) for _, waiting in model)
+        assert in_flight.of(queue) == sum(len(waiting) for _, waiting in model)
+    while (due := books.take_due(100)) is not None:
+        given_out.append(due)
+    for due in given_out:
+        books.settle(due, list(due.waiting))
+    assert len(books) == in_flight.of(queue) == 0
+    assert books.done_offset == books.read_offset

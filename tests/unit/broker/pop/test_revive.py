@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
@@ -142,6 +146,25 @@ def test_a_check_point_that_anybody_sent_stops_no_other() -> None:
     assert len(popper.pop()) == 2
     pass_time(broker, 12)
     assert {b"0", b"1"} <= set(popper.bodies())
+
+
+def test_a_read_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = with_messages(2)
+    popper = Popper(broker, invisible_time=5_000)
+    popper.pop()
+    read_queue = broker.store.read_queue
+
+    def failing(topic: str, *arguments: Any) -> Any:
+        if topic == "Topic":
+            raise OSError("the disk does not answer")
+        return read_queue(topic, *arguments)
+
+    monkeypatch.setattr(broker.store, "read_queue", failing)
+    pass_time(broker, 9)
+    monkeypatch.undo()
+    assert broker.topics.get("%RETRY%G_Topic") is None
+    pass_time(broker, 3)
+    assert popper.bodies() == [b"0", b"1"]
 
 
 def test_there_is_no_other_store_to_roll_back() -> None:

@@ -267,7 +267,7 @@ def test_too_few_in_sync_and_nothing_is_stored() -> None:
     group[3].stop()
     group.settle(3)
     with pytest.raises(RequestError, match="in-sync replicas not enough") as refused:
-        group[1].send_requests.send(group[1].send_request(b"x"), group[1].peer)
+        group[1].handlers[RequestCode.SEND_MESSAGE_V2](group[1].send_request(b"x"), group[1].peer)
     assert refused.value.code == ResponseCode.SYSTEM_ERROR
     assert group[1].store.end_offset == end
 

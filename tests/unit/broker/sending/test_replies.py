@@ -155,7 +155,7 @@ def test_who_goes_or_refuses_meanwhile_is_said() -> None:
         answer = answered(broker, request)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert remark in (answer.remark or "")
-    assert broker.send_requests.in_flight == 0
+    assert broker.send_checks.in_flight == 0
 
 
 def test_what_may_not_be_sent_may_be_no_reply() -> None:

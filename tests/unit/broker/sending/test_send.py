@@ -93,7 +93,7 @@ def test_oneway_is_stored_and_not_answered() -> None:
     assert plane.send(oneway=True) is None
     assert len(plane.peer.ended) == 1, "its server knows that it is over"
     assert len(plane.consume()) == 1
-    assert plane.send_requests.in_flight == 0
+    assert plane.send_checks.in_flight == 0
 
 
 def test_a_pop_checkpoint_of_the_client_is_not_believed() -> None:
@@ -140,7 +140,7 @@ class TestRefusals:
     def test_refused(self, code: ResponseCode, given: dict[str, Any]) -> None:
         plane = BrokerInMemory()
         assert code_of(plane.send(**given)) == code
-        assert plane.send_requests.in_flight == 0
+        assert plane.send_checks.in_flight == 0
         assert plane.store.end_offset == 0
 
     def test_a_missing_field_is_named(self) -> None:
@@ -168,7 +168,7 @@ class TestRefusals:
         plane = BrokerInMemory()
         plane.store.close()
         assert code_of(plane.send()) == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert plane.send_requests.in_flight == 0
+        assert plane.send_checks.in_flight == 0
 
 
 def test_a_nearly_full_disk_takes_no_message_until_there_is_room() -> None:
@@ -192,7 +192,7 @@ def test_too_much_in_flight_is_refused_until_some_is_answered() -> None:
     assert plane.send(bytes(900)) is None
     assert code_of(plane.send(bytes(200))) == ResponseCode.SYSTEM_BUSY
     threads.run()
-    assert plane.send_requests.in_flight == 0
+    assert plane.send_checks.in_flight == 0
     assert plane.send(bytes(200)) is None
     threads.run()
     assert len(plane.peer.replies) == 2

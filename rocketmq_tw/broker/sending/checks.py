@@ -1,0 +1,129 @@
+"""What every message that a client sends must fulfil, a reply too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import randrange
+
+from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
+from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message import names
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.sysflags import TOPIC_UNIT, TOPIC_UNIT_SUB
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import SendMessageRequestHeader
+
+#: Bytes of bodies that may wait for their answer; more are refused until some are answered.
+DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
+
+
+class SendChecks:
+    """In stock's order and with its codes. `in_flight` counts the bytes of bodies that wait for
+    their answer: who takes one adds it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        topics: TopicTable,
+        now_ms: Callable[[], int],
+        *,
+        in_flight_limit: int = DEFAULT_IN_FLIGHT_LIMIT,
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._topics = topics
+        self._now_ms = now_ms
+        self.in_flight_limit = in_flight_limit
+        self.in_flight = 0
+
+    def check(
+        self, header: SendMessageRequestHeader, request: RemotingCommand, peer: IPeer
+    ) -> TopicConfig:
+        """The topic to send to, made where that is allowed; raises `RequestError` for what stock
+        refuses too."""
+        config = self._config
+        accepts_from = config.start_accept_send_request_time_stamp
+        if accepts_from > 0 and self._now_ms() < accepts_from:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet; send again later"
+            )
+        name = header.topic
+        topic = self._topics.get(name)
+        if topic is not None and topic.order and not is_writable(config.broker_permission):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the broker {config.broker_ip1} may not be written to"
+            )
+        if name in names.NOT_FOR_CLIENTS:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"{name} is the broker's own: clients may not send to it",
+            )
+        if topic is None:
+            topic = self._create_topic(header, peer)
+        queue_id = header.queue_id
+        if queue_id >= topic.write_queue_nums and queue_id >= topic.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{name} has no queue {header.queue_id}, only {topic.write_queue_nums} to write to",
+            )
+        size = len(request.body)
+        text = header.properties
+        if (
+            not 0 < size <= self._store_config.max_message_size
+            or (text is not None and len(text) > props.MAX_PROPERTIES_LENGTH)
+            or self.in_flight + size > self.in_flight_limit
+        ):
+            raise self._refused_size(size, text or "")
+        return topic
+
+    def _create_topic(self, header: SendMessageRequestHeader, peer: IPeer) -> TopicConfig:
+        name = header.topic
+        names.check_topic(name, ResponseCode.INVALID_PARAMETER)
+        is_retry = name.startswith(names.RETRY_PREFIX)
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT
+        topic = self._topics.create_on_send(
+            name, header.default_topic, peer.address, header.default_topic_queue_nums, sys_flag
+        )
+        if topic is None and is_retry:
+            topic = self._topics.create_on_send_back(name, 1, READ | WRITE, sys_flag)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"{name} is no topic of this broker: create it (rmqadmin updateTopic)",
+            )
+        return topic
+
+    def _refused_size(self, size: int, properties: str) -> RequestError:
+        most = self._store_config.max_message_size
+        if not 0 < size <= most:
+            return RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: send 1 to {most} of them"
+            )
+        if len(properties) > props.MAX_PROPERTIES_LENGTH:
+            return RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"properties of {len(properties)} characters:"
+                f" send at most {props.MAX_PROPERTIES_LENGTH}",
+            )
+        return RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"{self.in_flight} bytes wait to be stored: send again a little later",
+        )
+
+
+def any_queue(topic: TopicConfig) -> int:
+    """A queue of the broker's choice; raises `RequestError` where there is none to write to."""
+    if topic.write_queue_nums <= 0:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER, f"{topic.topic_name} has no queue to write to"
+        )
+    return randrange(topic.write_queue_nums)
