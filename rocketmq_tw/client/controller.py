@@ -200,16 +200,24 @@ class ControllerClient:
         )
 
     def elect_master(
-        self, cluster: str, name: str, broker_id: int, *, designate: bool = False
+        self,
+        cluster: str,
+        name: str,
+        broker_id: int,
+        *,
+        designate: bool = False,
+        ended_epoch: int | None = None,
     ) -> "Deferred[Elected]":
         """1002: the broker asks for a master, itself where there never was one; an administrator
-        designates one."""
+        designates one. `ended_epoch`: in place of the master of that epoch, of no later one, where
+        the controller is not stock's."""
         header = ElectMasterRequestHeader(
             cluster_name=cluster,
             broker_name=name,
             broker_id=broker_id,
             designate_elect=designate,
             invoke_time=self._now_ms(),
+            master_epoch=ended_epoch,
         )
         return self._ask(
             RequestCode.CONTROLLER_ELECT_MASTER,

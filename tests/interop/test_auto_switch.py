@@ -8,11 +8,12 @@ from re import sub
 
 import pytest
 
-from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.cluster import OURS, make_name_server
 from tests.support.controlled import ControlledGroup
 from tests.support.controllers import STOCK_VERSION, ControllerGroup, running_controllers
+from tests.support.load import send_request
 from tests.support.processes import NameServerProcess
 from tests.support.remoting import ask
 from tests.support.replicas import log_end, send_volume, wait_topic
@@ -98,3 +99,59 @@ def test_a_former_master_cuts_off_a_tail_that_nobody_has(
         group.check_equal(1)
         for _ in kinds:
             assert hand_over_with_tail(group, topic, killed=killed) > 1 << 20
+
+
+def code_of_send(group: ControlledGroup, topic: str, *, waits: bool = True) -> int:
+    """What the master answers to a message."""
+    request = send_request(topic, 0, b"x", queues=4)
+    request.ext_fields["i"] = "" if waits else "WAIT\x01false\x02"
+    return ask(group[1].address, request).code
+
+
+@pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION]])
+@pytest.mark.parametrize(
+    ("settings", "alone"),
+    [
+        ({"allAckInSyncStateSet": "true", "inSyncReplicas": "3"}, ResponseCode.SUCCESS),
+        ({"allAckInSyncStateSet": "true", "minInSyncReplicas": "2"}, ResponseCode.SYSTEM_ERROR),
+        (
+            {"allAckInSyncStateSet": "false", "inSyncReplicas": "2"},
+            ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ),
+        (
+            {
+                "allAckInSyncStateSet": "false",
+                "inSyncReplicas": "2",
+                "minInSyncReplicas": "2",
+            },
+            ResponseCode.SYSTEM_ERROR,
+        ),
+    ],
+    ids=["every", "every of two", "two copies", "two copies of two"],
+)
+def test_the_code_where_copies_do_not_come(
+    kinds: list[str],
+    settings: dict[str, str],
+    alone: int,
+    name_server: NameServerProcess,
+    controllers: ControllerGroup,
+    tmp_path: Path,
+    names,
+) -> None:
+    """All cases in memory: `tests/unit/broker/replicas/test_enough_copies.py`."""
+    settings = {"slaveTimeout": "1000", "haMaxTimeSlaveNotCatchup": "20000", **settings}
+    with ControlledGroup(
+        names.new("b"), tmp_path, name_server, controllers, kinds, settings
+    ) as group:
+        group.start()
+        topic = names.topic
+        wait_until(lambda: code_of_send(group, topic) == ResponseCode.SUCCESS, "both to have it")
+        group[2].pause()
+        try:
+            assert code_of_send(group, topic) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+            assert code_of_send(group, topic, waits=False) == ResponseCode.SUCCESS
+        finally:
+            group[2].kill()
+        group.wait_in_sync(1)
+        wait_until(lambda: code_of_send(group, topic) == alone, "the master to know it")
+        assert code_of_send(group, topic, waits=False) == ResponseCode.SUCCESS

@@ -39,6 +39,7 @@ STEPS = {
     "register": RequestCode.CONTROLLER_REGISTER_BROKER,
 }
 ORDERS = [(STOCK_VERSION, OURS), (OURS, STOCK_VERSION)]
+ORDER_IDS = ["stock-ours", "ours-stock"]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,19 @@ class OneStore:
         self.second.close()
 
 
+@pytest.fixture(params=ORDERS, ids=ORDER_IDS)
+def store(
+    request: pytest.FixtureRequest,
+    name_server: NameServerProcess,
+    controllers: ControllerGroup,
+    tmp_path: Path,
+    names,
+) -> Iterator[OneStore]:
+    one = OneStore(names.new("b"), tmp_path, name_server, controllers, request.param)
+    with closing(one):
+        yield one
+
+
 def next_id(controllers: ControllerGroup, broker: BrokerProcess) -> int:
     """The id that the controllers would give to the next new broker of a group."""
     header = GetNextBrokerIdRequestHeader(cluster_name=broker.cluster, broker_name=broker.name)
@@ -109,7 +123,6 @@ def wait_master(controllers: ControllerGroup, broker: BrokerProcess, broker_id: 
     assert (master.broker_id, master.address) == (broker_id, broker.address)
 
 
-@pytest.mark.parametrize("kinds", ORDERS, ids=["stock-ours", "ours-stock"])
 @pytest.mark.parametrize(
     ("step", "moment"),
     [
@@ -122,20 +135,10 @@ def wait_master(controllers: ControllerGroup, broker: BrokerProcess, broker_id: 
     ids=lambda part: part if isinstance(part, str) else part.value,
 )
 def test_the_other_kind_goes_on_where_a_new_broker_was_killed(
-    step: str,
-    moment: Moment,
-    kinds: tuple[str, str],
-    name_server: NameServerProcess,
-    controllers: ControllerGroup,
-    tmp_path: Path,
-    names,
+    step: str, moment: Moment, store: OneStore, controllers: ControllerGroup
 ) -> None:
-    store = OneStore(names.new("b"), tmp_path, name_server, controllers, kinds)
     address = controllers.wait_leader().address
-    with (
-        closing(store),
-        closing(KillingProxy(address, STEPS[step], moment, store.first.kill)) as proxy,
-    ):
+    with closing(KillingProxy(address, STEPS[step], moment, store.first.kill)) as proxy:
         store.first.settings["controllerAddr"] = proxy.address
         store.first.launch()
         assert proxy.killed.wait(LIMIT), store.first.log_tails()
@@ -156,29 +159,22 @@ def test_the_other_kind_goes_on_where_a_new_broker_was_killed(
         assert next_id(controllers, store.second) == 2
 
 
-@pytest.mark.parametrize("kinds", ORDERS, ids=["stock-ours", "ours-stock"])
 def test_a_claim_beside_the_identity_counts_for_nothing(
-    kinds: tuple[str, str],
-    name_server: NameServerProcess,
-    controllers: ControllerGroup,
-    tmp_path: Path,
-    names,
+    store: OneStore, controllers: ControllerGroup
 ) -> None:
     """What a crash leaves that comes between the two: the identity is there, the claim as well."""
-    store = OneStore(names.new("b"), tmp_path, name_server, controllers, kinds)
-    with closing(store):
-        store.first.start()
-        wait_master(controllers, store.first, 1)
-        store.first.stop()
-        identity = store.files[""]
-        (store.store / "brokerIdentity-temp").write_text(f"{identity}#127.0.0.1:1;1")
-        store.second.start()
-        wait_master(controllers, store.second, 1)
-        assert store.files[""] == identity
-        assert next_id(controllers, store.second) == 2
+    store.first.start()
+    wait_master(controllers, store.first, 1)
+    store.first.stop()
+    identity = store.files[""]
+    (store.store / "brokerIdentity-temp").write_text(f"{identity}#127.0.0.1:1;1")
+    store.second.start()
+    wait_master(controllers, store.second, 1)
+    assert store.files[""] == identity
+    assert next_id(controllers, store.second) == 2
 
 
-@pytest.mark.parametrize("kinds", ORDERS, ids=["stock-ours", "ours-stock"])
+@pytest.mark.parametrize("kinds", ORDERS, ids=ORDER_IDS)
 def test_a_broker_that_moves_keeps_its_id(
     kinds: tuple[str, str],
     name_server: NameServerProcess,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
+from tests.support.cluster import OURS, Cluster
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.java_client import JavaClients, JavaError
 from tests.support.wait import wait_until
@@ -22,13 +22,9 @@ def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     home = tmp_path_factory.mktemp("requests")
-    name_server = make_name_server(OURS, home / "namesrv")
-    brokers = [
-        make_broker(kind, f"broker-{number}", home / str(number), [name_server])
-        for number, kind in enumerate(PAIRS[request.param])
-    ]
-    with Cluster([name_server], brokers) as started:
-        wait_until(lambda: name_server.routes(REPLY_TOPIC, brokers), "the replies' route")
+    with Cluster.numbered(home, PAIRS[request.param]) as started:
+        (names,) = started.name_servers
+        wait_until(lambda: names.routes(REPLY_TOPIC, started.brokers), "the replies' route")
         yield started
 
 

@@ -30,12 +30,7 @@ def pair(
 ) -> Iterator[Cluster]:
     """Static topics begin on the first broker and move to the second."""
     home = tmp_path_factory.mktemp("static")
-    name_server = make_name_server(OURS, home / "namesrv")
-    brokers = [
-        make_broker(kind, f"broker-{number}", home / str(number), [name_server])
-        for number, kind in enumerate(PAIRS[request.param])
-    ]
-    with Cluster([name_server], brokers) as started:
+    with Cluster.numbered(home, PAIRS[request.param]) as started:
         yield started
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,17 @@ class Cluster(Running):
                 for kind in brokers
             ],
         )
+
+    @classmethod
+    def numbered(cls, home: Path, kinds: Iterable[str]) -> Cluster:
+        """A cluster, not started, of `broker-0` and so on of these kinds and a name server of
+        ours."""
+        name_server = make_name_server(OURS, home / "namesrv")
+        brokers = [
+            make_broker(kind, f"broker-{number}", home / str(number), [name_server])
+            for number, kind in enumerate(kinds)
+        ]
+        return cls([name_server], brokers)
 
     @property
     def namesrv(self) -> str:

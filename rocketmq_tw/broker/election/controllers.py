@@ -84,9 +84,11 @@ class GroupControllers:
         asked = self._client.elect_master(self._cluster, self._name, broker_id)
         return self._asked(asked).addCallback(_elected_group)
 
-    def depose(self) -> Deferred[None]:
+    def depose(self, epoch: int) -> Deferred[None]:
         """See `IController`."""
-        asked = self._client.elect_master(self._cluster, self._name, NOBODY, designate=True)
+        asked = self._client.elect_master(
+            self._cluster, self._name, NOBODY, designate=True, ended_epoch=epoch
+        )
         return self._asked(asked).addCallbacks(lambda _: None, _is_deposed)
 
     def alter_sync_state_set(
@@ -132,11 +134,14 @@ def _as_refusal(failure: Failure) -> Any:
 
 
 def _is_deposed(failure: Failure) -> None:
-    """Nobody is elected, as was wished."""
+    """Nobody is elected, as was wished, or that epoch is over already."""
     failure.trap(RequestError)
     error = failure.value
     assert isinstance(error, RequestError)
-    if error.code != ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE:
+    if error.code not in (
+        ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+    ):
         failure.raiseException()
 
 

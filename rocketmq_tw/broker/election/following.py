@@ -166,7 +166,7 @@ class ControllerFollower:
         if (group.master_id, group.master_epoch) == (self.broker_id, self._role.state.epoch) and (
             knows_all
         ):
-            yield self._controller.depose()
+            yield self._controller.depose(group.master_epoch)
             group = attrs.evolve(group, master_id=None)
         yield self._follow(group)
 
@@ -221,7 +221,7 @@ class ControllerFollower:
             # What that process has asked for may still be on its way, and in its epoch it counts:
             # a SyncStateSet that this process knows nothing of.
             log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
-            yield self._controller.depose()
+            yield self._controller.depose(group.master_epoch)
             group = attrs.evolve(group, master_id=None)
         if self._step(group) is Step.ELECT:
             self._heard_epoch = max(self._heard_epoch, group.master_epoch)

@@ -56,8 +56,9 @@ class IController(Protocol):
     def elect(self, broker_id: int) -> Deferred[GroupState]:
         """Asks for a master where there is none; the asker is ready to be it (1002)."""
 
-    def depose(self) -> Deferred[None]:
-        """Ends the epoch of whoever is master: the group has none then (1002 for nobody)."""
+    def depose(self, epoch: int) -> Deferred[None]:
+        """Ends a master's epoch, if it is not over: the group has none then (1002 for nobody).
+        Where stock's controllers lead, it ends the one that there is when it comes."""
 
     def alter_sync_state_set(
         self,

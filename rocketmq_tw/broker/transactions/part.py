@@ -81,6 +81,8 @@ class Transactions(Part):
         self._op_offset = 0
         self._is_first = False
         self._wanted = False
+        #: Where the log ended when this broker became the master, until all of that is in queues.
+        self._began_at: int | None = None
         self._taking_over: Deferred[Any] | None = None
         self._retry: IDelayedCall | None = None
         self._asking: list[Deferred[Settling]] = []
@@ -100,6 +102,7 @@ class Transactions(Part):
         )
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         store.on_arrival(self._arrived)
+        writing.commit.on_dispatched(self._dispatched)
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self._pause)
 
@@ -124,7 +127,9 @@ class Transactions(Part):
     def ready(self, state: RoleState) -> None:
         if state.role is Role.MASTER:
             self._wanted = True
-            self._take_over()
+            # What is in no queue yet, as with a new master under controllers, may be decided there.
+            self._began_at = self._writing.store.end_offset
+            self._dispatched()
         else:
             self._was_slave = state.role in COPYING_ROLES
 
@@ -227,6 +232,13 @@ class Transactions(Part):
         asking: Deferred[Settling] = Deferred()
         self._asking.append(asking)
         return asking
+
+    def _dispatched(self) -> None:
+        if not self._wanted or self._began_at is None:
+            return
+        if self._writing.store.dispatched_offset >= self._began_at:
+            self._began_at = None
+            self._take_over()
 
     def _take_over(self) -> None:
         config = self._host.config

@@ -15,7 +15,7 @@ from rocketmq_tw.controller.core.events import (
     ElectMaster,
     UpdateBrokerAddress,
 )
-from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group
+from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group, SyncState
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
 from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSet
@@ -184,6 +184,13 @@ def elect_master(
             header=ElectMasterResponseHeader(),
         )
     sync, asked = group.sync, request.broker_id
+    if _is_over(request, sync):
+        return Decision(
+            code=ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+            remark=f"the master epoch of {group.name} is {sync.master_epoch}, that which is to end"
+            f" is {request.master_epoch}",
+            header=ElectMasterResponseHeader(),
+        )
     if sync.master_epoch == 0 and asked in group.table.replicas:
         # There was never a master: the first one that asks has nobody to be behind.
         new: int | None = asked
@@ -215,6 +222,11 @@ def elect_master(
             ElectMaster(broker_name=group.name, new_master_elected=True, new_master_broker_id=new),
         ),
     )
+
+
+def _is_over(request: ElectMasterRequestHeader, sync: SyncState) -> bool:
+    """Whether the epoch that a request is to end has ended: it was late."""
+    return request.master_epoch not in (None, sync.master_epoch)
 
 
 def _nobody_elected(group: Group, asked: int) -> Decision:

@@ -20,13 +20,15 @@ class AlterSyncStateSetResponseHeader(Header, kw_only=True):
 
 class ElectMasterRequestHeader(Header, kw_only=True):
     """1002. A broker gives its own id, which a group without any master before gets for its first;
-    an administrator designates one. -1: whoever is best."""
+    an administrator designates one. -1: whoever is best. `master_epoch`: of the master that is to
+    be one no more, and of no later one; stock knows no such field and passes it over."""
 
     cluster_name: str = ""
     broker_name: str = ""
     broker_id: Long = -1
     designate_elect: bool = False
     invoke_time: Long | None = None
+    master_epoch: Int | None = None
 
 
 class ElectMasterResponseHeader(Header, kw_only=True):

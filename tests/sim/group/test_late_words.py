@@ -120,6 +120,43 @@ def refusal_overtakes_and_nobody_comes(seed: int) -> None:
     world.recover()
 
 
+def holds_word(world: World, broker: BrokerProcess, word: bytes) -> bool:
+    """Whether a request with `word` is on its way from the broker."""
+    return any(
+        word in bytes(data)
+        for end in world.network.ends(broker.host)
+        if isinstance(end, TroubledTransport)
+        for data in end.unsent
+    )
+
+
+def deposition_is_late(seed: int) -> None:
+    """A process ends the epoch of the one before it, twice, since no answer came to the first
+    time; that comes when it has been elected."""
+    world = World(seed)
+    first = world.brokers[0]
+    for controller in world.controllers:
+        controller.start()
+    world.start_broker(first)
+    until(world, lambda: first.state.role is Role.MASTER, 0.1)
+    world.network.late = lambda: 2.0  # type: ignore[method-assign]
+    first.end(power=False)
+    world.checks.ended(first, power=False)
+    world.start_broker(first)
+    until(world, lambda: holds_word(world, first, b'"designateElect":"true"'))
+    world.network.late = lambda: 12.0  # type: ignore[method-assign]
+    lose_controllers(world, first)
+    world.network.late = lambda: 0.0  # type: ignore[method-assign]
+    # The end of the former process is heard by then, too.
+    world.advance(4)
+    until(world, lambda: world.latest.master == 1, 0.1)
+    epoch = world.latest.master_epoch
+    send_for(world, 15)
+    if world.latest.master_epoch != epoch:
+        raise Broken(f"epoch {epoch} was ended by who meant the one before")
+    world.recover()
+
+
 STORIES = [
     asker_is_killed,
     answer_is_lost,
@@ -131,8 +168,16 @@ STORIES = [
 def test_promises_are_kept() -> None:
     with in_a_hurry():
         for seed in range(3):
-            for story in STORIES:
+            for story in [*STORIES, deposition_is_late]:
                 story(seed)
+
+
+def test_a_deposition_that_names_no_epoch_ends_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As stock's controllers take it."""
+    monkeypatch.setattr(decisions, "_is_over", lambda *_: False)
+    with pytest.raises(Broken, match="was ended by who meant the one before"), in_a_hurry():
+        for seed in range(3):
+            deposition_is_late(seed)
 
 
 def goes_on_in_the_epoch_of_a_former_process(patch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,12 @@ class Controllers:
 
         return self._answer(elect)
 
-    def depose(self) -> Deferred[None]:
+    def depose(self, epoch: int) -> Deferred[None]:
         def depose() -> None:
             if self.keeps_its_master:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s")
-            self.deposed.append(self.state.master_epoch)
+            assert epoch == self.state.master_epoch
+            self.deposed.append(epoch)
             self.state = attrs.evolve(
                 self.state, master_id=None, master_epoch=self.state.master_epoch + 1
             )

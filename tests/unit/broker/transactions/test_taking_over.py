@@ -64,6 +64,34 @@ def test_what_is_cut_off_is_settled_no_more(confirmed: bool) -> None:
     assert bodies(broker) == {b"1": 1, b"3": 1}
 
 
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+def test_what_was_decided_and_is_in_no_queue_yet_is_not_asked_about(decision: int) -> None:
+    """Under controllers a start fills the queues with what the checkpoint says was confirmed; the
+    rest follows once this broker is the master, and a moment later than that."""
+    broker = BrokerInMemory()
+    ok(broker.send(b"before"))
+    let(broker, 1)
+    confirmed = broker.store.dispatched_offset
+    ok(end(broker, begin(broker, b"decided"), decision))
+    begin(broker, b"waits")
+    let(broker, 2)
+    broker.stop()
+    again = BrokerInMemory(broker.files, clock=broker.clock, started=False)
+    again.store.dispatch_limit = confirmed
+    again.start()
+    peer = connect(again)
+    let(again, 1)
+    assert again.store.max_queue_offset(HALF, 0) == 0
+    again.store.dispatch_limit = None
+    again.commit.confirmed()
+    let(again, 40)
+    assert {each.msg_id for each in questions(peer)} == {"ID-waits"}
+    ok(answer(again, questions(peer)[-1], COMMIT))
+    assert bodies(again) == {b"before": 1, b"waits": 1} | (
+        {b"decided": 1} if decision == COMMIT else {}
+    )
+
+
 def test_a_slave_whose_offsets_came_before_its_log() -> None:
     """What its master had settled, and it has not heard of, waits."""
     broker = BrokerInMemory()

@@ -1,0 +1,85 @@
+"""How many copies a send waits for under a controller, and the code where they do not come: each as
+stock 5.3.3 answers it (`tests/interop/test_auto_switch.py` asks both).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketmq_tw.wire.codes import ResponseCode
+from tests.support.played_group import PlayedGroup, led
+
+OK, TIMEOUT, REFUSED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SYSTEM_ERROR,
+)
+EVERY: dict[str, Any] = {"all_ack_in_sync_state_set": True}
+SOME: dict[str, Any] = {"all_ack_in_sync_state_set": False}
+
+
+def with_lost(count: int, keys: dict[str, Any], *, told: bool) -> PlayedGroup:
+    """A group of three that has lost so many slaves; `told`: the controller has them out of the
+    SyncStateSet."""
+    group = led(slave_timeout=1000, ha_max_time_slave_not_catchup=60_000, **keys)
+    if not told:
+        group.refusal = ConnectionError("no controller")
+    for number in range(3, 3 - count, -1):
+        group[number].stop()
+    group.settle(3)
+    assert len(group.members.members) == (3 - count if told else 3)
+    return group
+
+
+def answer(group: PlayedGroup, **properties: str) -> int:
+    request = group[1].send_request(b"x", properties=properties)
+    codes: list[int] = []
+    group.client.request(group[1].address, request, 5).addCallback(
+        lambda response: codes.append(response.code)
+    )
+    group.settle(2)
+    (code,) = codes
+    return code
+
+
+@pytest.mark.parametrize(
+    ("keys", "lost", "told", "code"),
+    [
+        (EVERY, 0, True, OK),
+        (EVERY, 1, False, TIMEOUT),
+        (EVERY, 1, True, OK),
+        (EVERY, 2, True, OK),
+        # How many is of no account then.
+        (EVERY | {"in_sync_replicas": 3}, 1, True, OK),
+        (EVERY | {"in_sync_replicas": 2}, 1, False, TIMEOUT),
+        (EVERY | {"min_in_sync_replicas": 2}, 1, True, OK),
+        (EVERY | {"min_in_sync_replicas": 2}, 2, True, REFUSED),
+        (EVERY | {"min_in_sync_replicas": 3}, 1, False, TIMEOUT),
+        (EVERY | {"min_in_sync_replicas": 3}, 1, True, REFUSED),
+        (SOME, 2, False, OK),
+        (SOME, 2, True, OK),
+        (SOME | {"in_sync_replicas": 2}, 1, False, OK),
+        (SOME | {"in_sync_replicas": 2}, 2, False, TIMEOUT),
+        # The set does not matter for the number.
+        (SOME | {"in_sync_replicas": 2}, 2, True, TIMEOUT),
+        (SOME | {"in_sync_replicas": 3}, 0, True, OK),
+        (SOME | {"in_sync_replicas": 3}, 1, False, TIMEOUT),
+        (SOME | {"in_sync_replicas": 4}, 0, True, TIMEOUT),
+        (SOME | {"in_sync_replicas": 2, "min_in_sync_replicas": 3}, 1, False, OK),
+        (SOME | {"in_sync_replicas": 2, "min_in_sync_replicas": 3}, 1, True, REFUSED),
+        (SOME | {"min_in_sync_replicas": 4}, 0, True, REFUSED),
+    ],
+)
+def test_the_code(keys: dict[str, Any], lost: int, told: bool, code: int) -> None:
+    group = with_lost(lost, keys, told=told)
+    before = group[1].store.end_offset
+    assert answer(group) == code
+    assert (group[1].store.end_offset == before) == (code == REFUSED), "refused is not stored"
+
+
+@pytest.mark.parametrize("keys", [EVERY, SOME | {"in_sync_replicas": 3, "min_in_sync_replicas": 3}])
+def test_who_does_not_wait_is_not_refused_either(keys: dict[str, Any]) -> None:
+    assert answer(with_lost(1, keys, told=False), WAIT="false") == OK
+    assert answer(with_lost(2, keys, told=True), WAIT="false") == OK
