@@ -187,7 +187,7 @@ class PopReads:
 
     def _as_original(self, wanted: Wanted, topic: str, start: int, data: bytes) -> bytes:
         """Messages of a retry topic as those of the topic that is popped, with the extra info that
-        tells where they are."""
+        tells where they are; as they are where that has no room, which clients understand too."""
         records = []
         for message in decode_records(data):
             info = ExtraInfo(
@@ -202,8 +202,10 @@ class PopReads:
             )
             properties = parse_properties(message.properties)
             properties.setdefault(props.POP_CK, str(info))
-            message.properties = join_properties(properties)
-            message.topic = wanted.topic
+            joined = join_properties(properties)
+            if len(joined) <= props.MAX_PROPERTIES_LENGTH:
+                message.properties = joined
+                message.topic = wanted.topic
             records.append(encode_record(message))
         return b"".join(records)
 

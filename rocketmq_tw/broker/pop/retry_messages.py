@@ -102,11 +102,15 @@ class RetryMessages:
         properties = parse_properties(message.properties)
         if message.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
             properties[props.FIRST_POP_TIME] = str(point.pop_time)
+        joined = join_properties(properties)
+        if len(joined) > props.MAX_PROPERTIES_LENGTH:
+            # Without that time rather than never again.
+            joined = message.properties
         return msgspec.structs.replace(
             message,
             topic=topic,
             queue_id=0,
-            properties=join_properties(properties),
+            properties=joined,
             born_host=self._store_host(),
             store_host=self._store_host(),
             reconsume_times=message.reconsume_times + 1,
