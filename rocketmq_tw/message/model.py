@@ -31,3 +31,8 @@ class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
     store_size: int = 0
     body_crc: int = 0
     parsed: dict[str, str] | None = None
+
+    @property
+    def was_stored(self) -> bool:
+        """Whether it comes from a log: a copy, or what a message that waited becomes."""
+        return self.store_size > 0

@@ -3,7 +3,7 @@ are written together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from struct import pack
@@ -126,30 +126,38 @@ class Appending:
             return []
         if not in_queue:
             return []
-        named = multi_dispatch.named(message.topic, message.queue_id, message.properties)
+        self._check_number(multi_dispatch.named_later(message))
+        named = multi_dispatch.named(message)
         if not named:
+            if multi_dispatch.further(message.topic, message.queue_id, message.properties):
+                message.properties = multi_dispatch.without_offsets(message.properties)
+                message.parsed = None
             return []
+        if not message.was_stored:
+            # What was taken before must not wait for others to go.
+            self._check_number(named)
         queues = {key: self._further_queue(*key) for key in named}
-        own = message.topic, message.queue_id
-        if own in queues:
-            raise IllegalMessageError("a message names its own queue among the further ones")
         message.properties = multi_dispatch.with_offsets(
             message.properties, [queues[key].next_offset for key in named]
         )
         message.parsed = None
         return list(queues.values())
 
-    def _further_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        most = self._config.max_lmq_consume_queue_num
+    def _check_number(self, named: Sequence[tuple[str, int]]) -> None:
+        """Raises `NotWritableError` where these would be too many queues."""
         queues = self._queues
-        if queues.find(topic, queue_id) is None:
-            is_light = topic.startswith(LMQ_PREFIX)
-            if (queues.light if is_light else len(queues)) >= (most if is_light else _MOST_QUEUES):
-                raise NotWritableError(
-                    f"the queue {topic} is not made: there are {queues.light} light queues"
-                    f" (maxLmqConsumeQueueNum) and {len(queues)} queues in all"
-                )
-        queue = queues.find_or_create(topic, queue_id)
+        made = {key for key in named if queues.find(*key) is None}
+        light = sum(topic.startswith(LMQ_PREFIX) for topic, _ in made)
+        if (light and queues.light + light > self._config.max_lmq_consume_queue_num) or (
+            light < len(made) and len(queues) + len(made) > _MOST_QUEUES
+        ):
+            raise NotWritableError(
+                f"{len(made)} queues ({light} light ones) are not made: there are {queues.light}"
+                f" light queues (maxLmqConsumeQueueNum) and {len(queues)} queues in all"
+            )
+
+    def _further_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = self._queues.find_or_create(topic, queue_id)
         if queue.failure:
             self._write_out(queue)
         return queue

@@ -56,8 +56,8 @@ TagMatch = Callable[[int], bool]
 PropertiesMatch = Callable[[bytes], bool]
 
 
-#: (what a queue's extension has of a message) -> may it match?
-ExtraMatch = Callable[[UnitExtra], bool]
+#: (what a queue's extension has of a message, its offset in the log) -> may it match?
+ExtraMatch = Callable[[UnitExtra, int], bool]
 
 
 class MessageFilter(NamedTuple):

@@ -4,22 +4,33 @@ The sender names the queues in INNER_MULTI_DISPATCH; at the append the store wri
 offset in each of them into INNER_MULTI_QUEUE_OFFSET. The record stays one, in its own queue; the
 units of the others point to it. A name that begins with %LMQ% has one queue, 0; any other name is a
 topic, whose queue has the message's own queue id.
+
+What waits for its topic (delayed, timed, half) stands in its further queues once it is there; what
+they are is looked at when it is taken, since afterwards nobody could be told.
 """
 
 from __future__ import annotations
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
     LMQ_PREFIX,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
     is_storable,
 )
 from rocketmq_tw.message.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
+    MAX_PROPERTIES_LENGTH,
+    REAL_QID,
+    REAL_TOPIC,
     WAIT,
     join_properties,
     parse_properties,
@@ -31,6 +42,13 @@ SEPARATOR = ","
 MAX_QUEUES = 1_000
 _NAMES = INNER_MULTI_DISPATCH.encode() + b"\x01"
 _OFFSETS = INNER_MULTI_QUEUE_OFFSET.encode() + b"\x01"
+#: Characters of an offset and what parts it from the next one, at most.
+_OFFSET_LENGTH = 20
+#: What a broker may add to the properties of one that waits.
+_GROWTH = 500
+#: Topics in which messages wait for their own.
+_WAITING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
+_NOT_DECIDED = frozenset({HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC})
 
 #: A unit beside the record's own: topic, queue id, queue offset.
 FurtherUnit = tuple[str, int, int]
@@ -42,12 +60,41 @@ class MultiDispatch:
     def __init__(self, *, lmq: bool) -> None:
         self._lmq = lmq
 
-    def named(self, topic: str, queue_id: int, properties: bytes) -> list[tuple[str, int]]:
-        """The queues that a message to be appended names, as often as it does; none where its topic
-        allows none. Raises `IllegalMessageError` for a name that is no topic for messages."""
-        if _NAMES not in properties or not _allows(topic):
+    def named(self, message: StoredMessage) -> list[tuple[str, int]]:
+        """The queues that a message to be appended gets into, as often as it names them; none where
+        its topic allows none. Raises `IllegalMessageError` for a name that is no topic for
+        messages; what was taken before that was looked at is not lost, but names none then."""
+        topic, properties = message.topic, message.properties
+        if _NAMES not in properties or not _allows(topic) or _keeps_copies(topic):
             return []
-        names = parse_properties(properties).get(INNER_MULTI_DISPATCH, "").strip()
+        try:
+            return self._checked(parse_properties(properties), topic, message.queue_id)
+        except IllegalMessageError:
+            if message.was_stored:
+                return []
+            raise
+
+    def named_later(self, message: StoredMessage) -> list[tuple[str, int]]:
+        """The queues that one names which is new and waits for its topic; raises as `named`."""
+        properties = message.properties
+        if _NAMES not in properties or message.topic not in _WAITING or message.was_stored:
+            return []
+        parsed = parse_properties(properties)
+        topic, queue_id = parsed.get(REAL_TOPIC, ""), parsed.get(REAL_QID, "")
+        if not _allows(topic) or not queue_id.isdecimal():
+            return []
+        queues = self._checked(parsed, topic, int(queue_id))
+        if len(properties) + _GROWTH + len(queues) * _OFFSET_LENGTH > MAX_PROPERTIES_LENGTH:
+            raise IllegalMessageError(
+                f"the offsets in {len(queues)} queues find no room in the message's properties:"
+                f" name fewer in {INNER_MULTI_DISPATCH}"
+            )
+        return queues
+
+    def _checked(
+        self, properties: dict[str, str], topic: str, queue_id: int
+    ) -> list[tuple[str, int]]:
+        names = properties.get(INNER_MULTI_DISPATCH, "").strip()
         if not names:
             return []
         queues = names.split(SEPARATOR)
@@ -60,7 +107,10 @@ class MultiDispatch:
                 raise IllegalMessageError(
                     f"{INNER_MULTI_DISPATCH} names {name!r}, which is no topic for messages"
                 )
-        return [self._queue(name, queue_id) for name in queues]
+        named = [self._queue(name, queue_id) for name in queues]
+        if (topic, queue_id) in named:
+            raise IllegalMessageError("a message names its own queue among the further ones")
+        return named
 
     @staticmethod
     def with_offsets(properties: bytes, offsets: list[int]) -> bytes:
@@ -70,20 +120,22 @@ class MultiDispatch:
         parsed[INNER_MULTI_QUEUE_OFFSET] = SEPARATOR.join(map(str, offsets))
         return join_properties(parsed)
 
+    @staticmethod
+    def without_offsets(properties: bytes) -> bytes:
+        """The properties of a message that stands in no further queue, whatever it says."""
+        parsed = parse_properties(properties)
+        parsed.pop(INNER_MULTI_QUEUE_OFFSET, None)
+        return join_properties(parsed)
+
     def further(self, topic: str, queue_id: int, properties: bytes) -> tuple[FurtherUnit, ...]:
         """The units beside its own of a record in the log. What no append can have written counts
         for nothing."""
-        if _NAMES not in properties or _OFFSETS not in properties or not _allows(topic):
-            return ()
-        parsed = parse_properties(properties)
-        names = parsed.get(INNER_MULTI_DISPATCH, "").strip().split(SEPARATOR)
-        offsets = parsed.get(INNER_MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
-        if len(names) != len(offsets) or len(names) > MAX_QUEUES:
+        if not _allows(topic):
             return ()
         units = {
-            (*self._queue(name, queue_id), int(offset)): None
-            for name, offset in zip(names, offsets, strict=True)
-            if offset.isascii() and offset.isdigit() and _may_be_named(name)
+            (*self._queue(name, queue_id), offset): None
+            for name, offset in _stated(properties)
+            if _may_be_named(name)
         }
         return tuple(units)
 
@@ -99,6 +151,36 @@ def multi_dispatch_of(config: MessageStoreConfig) -> MultiDispatch | None:
 def has_offsets(properties: bytes) -> bool:
     """Whether a message says already where it stands in further queues."""
     return _OFFSETS in properties
+
+
+def offset_in(topic: str, message: StoredMessage) -> int:
+    """Where a record that was read from a queue of `topic` stands in it: its own queue, or one of
+    its further ones."""
+    if message.topic == topic:
+        return message.queue_offset
+    return dict(_stated(message.properties)).get(topic, message.queue_offset)
+
+
+def _stated(properties: bytes) -> list[tuple[str, int]]:
+    """Names of further queues with the offsets that a record says to have there."""
+    if _NAMES not in properties or _OFFSETS not in properties:
+        return []
+    parsed = parse_properties(properties)
+    names = parsed.get(INNER_MULTI_DISPATCH, "").strip().split(SEPARATOR)
+    offsets = parsed.get(INNER_MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
+    if len(names) != len(offsets) or len(names) > MAX_QUEUES:
+        return []
+    return [
+        (name, int(offset))
+        for name, offset in zip(names, offsets, strict=True)
+        if offset.isascii() and offset.isdigit()
+    ]
+
+
+def _keeps_copies(topic: str) -> bool:
+    """Whether its messages are those of other topics: not decided yet, or given up. Stock lets them
+    into further queues, where what is rolled back is consumed then, and the rest twice."""
+    return topic in _NOT_DECIDED or topic.startswith(DLQ_PREFIX)
 
 
 def _allows(topic: str) -> bool:

@@ -392,7 +392,9 @@ class _Pass:
         by_extra, extras = self._extra_match, self._extras
         if by_extra is not None:
             numbers = [
-                number for number, extra in enumerate(extras) if extra is None or by_extra(extra)
+                number
+                for number, (extra, position) in enumerate(zip(extras, positions, strict=True))
+                if extra is None or by_extra(extra, position)
             ]
         elif by_tag is None and min(positions) >= low and _FILLER_SIZE not in sizes:
             return numbers, positions, sizes

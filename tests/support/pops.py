@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from rocketmq_tw.broker.pop.extra_info import kind_of
 from rocketmq_tw.message.names import pop_retry_topic, revive_topic
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records
@@ -89,18 +90,24 @@ class Popper:
         for record in decode_records(answer.body):
             properties = parse_properties(record.properties)
             extra_info = properties.get("POP_CK")
+            queue_id, queue_offset = record.queue_id, record.queue_offset
+            names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+            if extra_info is None and self.topic in names:
+                offsets = properties["INNER_MULTI_QUEUE_OFFSET"].split(",")
+                queue_id, queue_offset = 0, int(offsets[names.index(self.topic)])
             if extra_info is None:
-                start = starts["0", str(record.queue_id)]
+                kind = kind_of(record.topic)
+                start = starts[kind, str(queue_id)]
                 extra_info = (
                     f"{start} {fields['popTime']} {fields['invisibleTime']} {fields['reviveQid']}"
-                    f" 0 broker-a {record.queue_id} {record.queue_offset}"
+                    f" {kind} broker-a {queue_id} {queue_offset}"
                 )
             popped.append(
                 PoppedMessage(
                     record.body,
                     record.topic,
-                    record.queue_id,
-                    record.queue_offset,
+                    queue_id,
+                    queue_offset,
                     record.reconsume_times,
                     properties,
                     extra_info,

@@ -92,12 +92,12 @@ class MessageFilters:
         if is_tag_type(wanted.expression_type):
             match = consumers.wanted_tags(topic)
             if match is not None and not wanted.class_filter_mode:
-                return lambda extra: match(extra.tags_code)
+                return lambda extra, position: match(extra.tags_code)
         else:
             known = self._table.get(topic, consumers.name)
             if known is not None and self._bits is not None and not wanted.class_filter_mode:
                 return self._bits.may_match(known)
-        return lambda extra: True
+        return lambda extra, position: True
 
     def shown(self, topic: str, group: str) -> str:
         """What a group asks of a topic, as JSON for administrators."""

@@ -52,9 +52,10 @@ class MessageBits:
         self._characters = 0
         #: What is on its way for a topic.
         self._preparing: dict[str, object] = {}
-        #: Store time of the newest message when the broker started. A kill may have taken what
-        #: groups asked last, with whose bits messages were stored by then.
-        self.stored_before = 0
+        #: Where the log ended when the broker started. A kill may have taken what groups asked
+        #: last, with whose bits messages were stored by then; their times say nothing where the
+        #: clock was set back.
+        self.believed_from = 0
         table.on_change(self._changed)
 
     def of(self, topic: str, properties: bytes, store_timestamp: int) -> bytes:
@@ -79,11 +80,12 @@ class MessageBits:
         """Whether a message may match the expression of a group, by its bits: it may where it has
         none of this size, or came before the group asked, or before the broker started."""
         own, size = self._own_bits(group), self._size
-        known_from = max(group.data.born_time, self.stored_before)
+        known_from, believed_from = group.data.born_time, self.believed_from
 
-        def matches(extra: UnitExtra) -> bool:
+        def matches(extra: UnitExtra, position: int) -> bool:
             return (
-                extra.store_timestamp <= known_from
+                position < believed_from
+                or extra.store_timestamp <= known_from
                 or len(extra.bits) != size
                 or int.from_bytes(extra.bits, "little") & own == own
             )

@@ -48,7 +48,7 @@ class Filters(Part):
             newest = self._store.message_at(offset) if offset >= 0 else None
             if newest is not None:
                 self.table.newest_stored = newest.store_timestamp
-                self.bits.stored_before = newest.store_timestamp
+            self.bits.believed_from = self._store.end_offset
             self._store.extensions.bits_of = self.bits.of
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:

@@ -18,6 +18,7 @@ from rocketmq_tw.message.layout import fields
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records, encode_record
+from rocketmq_tw.store.multi_dispatch import has_offsets, offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 #: `init_mode` of a pop: where a group begins that has no offset.
@@ -152,7 +153,7 @@ class PopReads:
         self, wanted: Wanted, queue: PoppedQueue, start: int, read: QueueRead, popped: Popped
     ) -> None:
         topic, group, queue_id = queue
-        found = _offsets_in(read.data)
+        found = _offsets_in(topic, read.data)
         if wanted.is_orderly:
             counts = self._order.popped(
                 queue, wanted.attempt_id, wanted.pop_time, wanted.invisible_time, found
@@ -186,7 +187,7 @@ class PopReads:
 
     def _as_original(self, wanted: Wanted, topic: str, start: int, data: bytes) -> bytes:
         """Messages of a retry topic as those of the topic that is popped, with the extra info that
-        tells where they are."""
+        tells where they are; as they are where that has no room, which clients understand too."""
         records = []
         for message in decode_records(data):
             info = ExtraInfo(
@@ -201,8 +202,10 @@ class PopReads:
             )
             properties = parse_properties(message.properties)
             properties.setdefault(props.POP_CK, str(info))
-            message.properties = join_properties(properties)
-            message.topic = wanted.topic
+            joined = join_properties(properties)
+            if len(joined) <= props.MAX_PROPERTIES_LENGTH:
+                message.properties = joined
+                message.topic = wanted.topic
             records.append(encode_record(message))
         return b"".join(records)
 
@@ -243,8 +246,10 @@ class PopReads:
         self._offsets.commit(group, topic, queue_id, offset, "pop")
 
 
-def _offsets_in(data: bytes) -> list[int]:
-    """The queue offset of each record."""
+def _offsets_in(topic: str, data: bytes) -> list[int]:
+    """The offset of each record in the queue of `topic` that it was read from."""
+    if has_offsets(data):
+        return [offset_in(topic, message) for message in decode_records(data)]
     found = []
     position = 0
     while position < len(data):

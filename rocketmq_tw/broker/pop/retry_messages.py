@@ -19,6 +19,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic, popped_topic
 from rocketmq_tw.message.properties import join_properties, number, parse_properties
 from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.store.multi_dispatch import offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 RETRY_QUEUES = 1
@@ -86,7 +87,7 @@ class RetryMessages:
             raise Unreachable(f"its messages are on the broker {point.broker_name}")
         read = self._store.read_queue(topic, point.queue_id, offset, 1, 0)
         message = decode_record(read.data) if read.data else None
-        if message is None or message.queue_offset != offset:
+        if message is None or offset_in(topic, message) != offset:
             log.warn(
                 "message {offset} of {topic} {queue}, which {group} popped, is gone: not revived",
                 offset=offset,
@@ -101,11 +102,15 @@ class RetryMessages:
         properties = parse_properties(message.properties)
         if message.reconsume_times == 0 or props.FIRST_POP_TIME not in properties:
             properties[props.FIRST_POP_TIME] = str(point.pop_time)
+        joined = join_properties(properties)
+        if len(joined) > props.MAX_PROPERTIES_LENGTH:
+            # Without that time rather than never again.
+            joined = message.properties
         return msgspec.structs.replace(
             message,
             topic=topic,
             queue_id=0,
-            properties=join_properties(properties),
+            properties=joined,
             born_host=self._store_host(),
             store_host=self._store_host(),
             reconsume_times=message.reconsume_times + 1,

@@ -95,7 +95,7 @@ def _shown(unit: QueueUnit, by_extra: ExtraMatch | None) -> ConsumeQueueUnit:
         in_json["msgStoreTime"] = extra.store_timestamp
         in_json |= {"size": extra.size, "tagsCode": extra.tags_code}
         shown.extend_data_json = msgspec.json.encode(in_json).decode()
-        shown.eval = by_extra is not None and by_extra(extra)
+        shown.eval = by_extra is not None and by_extra(extra, unit.position)
     elif is_address(unit.tags_code):
         shown.msg = f"the queue's extension has nothing at {unit.tags_code}"
     return shown

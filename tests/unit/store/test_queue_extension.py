@@ -161,7 +161,7 @@ class TestReads:
             return True
 
         status, messages, following, _ = self.read(
-            store, by_properties=ask, by_extra=lambda extra: extra.bits[:1] == b"b"
+            store, by_properties=ask, by_extra=lambda extra, position: extra.bits[:1] == b"b"
         )
         assert (status, messages, following) == (GetStatus.FOUND, 5, 10)
         assert len(asked) == 5 and all(b"TAGS\x01b" in properties for properties in asked)
@@ -169,7 +169,9 @@ class TestReads:
     def test_the_bits_rule_out_all(self, files: MemoryFiles) -> None:
         store = opened(files)
         fill(store, 10)
-        found = self.read(store, by_properties=lambda p: True, by_extra=lambda extra: False)
+        found = self.read(
+            store, by_properties=lambda p: True, by_extra=lambda extra, position: False
+        )
         assert found[:3] == (GetStatus.NO_MATCHED_MESSAGE, 0, 10)
 
     def test_messages_from_before_have_none(self, files: MemoryFiles) -> None:
@@ -179,7 +181,9 @@ class TestReads:
         store = opened(files)
         fill(store, 4, 4)
         assert extras(store) == [None] * 4 + expected(4, 4)
-        found = self.read(store, by_properties=lambda p: True, by_extra=lambda extra: False)
+        found = self.read(
+            store, by_properties=lambda p: True, by_extra=lambda extra, position: False
+        )
         assert found[:3] == (GetStatus.FOUND, 4, 8)
 
     def test_an_extra_that_is_lost_rules_out_nothing(self, files: MemoryFiles) -> None:
@@ -189,7 +193,12 @@ class TestReads:
         files.open(FIRST).truncate(0)
         files.open(FIRST).truncate(4096)
         assert self.read(store, by_unit=lambda code: code == 98)[1] == 10
-        assert self.read(store, by_properties=lambda p: True, by_extra=lambda extra: False)[1] == 10
+        assert (
+            self.read(store, by_properties=lambda p: True, by_extra=lambda extra, position: False)[
+                1
+            ]
+            == 10
+        )
 
 
 class TestStarts:

@@ -9,6 +9,8 @@ import pytest
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -18,6 +20,8 @@ from rocketmq_tw.wire.headers.offsets import (
 )
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
+from tests.support.pops import Popper, pass_time
+from tests.support.transactions import begin, end
 
 A, B = "%LMQ%a", "%LMQ%b"
 
@@ -173,6 +177,119 @@ def test_queues_that_are_lost_are_built_again() -> None:
     broker.files.remove_tree("/store/consumequeue")
     again = light(broker.files)
     assert queue(again, A) == queue(again, B) == [b"0", b"1"]
+
+
+class TestWhatWaits:
+    """Delayed, timed and half messages stand in further queues once they are in their topic."""
+
+    LATER = pytest.mark.parametrize("later", [{"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}])
+
+    @LATER
+    def test_it_is_there_at_its_time(self, later: dict[str, str]) -> None:
+        broker = light()
+        ok(broker.send(b"x", properties=later | {"INNER_MULTI_DISPATCH": A}))
+        assert queue(broker, A) == []
+        pass_time(broker, 3)
+        assert queue(broker, A) == queue(broker, "Topic") == [b"x"]
+
+    @LATER
+    @pytest.mark.parametrize("names", ["a/b", f"{A},", "Topic", ",".join([A] * 1_001)])
+    def test_names_are_looked_at_when_it_is_taken(self, later: dict[str, str], names: str) -> None:
+        broker = light()
+        answer = broker.send(b"x", properties=later | {"INNER_MULTI_DISPATCH": names})
+        assert answer is not None and answer.code == ResponseCode.MESSAGE_ILLEGAL
+        sent = broker.send(
+            b"x", properties={"TRAN_MSG": "true", "PGROUP": "P", "INNER_MULTI_DISPATCH": names}
+        )
+        assert sent is not None and sent.code == ResponseCode.MESSAGE_ILLEGAL
+
+    def test_offsets_must_find_room(self) -> None:
+        broker = light()
+        names = {"INNER_MULTI_DISPATCH": ",".join([A] * 1_000), "k": "x" * 16_000}
+        answer = broker.send(b"x", properties=names | {"DELAY": "1"})
+        assert answer is not None and answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+    @LATER
+    def test_the_limit_holds_when_it_is_taken(self, later: dict[str, str]) -> None:
+        broker = light(max_lmq_consume_queue_num=1)
+        ok(send(broker, b"y", B))
+        answer = broker.send(b"x", properties=later | {"INNER_MULTI_DISPATCH": A})
+        assert answer is not None and answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+    @LATER
+    def test_the_limit_keeps_nothing_back_that_was_taken(self, later: dict[str, str]) -> None:
+        broker = light(max_lmq_consume_queue_num=1)
+        ok(broker.send(b"x", properties=later | {"INNER_MULTI_DISPATCH": A}))
+        ok(broker.send(b"behind", properties=later))
+        ok(send(broker, b"y", B))
+        pass_time(broker, 5)
+        assert queue(broker, A) == [b"x"]
+        assert queue(broker, "Topic") == [b"y", b"x", b"behind"]
+
+    @LATER
+    def test_what_was_taken_with_wrong_names_is_not_lost(self, later: dict[str, str]) -> None:
+        files = MemoryFiles()
+        before = BrokerInMemory(files)
+        wrong = {"INNER_MULTI_DISPATCH": f"a/b,{A}", "INNER_MULTI_QUEUE_OFFSET": "7,7"}
+        ok(before.send(b"x", properties=later | wrong))
+        before.stop()
+        broker = light(files)
+        pass_time(broker, 5)
+        assert queue(broker, "Topic") == [b"x"]
+        assert not broker.store.queue_ids(A)
+
+    def test_a_half_message_stands_nowhere_before_it_is_committed(self) -> None:
+        broker = light()
+        sent = begin(broker, INNER_MULTI_DISPATCH=A, INNER_MULTI_QUEUE_OFFSET="7")
+        begin(broker, b"other", INNER_MULTI_DISPATCH=A)
+        assert not broker.store.queue_ids(A)
+        assert end(broker, sent).code == ResponseCode.SUCCESS
+        assert queue(broker, A) == [b"x"]
+
+    @pytest.mark.parametrize("topic", ["%DLQ%G", "TRANS_CHECK_MAX_TIME_TOPIC"])
+    def test_copies_of_what_was_given_up_stand_nowhere(self, topic: str) -> None:
+        broker = light()
+        properties = join_properties({"INNER_MULTI_DISPATCH": A}) + b"INNER_MULTI_QUEUE_OFFSET\x017"
+        message = StoredMessage(topic=topic, queue_id=0, body=b"x", properties=properties)
+        broker.store.append(message)
+        broker.store.write_pending()
+        broker.store.dispatch()
+        assert queue(broker, topic) == [b"x"]
+        assert not broker.store.queue_ids(A)
+
+
+class TestPop:
+    """A light queue is popped by its own offsets, not by those of its messages' topic."""
+
+    def with_messages(self) -> Popper:
+        broker = light()
+        for number in range(3):
+            ok(broker.send(b"other%d" % number, queue_id=1))
+        for number in range(3):
+            ok(send(broker, b"%d" % number, f"{B},{A}", queue_id=1))
+        return Popper(broker, A)
+
+    def test_its_offsets_are_told(self) -> None:
+        popper = self.with_messages()
+        fields = ok(popper.ask(max_msg_nums=2))
+        assert fields["startOffsetInfo"] == "0 0 0" and fields["msgOffsetInfo"] == "0 0 0,1"
+
+    def test_what_is_acknowledged_is_gone_and_the_rest_comes_again(self) -> None:
+        popper = self.with_messages()
+        one, other = popper.pop(max_msg_nums=2, invisible_time=4_000)
+        popper.ack(other)
+        pass_time(popper.broker, 10)
+        assert sorted(popper.bodies()) == [b"0", b"2"]
+        assert (one.queue_id, one.queue_offset) == (0, 0)
+        pass_time(popper.broker, 70)
+        assert sorted(popper.bodies()) == [b"0", b"2"]
+
+    def test_in_order(self) -> None:
+        popper = self.with_messages()
+        one, other = popper.pop(max_msg_nums=2, order=True, queue_id=0)
+        assert popper.bodies(order=True, queue_id=0) == []
+        popper.ack(one, other)
+        assert popper.bodies(order=True, queue_id=0) == [b"2"]
 
 
 class TestOffsets:
