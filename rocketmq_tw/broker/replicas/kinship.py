@@ -94,8 +94,8 @@ def is_same_before(
     log = yield calls.log_range(address)
     if 0 < point < log.start:
         raise LinkError(
-            f"this log is the master's up to {point}, the master's starts only at {log.start}: what"
-            f" lies between is gone; {ADVICE}"
+            f"this log would go on at {point}, the master's starts only at {log.start}: what lies"
+            f" between is gone; {ADVICE}"
         )
     offset = yield newest_record(store, file_size, clock, point)
     if offset < log.start:
