@@ -117,8 +117,11 @@ def rejoin_properties(text: str, properties: Mapping[str, str]) -> bytes:
 
 
 def number(value: str | None) -> int | None:
-    """The whole number that a property says; None for what is none, as Java would read it."""
-    return int(value) if value is not None and _number(value) else None
+    """The whole number that a property says; None for what is none that a long can hold."""
+    if value is None or not _number(value):
+        return None
+    found = int(value)
+    return found if -(1 << 63) <= found < 1 << 63 else None
 
 
 def is_true(value: str | None) -> bool:

@@ -19,8 +19,8 @@ from rocketmq_tw.message.layout import (
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, MAGIC
 from rocketmq_tw.raft.store.format import ENTRY_BLANK_MAGIC
+from rocketmq_tw.store.read_window import ReadWindow
 
-_WINDOW = 1 << 20
 _RECORD_MAGICS = (MAGIC_V1, MAGIC_V2)
 
 
@@ -38,23 +38,21 @@ class RecordsOfEntries:
         *,
         check_body: bool = True,
     ) -> None:
-        self._read = read
+        self._window = ReadWindow(read, position, end)
         self._file_size = file_size
         self._check_body = check_body
         self.position = position
         self.end = end
         self.damaged = False
-        self._window = b""
-        self._window_at = position
 
     def __iter__(self) -> Iterator[RecordHead]:
         while self.end - self.position >= BLANK_SIZE:
             position = self.position
             room = self._file_size - position % self._file_size
-            if not self._has(position, BLANK_SIZE):
+            if not self._window.has(position, BLANK_SIZE):
                 self.damaged = True
                 return
-            first, second = SIZE_AND_MAGIC.unpack_from(self._window, position - self._window_at)
+            first, second = self._two_numbers(position)
             if second == BLANK_MAGIC or first == ENTRY_BLANK_MAGIC:
                 self.damaged = room not in (first, second)
                 if self.damaged or position + room > self.end:
@@ -79,23 +77,22 @@ class RecordsOfEntries:
                 yield head
 
     def _holds_record(self, position: int, front: int, size: int) -> bool:
-        if size - front < MIN_RECORD_SIZE or not self._has(position, front + BLANK_SIZE):
+        if size - front < MIN_RECORD_SIZE or not self._window.has(position, front + BLANK_SIZE):
             return False
-        at = position + front - self._window_at
-        return SIZE_AND_MAGIC.unpack_from(self._window, at)[1] in _RECORD_MAGICS
+        return self._two_numbers(position + front)[1] in _RECORD_MAGICS
+
+    def _two_numbers(self, position: int) -> tuple[int, int]:
+        found: tuple[int, int] = SIZE_AND_MAGIC.unpack_from(
+            self._window.data, position - self._window.start
+        )
+        return found
 
     def _head(self, position: int, size: int) -> RecordHead | None:
         """The record of so many bytes; None where it is damaged."""
-        if not self._has(position, size):
+        window = self._window
+        if not window.has(position, size):
             return None
-        head = parse_head(self._window, position - self._window_at, check_body=self._check_body)
+        head = parse_head(window.data, position - window.start, check_body=self._check_body)
         if head is None or head.physical_offset != position or head.size != size:
             return None
         return head
-
-    def _has(self, position: int, size: int) -> bool:
-        """Lets the window hold so many bytes from `position`; whether the file has them."""
-        if position + size > self._window_at + len(self._window):
-            self._window = self._read(max(size, min(_WINDOW, self.end - position)), position)
-            self._window_at = position
-        return position + size <= self._window_at + len(self._window)

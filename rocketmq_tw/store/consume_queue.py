@@ -237,6 +237,15 @@ class ConsumeQueue:
         data = self.read(offset, 1)
         return Unit._make(UNIT.unpack(data)) if len(data) == UNIT_SIZE else None
 
+    @property
+    def first_position(self) -> int:
+        """Where in the log the first message stands that it knows, there or not; -1 without one."""
+        for offset in (self._first_offset(), self.min_offset):
+            for unit in map(Unit._make, UNIT.iter_unpack(self.read(offset, 1))):
+                if unit.is_written and not unit.is_filler:
+                    return unit.position
+        return -1
+
     def load(self) -> bool:
         """Lists the files and finds the end; returns whether a file had to be repaired."""
         repaired = self.segments.load(

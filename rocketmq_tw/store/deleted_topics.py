@@ -129,10 +129,13 @@ class DeletedTopics:
         self._noted += 1
 
     def take_back(self, end_offset: int) -> None:
-        """The log lost what was buffered behind `end_offset`, whose offsets new messages get.
+        """The log lost what was buffered behind `end_offset`, whose offsets new messages get: where
+        that is said, it is durable when it returns, as a power loss may leave some of these.
         Raises `OSError`, see `note`."""
         behind = sorted(topic for topic, offset in self._latest.items() if offset > end_offset)
-        self.note([Deletion(topic, end_offset) for topic in behind])
+        if behind:
+            self.note([Deletion(topic, end_offset) for topic in behind])
+            self.sync()
 
     def sync(self) -> None:
         """Makes all that was noted durable; raises `OSError`."""

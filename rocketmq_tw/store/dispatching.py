@@ -7,10 +7,11 @@ once, are read from the log again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from operator import attrgetter
 
 from rocketmq_tw.store.beginnings import is_first_again
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import (
     AnyDispatchEntry,
@@ -43,7 +44,7 @@ class Dispatching:
         index: MessageIndex | None,
         maker: EntryMaker,
         deleted: DeletedTopics,
-        remove_topics: Callable[[Collection[str], int], None],
+        begin_anew: Callable[[ConsumeQueue], None],
         extensions: QueueExtensions,
     ) -> None:
         self.reached = 0
@@ -53,7 +54,7 @@ class Dispatching:
         self._queues = queues
         self._index = index
         self._deleted = deleted
-        self._remove_topics = remove_topics
+        self._begin_anew = begin_anew
         #: What the extra of a message costs, in keys for the index.
         self._extra_work = extensions.work
         self._arrivals: list[Arrival] = []
@@ -216,8 +217,8 @@ class Dispatching:
         self, entries: list[AnyDispatchEntry], position: int
     ) -> tuple[list[AnyDispatchEntry], int]:
         """The entries in front of the first message of a topic that was deleted and made again, and
-        where the log goes on behind them; where that message comes first, its topic's queues begin
-        anew, once the message is durable.
+        where the log goes on behind them; where that message comes first, its topic begins anew,
+        once the message is durable.
 
         A replica learns of that from the log alone, see `beginnings`. Whatever the role is now: it
         may be no replica's any more.
@@ -232,8 +233,8 @@ class Dispatching:
                     return entries[:number], entry.physical_offset
                 if begins and self._log.flushed_offset < entry.physical_offset + entry.size:
                     return [], self.reached
-                if begins:
-                    self._remove_topics([entry.topic], entry.physical_offset)
+                if begins and queue is not None:
+                    self._begin_anew(queue)
             if entry.in_queue:
                 met.add(key)
         return entries, position

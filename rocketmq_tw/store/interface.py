@@ -288,6 +288,10 @@ class IMessageStore(Interface):
     def min_queue_offset(topic: str, queue_id: int) -> int:
         """The oldest offset still readable; 0 where there is no queue."""
 
+    def places_of(head: RecordHead) -> Iterable[tuple[str, int, int]]:
+        """Topic, queue and offset of all units that a record of the log has, or gets once it is
+        dispatched."""
+
     def queue_end_at(topic: str, queue_id: int, position: int) -> int | None:
         """The offset at which a queue would end if the log were cut at `position`; None where it
         has nothing behind that."""

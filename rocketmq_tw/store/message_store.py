@@ -15,6 +15,7 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import ReservingFiles
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpoint_file import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
@@ -24,7 +25,7 @@ from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
-from rocketmq_tw.store.expiry import last_writes, remove_oldest
+from rocketmq_tw.store.expiry import Expiry
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
@@ -35,7 +36,6 @@ from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
 from rocketmq_tw.store.removing import TopicRemoval
-from rocketmq_tw.store.retention import Pressure, files_to_remove, worst_pressure
 
 
 @implementer(IMessageStore)
@@ -95,7 +95,7 @@ class MessageStore(StoreReads):
         )
         self._removal = TopicRemoval(files, self.paths, log, queues, deleted, self._checkpointing)
         self._dispatching = Dispatching(
-            log, queues, index, maker, deleted, self._removal.remove, extensions
+            log, queues, index, maker, deleted, self._removal.begin_anew, extensions
         )
         self._appending = Appending(config, log, queues, self._dispatching, clock, further)
         self._cutting = Cutting(
@@ -105,7 +105,9 @@ class MessageStore(StoreReads):
         self._refusal = "the store is not loaded"
         #: Something was done half: what is in memory says nothing about the files any more.
         self._is_broken = False
-        self._disk_full = False
+        self._expiry = Expiry(
+            config, reserving, self.paths.root, log, queues, index, self._checkpointing
+        )
 
     # Life
 
@@ -174,7 +176,7 @@ class MessageStore(StoreReads):
             check_body=self.config.check_crc_on_recover,
             retract=self._checkpointing.retract,
             before_index_cut=self._checkpointing.before_index_cut,
-            remove_topics=self._removal.remove,
+            removal=self._removal,
             limit=self.dispatch_limit,
         ).run(clean=clean, queues_repaired=repaired)
 
@@ -253,7 +255,7 @@ class MessageStore(StoreReads):
         """Why nothing can be stored now; empty while it can."""
         if self._refusal or self._log.failure:
             return self._refusal or self._log.failure
-        if self._disk_full:
+        if self._expiry.is_disk_full:
             return (
                 "the disk is nearly full: free some, lower fileReservedTime or raise "
                 "diskSpaceWarningLevelRatio"
@@ -264,13 +266,13 @@ class MessageStore(StoreReads):
 
     def append(self, message: StoredMessage, *, batch: Batch | None = None) -> Appended:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self._disk_full:
+        if self._refusal or self._log.failure or self._expiry.is_disk_full:
             raise NotWritableError(self.refusal)
         return self._appending.append(message, batch)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self._disk_full:
+        if self._refusal or self._log.failure or self._expiry.is_disk_full:
             raise NotWritableError(self.refusal)
         self._appending.append_raw(offset, data)
 
@@ -381,6 +383,13 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         return self._dispatching.on_arrival(callback)
 
+    def places_of(self, head: RecordHead) -> Iterator[tuple[str, int, int]]:
+        """See `IMessageStore`."""
+        entry = self._dispatching.maker.of_head(head)
+        if entry.in_queue and not self._deleted.covers(head.topic, head.physical_offset):
+            yield head.topic, head.queue_id, head.queue_offset
+        yield from entry.further
+
     # Housekeeping
 
     def remove_topics(self, topics: Iterable[str]) -> None:
@@ -432,17 +441,8 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         if self._refusal:
             return
-        # The log may lie on a disk of its own.
-        disks = {self._files.usage(path) for path in (self._log.directory, self.paths.root)}
-        pressure = worst_pressure(self.config, disks)
-        self._disk_full = pressure is Pressure.FULL
-        # What queues and index have in memory only must come from the log again after a crash.
-        safe = self._checkpointing.last.safe_offset
-        done = min(self._log.flushed_offset, self._dispatching.reached, safe)
-        times = last_writes(self._log, done, self.config.delete_file_batch_max)
-        count = files_to_remove(self.config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        log, queues, checkpointing = self._log, self._queues, self._checkpointing
-        for removed in remove_oldest(count, log, queues, self._index, checkpointing):
+        reached = self._dispatching.reached
+        for removed in self._expiry.run(reached, now_ms, at_any_hour=at_any_hour):
             yield removed
             if self._refusal:
                 # It was closed meanwhile, or broke.

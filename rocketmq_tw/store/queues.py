@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -189,11 +189,12 @@ class QueueTable:
         """Writes all units that are in memory only; those that raise `OSError` stay there."""
         self._unwritten.write_all()
 
-    def count_of(self, topic: str, end: int) -> tuple[int, int]:
-        """How many queues with files a topic has, and the sum of their max offsets, as a checkpoint
-        has them that knows the log up to `end` only."""
-        queues = self.of_topic(topic) if end >= 0 else ()
-        counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in queues]
+    @staticmethod
+    def count_of(queues: Iterable[ConsumeQueue], end: int) -> tuple[int, int]:
+        """How many of them have files, and the sum of their max offsets, as a checkpoint has them
+        that knows the log up to `end` only."""
+        known = queues if end >= 0 else ()
+        counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in known]
         return sum(map(bool, counts)), sum(counts)
 
     def remove_topic(self, topic: str) -> None:
@@ -201,12 +202,13 @@ class QueueTable:
         self.forget_topic(topic)
         self.remove_files(topic)
 
-    def remove_files(self, topic: str) -> None:
-        """Removes what files a topic's queues have or had."""
+    def remove_files(self, topic: str, queue_id: int | None = None) -> None:
+        """Removes what files a topic's queues have or had, or one of them."""
+        name = topic if queue_id is None else f"{topic}/{queue_id}"
         for directory in self._roots:
             # Files that cannot be removed are emptied by whoever makes them again.
             with suppress(OSError):
-                self._files.remove_tree(f"{directory}/{topic}")
+                self._files.remove_tree(f"{directory}/{name}")
 
     @property
     def _roots(self) -> tuple[str, ...]:
@@ -217,10 +219,22 @@ class QueueTable:
 
     def forget_topic(self, topic: str) -> None:
         """The topic has no queues any more; their files are the caller's to remove."""
+        self._forget(self._of_topic.pop(topic, ()))
+        for directory in self._roots:
+            self.unsynced.dirs.discard(f"{directory}/{topic}")
+            self.unsynced.dirs.add(directory)
+
+    def forget_queues(self, topic: str, queues: Set[ConsumeQueue]) -> None:
+        """The topic has these no more, but others; their files are the caller's to remove."""
+        self._of_topic[topic] = [q for q in self._of_topic[topic] if q not in queues]
+        self._forget(queues)
+        self.unsynced.dirs.update(f"{directory}/{topic}" for directory in self._roots)
+
+    def _forget(self, queues: Iterable[ConsumeQueue]) -> None:
         gone = self.unsynced
-        for queue in self._of_topic.pop(topic, ()):
-            del self._queues[topic, queue.queue_id]
-            self._light -= topic.startswith(LMQ_PREFIX)
+        for queue in queues:
+            del self._queues[queue.topic, queue.queue_id]
+            self._light -= queue.topic.startswith(LMQ_PREFIX)
             queue.forget()
             for segments in _segments_of(queue):
                 for start in segments.starts:
@@ -228,9 +242,6 @@ class QueueTable:
                     self._pool.forget(path)
                     gone.files.discard(path)
                 gone.dirs.discard(segments.directory)
-        for directory in self._roots:
-            gone.dirs.discard(f"{directory}/{topic}")
-            gone.dirs.add(directory)
 
     def sync_names(self, topic: str) -> None:
         """Makes durable which files a topic's queues have; raises `OSError`."""

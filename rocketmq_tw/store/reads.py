@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.message.layout import SIZE
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.record import RecordHead, decode_record
+from rocketmq_tw.message.record import RecordError, RecordHead, decode_record, parse_head
 from rocketmq_tw.store import time_search
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import EVERY_MESSAGE, ILog, MessageFilter, QueueRead, RecordScan
 from rocketmq_tw.store.queue_extension import UnitExtra
 from rocketmq_tw.store.queue_reader import QueueReader
 from rocketmq_tw.store.queues import QueueTable
+
+#: Bytes of a first read at a record whose size is not known: most records are no longer.
+_MOST_RECORDS = 1024
 
 
 class ShownUnit(NamedTuple):
@@ -67,12 +71,38 @@ class StoreReads:
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """See `IMessageStore`."""
-        return time_search.sound_record(self._log, physical_offset)
+        data = self._one_record(physical_offset)
+        head = None if data is None else parse_head(data)
+        if head is None or head.physical_offset != physical_offset:
+            return None
+        return data
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """See `IMessageStore`."""
-        data = self.record_at(physical_offset)
-        return None if data is None else decode_record(data)
+        data = self._one_record(physical_offset)
+        if data is None:
+            return None
+        try:
+            message = decode_record(data)
+        except RecordError:
+            return None
+        return message if message.physical_offset == physical_offset else None
+
+    def _one_record(self, position: int) -> bytes | None:
+        """As many bytes as the log says that a record at `position` has, sound or not; None where
+        there are not as many."""
+        if position < self._log.min_offset:
+            return None
+        data = self._log.read(_MOST_RECORDS, position)
+        if len(data) < SIZE.size:
+            return None
+        (size,) = SIZE.unpack_from(data)
+        room = self._log.file_size - position % self._log.file_size
+        if not 0 < size <= room:
+            return None
+        if size > len(data):
+            data = self._log.read(size, position)
+        return data[:size] if size <= len(data) else None
 
     def records(self, position: int) -> Iterator[RecordHead]:
         """See `IMessageStore`."""

@@ -6,7 +6,7 @@ cut at the first thing that is no record, and queues and index are built again b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import msgspec
 
@@ -21,6 +21,7 @@ from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
+from rocketmq_tw.store.removing import TopicRemoval
 from rocketmq_tw.store.scan import may_lack_a_sector
 
 _BATCH = 4096
@@ -66,7 +67,7 @@ class Recovery:
         check_body: bool,
         retract: Callable[[], None],
         before_index_cut: Callable[[int], None],
-        remove_topics: Callable[[Collection[str], int], None],
+        removal: TopicRemoval,
         limit: int | None,
     ) -> None:
         self._log = log
@@ -79,7 +80,7 @@ class Recovery:
         #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
         self._retract = retract
         self._before_index_cut = before_index_cut
-        self._remove_topics = remove_topics
+        self._removal = removal
         self._log_is_durable = False
         #: From here on it is read.
         self._start = 0
@@ -315,7 +316,7 @@ class Recovery:
                 f" {head.queue_id} begins anew in place of {queue.max_offset} messages"
             )
             self._make_log_durable()
-            self._remove_topics([head.topic], head.physical_offset)
+            self._removal.begin_anew(queue)
             return True
         if not queue.may_have(head.queue_offset, head.physical_offset):
             report.note(
@@ -370,6 +371,8 @@ class Recovery:
         for topic in self._deleted.topics():
             if self._deleted.offset_of(topic) <= log.min_offset:
                 self._queues.sync_names(topic)
+        # Of what began anew in this start.
+        self._removal.settle()
         self._deleted.rewrite(log.min_offset, end)
 
     def _cut_index(self, offset: int) -> None:

@@ -1,8 +1,8 @@
 """The queues of deleted topics on their way out.
 
-A directory is moved aside when its topic is deleted, and removed, which may take long, once the
-note of the deletion is durable: the power may go away in between, and then the topic is not deleted
-and a start moves its queues back.
+A directory is moved aside when its topic is deleted, or that of each queue which goes where others
+stay, and removed, which may take long, once the note of the deletion is durable: the power may go
+away in between, and then the topic is not deleted and a start moves its queues back.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, Unit
 _BLOCK = 4096 * UNIT_SIZE
 #: What queues' extensions become beside the queues; these have numbers.
 _EXTENSION = "ext"
+#: Between topic and id in the name of a queue that was moved alone; no topic has it.
+_ALONE = "@"
 
 
 class RemovedQueues:
     """What is moved out of `queues` into directories below `directory`: 0, or 1 where 0 has one of
-    that topic still, and so on. What `extensions` has of a topic goes along."""
+    that name still, and so on. What `extensions` has of it goes along."""
 
     def __init__(self, files: IFiles, queues: str, extensions: str, directory: str) -> None:
         self._files = files
@@ -30,6 +32,8 @@ class RemovedQueues:
         self._directory = directory
         #: Path -> the number of the note that must be durable before it is removed.
         self._doomed: dict[str, int] = {}
+        #: Directories that names left, or came back into, and it may not be durable.
+        self._parents = {queues, extensions}
 
     def load(self, deleted_at: Callable[[str], int]) -> None:
         """Removes what a former process left here, and moves back what is not deleted, as the power
@@ -39,25 +43,31 @@ class RemovedQueues:
         files.make_dirs(self._queues)
         files.make_dirs(f"{self._directory}/0")
         for level in files.list(self._directory):
-            for topic in files.list(f"{self._directory}/{level}"):
-                left.setdefault(topic, []).append(f"{self._directory}/{level}/{topic}")
-        for topic, paths in left.items():
-            known = {path: self._first_position(path) for path in paths}
+            for name in files.list(f"{self._directory}/{level}"):
+                left.setdefault(name, []).append(f"{self._directory}/{level}/{name}")
+        # Topics first: queues that were moved alone belong into them.
+        for name, paths in sorted(left.items(), key=lambda one: _ALONE in one[0]):
+            topic, alone, _ = name.partition(_ALONE)
+            first = self._first_of_queue if alone else self._first_position
+            known = {path: first(path) for path in paths}
             back = [path for path in paths if known[path] >= deleted_at(topic)]
             if back:
                 # Younger ones, and what stands in its place, have nothing that was ever durable.
                 oldest = min(back, key=known.__getitem__)
-                self._put_back(f"{oldest}/{_EXTENSION}", self._extensions, topic)
-                self._put_back(oldest, self._queues, topic)
+                self._put_back(f"{oldest}/{_EXTENSION}", self._extensions, name)
+                self._put_back(oldest, self._queues, name)
             for path in paths:
                 files.remove_tree(path)
         self._sync_names()
 
-    def _put_back(self, path: str, directory: str, topic: str) -> None:
+    def _put_back(self, path: str, directory: str, name: str) -> None:
         if self._files.exists(path):
-            self._files.make_dirs(directory)
-            self._files.remove_tree(f"{directory}/{topic}")
-            self._files.rename(path, f"{directory}/{topic}")
+            place = _place(directory, name)
+            parent, _, _ = place.rpartition("/")
+            self._files.make_dirs(parent)
+            self._files.remove_tree(place)
+            self._files.rename(path, place)
+            self._parents.add(parent)
 
     def clear(self, durable: int) -> None:
         """As `remove`, but durable when it returns, and raises `OSError`."""
@@ -69,20 +79,22 @@ class RemovedQueues:
     def _sync_names(self) -> None:
         """A former process may have removed something as well. First where something was moved to,
         then where it was: it must not be durably at neither place."""
-        self._files.sync_dir(self._queues)
-        if self._files.exists(self._extensions):
-            self._files.sync_dir(self._extensions)
+        for parent in sorted(self._parents):
+            if self._files.exists(parent):
+                self._files.sync_dir(parent)
+        self._parents = {self._queues, self._extensions}
         for level in self._files.list(self._directory):
             self._files.sync_dir(f"{self._directory}/{level}")
 
-    def take(self, topic: str, note: int) -> None:
-        """Moves a topic's directory here; `note` is the number of the note of its deletion. Raises
-        `OSError`, and then it is where it was."""
-        source = f"{self._queues}/{topic}"
+    def take(self, topic: str, queue_id: int | None, note: int) -> None:
+        """Moves a topic's directory here, or that of one of its queues, as others stay; `note` is
+        the number of the note of its deletion. Raises `OSError`, and then it is where it was."""
+        name = topic if queue_id is None else f"{topic}{_ALONE}{queue_id}"
+        source = _place(self._queues, name)
         if not self._files.exists(source):
             return
         level = 0
-        while (path := f"{self._directory}/{level}/{topic}") in self._doomed or (
+        while (path := f"{self._directory}/{level}/{name}") in self._doomed or (
             self._files.exists(path)
         ):
             level += 1
@@ -90,7 +102,8 @@ class RemovedQueues:
             self._files.make_dirs(f"{self._directory}/{level}")
         self._files.rename(source, path)
         self._doomed[path] = note
-        extension = f"{self._extensions}/{topic}"
+        extension = _place(self._extensions, name)
+        self._parents |= {source.rpartition("/")[0], extension.rpartition("/")[0]}
         if self._files.exists(extension):
             # One that stays is emptied by whoever makes its files again.
             with suppress(OSError):
@@ -118,6 +131,8 @@ class RemovedQueues:
 
     def _first_of_queue(self, path: str) -> int:
         for name in self._files.list(path):
+            if name == _EXTENSION:
+                continue
             file = self._files.open(f"{path}/{name}")
             try:
                 for offset in range(0, file.size(), _BLOCK):
@@ -128,3 +143,8 @@ class RemovedQueues:
             finally:
                 file.close()
         return -1
+
+
+def _place(directory: str, name: str) -> str:
+    """Where a topic, or a queue alone, has its files below `directory`."""
+    return f"{directory}/{name.replace(_ALONE, '/')}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.message.names import is_legal
+from rocketmq_tw.message.names import is_storable
+from rocketmq_tw.store.beginnings import former_part
 from rocketmq_tw.store.checkpointing import Checkpointing
+from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.deleted_topics import DeletedTopics, Deletion
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.paths import StorePaths
@@ -40,38 +42,55 @@ class TopicRemoval:
         self._deleted.load()
         self._removed.load(self._deleted.offset_of)
 
-    def remove(self, topics: Collection[str], end: int | None = None) -> None:
-        """`end`: the log offset behind what is deleted; without one, all that is there. Raises
-        `OSError`, and then nothing is removed unless `DeletedTopics.is_stale` says so."""
-        if not topics:
+    def remove(self, topics: Collection[str]) -> None:
+        """All that is there of them. Raises `OSError`, and then nothing is removed unless
+        `DeletedTopics.is_stale` says so."""
+        end = self._log.end_offset
+        if self._log.failure:
+            # What a write or a cut that failed left behind may be found by the next start.
+            end = max(end, self._log.files_end)
+        self._note({topic: self._queues.of_topic(topic) for topic in sorted(topics)}, end)
+        for topic in topics:
+            self._remove_all(topic)
+
+    def begin_anew(self, queue: ConsumeQueue) -> None:
+        """It gets a first message again: removes what its topic had before, see `beginnings`.
+        Raises `OSError` as `remove`."""
+        topic, of_topic = queue.topic, self._queues.of_topic(queue.topic)
+        end, gone = former_part(queue, of_topic)
+        self._note({topic: gone}, end)
+        if len(gone) == len(of_topic):
+            self._remove_all(topic)
             return
-        if end is None:
-            end = self._log.end_offset
-            if self._log.failure:
-                # What a write or a cut that failed left behind may be found by the next start.
-                end = max(end, self._log.files_end)
+        for each in gone:
+            self._take_away(topic, each.queue_id)
+        self._queues.forget_queues(topic, set(gone))
+
+    def _note(self, doomed: Mapping[str, Collection[ConsumeQueue]], end: int) -> None:
         last = self._checkpointing.last
         known = last.safe_offset, last.units
         self._deleted.note(
             [
-                Deletion(topic, end, *self._queues.count_of(topic, last.safe_offset), *known)
-                for topic in sorted(topics)
+                Deletion(topic, end, *self._queues.count_of(queues, last.safe_offset), *known)
+                for topic, queues in doomed.items()
             ]
         )
-        for topic in topics:
-            if is_legal(topic):
-                self._take_away(topic)
-            self._queues.forget_topic(topic)
 
-    def _take_away(self, topic: str) -> None:
+    def _remove_all(self, topic: str) -> None:
+        if is_storable(topic):
+            self._take_away(topic)
+        self._queues.forget_topic(topic)
+
+    def _take_away(self, topic: str, queue_id: int | None = None) -> None:
+        """Files of a topic, or of one queue."""
         try:
-            self._removed.take(topic, self._deleted.noted)
+            self._removed.take(topic, queue_id, self._deleted.noted)
         except OSError:
             # Somebody may write in its place, so that nothing brings it back.
             self._deleted.is_stale = True
             self._deleted.sync()
             self._deleted.is_stale = False
-            self._queues.remove_files(topic)
+            self._queues.remove_files(topic, queue_id)
 
     def settle(self) -> None:
         """Makes durable that what was deleted is gone; raises `OSError`."""

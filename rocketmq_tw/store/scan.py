@@ -13,9 +13,9 @@ from rocketmq_tw.message.layout import (
     SIZE_AND_MAGIC,
 )
 from rocketmq_tw.message.record import RecordHead, parse_head
+from rocketmq_tw.store.read_window import ReadWindow
 from rocketmq_tw.store.segments import Segments
 
-_WINDOW = 1 << 20
 _SECTOR = 512
 
 
@@ -34,25 +34,23 @@ class LogScan:
         *,
         check_body: bool = True,
     ) -> None:
-        self._segments = segments
+        self._file_size = segments.file_size
+        self._window = ReadWindow(segments.pread, position, end)
         self._check_body = check_body
         self.position = position
         self.end = end
         self.damaged = False
-        self._window = b""
-        self._window_at = position
 
     def __iter__(self) -> Iterator[RecordHead]:
-        file_size, end, check_body = self._segments.file_size, self.end, self._check_body
+        file_size, end, check_body = self._file_size, self.end, self._check_body
+        window, has = self._window, self._window.has
         while end - self.position >= BLANK_SIZE:
             position = self.position
             room = file_size - position % file_size
-            at = position - self._window_at
-            if at + BLANK_SIZE > len(self._window) and not self._load(position, BLANK_SIZE):
+            if not has(position, BLANK_SIZE):
                 self.damaged = True
                 return
-            at = position - self._window_at
-            size, magic = SIZE_AND_MAGIC.unpack_from(self._window, at)
+            size, magic = SIZE_AND_MAGIC.unpack_from(window.data, position - window.start)
             if magic == BLANK_MAGIC:
                 if size != room:
                     self.damaged = True
@@ -69,20 +67,13 @@ class LogScan:
             if position + size > end:
                 return
             head = None
-            if at + size <= len(self._window) or self._load(position, size):
-                at = position - self._window_at
-                head = parse_head(self._window, at, check_body=check_body)
+            if has(position, size):
+                head = parse_head(window.data, position - window.start, check_body=check_body)
             if head is None or head.physical_offset != position or head.size != size:
                 self.damaged = True
                 return
             self.position = position + size
             yield head
-
-    def _load(self, position: int, size: int) -> bool:
-        """Lets the window begin at `position`; whether the file has `size` bytes there."""
-        self._window = self._segments.pread(max(size, min(_WINDOW, self.end - position)), position)
-        self._window_at = position
-        return len(self._window) >= size
 
 
 def may_lack_a_sector(head: RecordHead) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.message.layout import SIZE, STORE_TIMESTAMP_END, store_timestamp
-from rocketmq_tw.message.record import parse_head
+from rocketmq_tw.message.layout import STORE_TIMESTAMP_END, store_timestamp
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.interface import ILog
 
@@ -42,21 +41,3 @@ def offset_by_time(log: ILog, queue: ConsumeQueue, timestamp: int, *, upper: boo
         else:
             low = probe + 1
     return max(low - 1, queue.min_offset) if upper else low
-
-
-def sound_record(log: ILog, position: int) -> bytes | None:
-    """The bytes of the record at a log offset; None where no sound one stands."""
-    if position < log.min_offset:
-        return None
-    head = log.read(SIZE.size, position)
-    if len(head) < SIZE.size:
-        return None
-    (size,) = SIZE.unpack(head)
-    room = log.file_size - position % log.file_size
-    if not 0 < size <= room:
-        return None
-    data = log.read(size, position)
-    parsed = parse_head(data)
-    if parsed is None or parsed.physical_offset != position or parsed.size != len(data):
-        return None
-    return data

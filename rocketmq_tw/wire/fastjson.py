@@ -91,36 +91,56 @@ def dumps(value: Any, *, standard: bool = False) -> bytes:
     return b"".join(parts)
 
 
+#: What holds nothing else, and looks alike in all dialects.
+_SCALARS = frozenset({str, int, bool, float})
+
+
 @cache
-def _fields(struct_type: type[msgspec.Struct]) -> tuple[tuple[bytes, str], ...]:
-    """(`"wireName":`, attribute) in the order of the names."""
+def _fields(struct_type: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """(wire name, attribute) in the order of the names."""
     pairs = zip(struct_type.__struct_encode_fields__, struct_type.__struct_fields__, strict=True)
-    return tuple((_encode(name) + b":", attribute) for name, attribute in sorted(pairs))
+    return tuple(sorted(pairs))
 
 
 def _write(value: Any, standard: bool, put: Callable[[bytes], None]) -> None:
-    if isinstance(value, msgspec.Struct):
-        separator = b"{"
-        for name, attribute in _fields(type(value)):
-            item = getattr(value, attribute)
-            if item is not None:
-                put(separator + name)
-                _write(item, standard, put)
-                separator = b","
-        put(b"{}" if separator == b"{" else b"}")
+    if type(value) in _SCALARS:
+        put(_encode(value))
+    elif isinstance(value, msgspec.Struct):
+        _write_struct(value, standard, put)
     elif isinstance(value, Mapping):
         _write_map(value, standard, put)
     elif isinstance(value, list | tuple | set | frozenset):
+        if _SCALARS.issuperset(map(type, value)):
+            put(_encode(value))
+            return
         separator = b"["
         for item in value:
             put(separator)
             _write(item, standard, put)
             separator = b","
-        put(b"[]" if separator == b"[" else b"]")
+        put(b"]")
     elif isinstance(value, msgspec.Raw):
         put(bytes(value))
     else:
         put(_encode(value))
+
+
+def _write_struct(value: msgspec.Struct, standard: bool, put: Callable[[bytes], None]) -> None:
+    members = {
+        name: item
+        for name, attribute in _fields(type(value))
+        if (item := getattr(value, attribute)) is not None
+    }
+    if _SCALARS.issuperset(map(type, members.values())):
+        # Most structs are flat, and those that a broker stores for each message.
+        put(_encode(members))
+        return
+    separator = b"{"
+    for name, item in members.items():
+        put(separator + _encode(name) + b":")
+        _write(item, standard, put)
+        separator = b","
+    put(b"}")
 
 
 def _write_map(value: Mapping[Any, Any], standard: bool, put: Callable[[bytes], None]) -> None:

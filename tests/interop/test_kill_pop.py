@@ -114,3 +114,66 @@ def test_nothing_is_lost(jvms: dict[str, JavaClients], own: Cluster, names) -> N
     came = Counter(popping.came)
     again = {body: came[body] for body, count in settled.items() if came[body] > count}
     assert not again, f"acknowledged and in the file, and came again: {json.dumps(again)}"
+
+
+def test_push_consumers_that_leave_queues_to_the_broker_lose_nothing(
+    jvms: dict[str, JavaClients], own: Cluster, names
+) -> None:
+    """The broker is killed and the group reset while two of them work; what a reset that was told
+    to be done brings back comes again."""
+    java, broker, namesrv = jvms["5.3.3"], own.broker, own.namesrv
+    topic, group = own.create_topic(java, names.topic, queues=QUEUES), names.group
+    java.mqadmin("updateSubGroup", "-n", namesrv, "-b", broker.address, "-g", group)
+    java.mqadmin(
+        *("setConsumeMode", "-n", namesrv, "-b", broker.address),
+        *("-t", topic, "-g", group, "-m", "POP", "-q", "8"),
+    )
+    # What was answered about the mode (401) holds.
+    broker.kill()
+    broker.start()
+    wait_until(lambda: own.name_servers[0].routes(topic, [broker]), "the route")
+    options = {"clientRebalance": False, "popInvisibleTime": 15_000}
+    sent: set[str] = set()
+    with (
+        java.producer(namesrv) as producer,
+        java.consumer(namesrv, group, {topic: "*"}, **options) as one,
+        java.consumer(namesrv, group, {topic: "*"}, **options) as other,
+    ):
+
+        def came() -> Counter[str]:
+            return Counter(message["body"] for each in (one, other) for message in each.received())
+
+        def send(name: str) -> None:
+            bodies = [f"{name}-{number}" for number in range(EACH_ROUND)]
+            producer.send(*({"topic": topic, "body": body} for body in bodies))
+            sent.update(bodies)
+
+        def have_come(count: int) -> bool:
+            return len(came()) >= count
+
+        def reset() -> None:
+            java.mqadmin(*("resetOffsetByTime", "-n", namesrv, "-g", group, "-t", topic, "-s", "0"))
+
+        def kill() -> None:
+            broker.kill()
+            broker.start()
+
+        def all_came_beyond(before: Counter[str]) -> bool:
+            after = came()
+            return all(after[body] > before[body] for body in sent)
+
+        for round_ in range(2):
+            send(f"{round_}-reset")
+            wait_until(partial(have_come, len(sent) - EACH_ROUND // 2), "half of them")
+            before = came()
+            reset()
+            wait_until(partial(all_came_beyond, before), "all again")
+            send(f"{round_}-killed")
+            wait_until(partial(have_come, len(sent) - EACH_ROUND // 2), "half of them")
+            kill()
+            wait_until(partial(have_come, len(sent)), "all")
+            # The reset itself may be lost with the broker, its messages may not.
+            send(f"{round_}-both")
+            reset()
+            kill()
+            wait_until(partial(have_come, len(sent)), "all")

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.cluster import make_broker
@@ -36,9 +37,14 @@ class ElectedBrokers(Running):
         settings: dict[str, str] | None = None,
         *,
         network: HostNetwork | None = None,
+        restart_after: float | None = None,
     ) -> None:
-        """With `network` each runs on a host of its own."""
+        """With `network` each runs on a host of its own. `restart_after`: seconds out of sync after
+        which brokers are killed and started again, as an operator would do; None: never."""
         self.name = name
+        #: Brokers that were started again since they did not come into sync.
+        self.restarted = 0
+        self._restart_after = restart_after
         self.name_server = name_server
         self.controllers = controllers
         self.brokers: list[BrokerProcess] = []
@@ -75,9 +81,25 @@ class ElectedBrokers(Running):
             return next((one for one in self.brokers if one.address == told.address), None)
 
         what = f"{needed} of {self.name} to be in sync"
+        if self._restart_after is not None:
+            # First the slaves; where that does not help, the master.
+            for of_master in (False, True):
+                with suppress(TimeoutError):
+                    found = wait_until(master, what, limit=self._restart_after, interval=0.1)
+                    assert found is not None
+                    return found
+                self._restart(of_master=of_master)
         found = wait_until(master, what, interval=0.1)
         assert found is not None
         return found
+
+    def _restart(self, *, of_master: bool) -> None:
+        leading = self.told.address
+        for broker in self.brokers:
+            if (broker.address == leading) == of_master:
+                broker.kill()
+                broker.start()
+                self.restarted += 1
 
     def fail_master(self, outage: Outage, in_sync: int | None = None) -> BrokerProcess:
         """The master goes, once so many are in sync; back when another one has taken over."""

@@ -42,13 +42,15 @@ class CellFigures(NamedTuple):
     acknowledged: int
     refused: int
     epochs: int
+    restarted: int
     log_bytes: int
     seconds: float
 
     def __str__(self) -> str:
+        restarted = f", {self.restarted} brokers restarted" if self.restarted else ""
         return (
-            f"{self.acknowledged} acknowledged, {self.refused} not, {self.epochs} masters;"
-            f" each once in every log, SHA-256 of {self.log_bytes >> 10} KiB equal;"
+            f"{self.acknowledged} acknowledged, {self.refused} not, {self.epochs} masters"
+            f"{restarted}; each once in every log, SHA-256 of {self.log_bytes >> 10} KiB equal;"
             f" {self.seconds:.0f} s"
         )
 
@@ -73,10 +75,12 @@ def run_cell(
     rounds: Sequence[Round],
     *,
     network: HostNetwork | None = None,
+    restart_after: float | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> CellFigures:
     """Lets the servers fail, one after the other, while a stock producer sends; raises
-    `AssertionError` where a message was lost or doubled or logs differ. Cut links need `network`.
+    `AssertionError` where a message was lost or doubled or logs differ. Cut links need `network`;
+    `restart_after` is for brokers that stay out of sync, see `ElectedBrokers`.
     """
     began = time.monotonic()
     topic = "outages"
@@ -87,7 +91,14 @@ def run_cell(
         name_server,
         running_controllers(home, controllers, _CONTROLLERS, network) as elected_by,
         ElectedBrokers(
-            "cell", home, name_server, elected_by, brokers, _BROKERS, network=network
+            "cell",
+            home,
+            name_server,
+            elected_by,
+            brokers,
+            _BROKERS,
+            network=network,
+            restart_after=restart_after,
         ) as group,
     ):
         java.create_topic(name_server.address, group.wait_in_sync().address, topic, _QUEUES)
@@ -111,7 +122,8 @@ def run_cell(
             assert not lost, f"{broker.home.name} has lost {len(lost)}: {sorted(lost)[:5]}"
             assert not doubled, f"{broker.home.name} has {len(doubled)} twice: {doubled[:5]}"
             check_store(broker.store, unconfirmed=True)
-    return CellFigures(len(acknowledged), refused, epochs, end, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return CellFigures(len(acknowledged), refused, epochs, group.restarted, end, seconds)
 
 
 def _let_fail(

@@ -125,6 +125,13 @@ class Popper:
 
     def hide(self, message: PoppedMessage, invisible_ms: int) -> PoppedMessage:
         """The message with its new extra info."""
+        fields = ok(self.broker.request(self.hide_request(message, invisible_ms)))
+        parts = message.extra_info.split(" ")
+        parts[0] = str(message.queue_offset)
+        parts[1:4] = fields["popTime"], fields["invisibleTime"], fields["reviveQid"]
+        return message._replace(extra_info=" ".join(parts))
+
+    def hide_request(self, message: PoppedMessage, invisible_ms: int) -> RemotingCommand:
         header = ChangeInvisibleTimeRequestHeader(
             consumer_group=self.group,
             topic=self.real_topic(message),
@@ -133,16 +140,15 @@ class Popper:
             offset=message.queue_offset,
             invisible_time=invisible_ms,
         )
-        request = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
-        fields = ok(self.broker.request(request))
-        parts = message.extra_info.split(" ")
-        parts[0] = str(message.queue_offset)
-        parts[1:4] = fields["popTime"], fields["invisibleTime"], fields["reviveQid"]
-        return message._replace(extra_info=" ".join(parts))
+        return RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
 
     def real_topic(self, message: PoppedMessage) -> str:
         kind = message.extra_info.split(" ")[4]
-        return self.topic if kind == "0" else pop_retry_topic(self.topic, self.group, int(kind))
+        return (
+            self.topic
+            if kind not in ("1", "2")
+            else pop_retry_topic(self.topic, self.group, int(kind))
+        )
 
 
 def pass_time(broker: BrokerInMemory, seconds: float) -> None:

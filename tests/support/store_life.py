@@ -180,7 +180,7 @@ class StoreLife:
             for body, key in zip(bodies, keys, strict=True)
         )
         appended = self._store.append(message, batch=batch if len(batch) > 1 else None)
-        kept = self._model.topics[topic].queues[queue_id]
+        kept = self._model.in_front_of(topic, queue_id, appended.queue_offset, self._store)
         if appended.queue_offset != len(kept):
             raise Broken(f"{topic}/{queue_id}: {appended.queue_offset} follows {len(kept) - 1}")
         starts = [parse_offset_message_id(text).offset for text in appended.message_ids.split(",")]
@@ -286,7 +286,7 @@ class StoreLife:
             if self.random.random() < 0.5:
                 self._begin_anew(doomed[0])
                 return
-        if any(self._model.topics[name].before is not None for name in doomed):
+        if any(topic.before is not None or topic.stale for topic in self._model.of(doomed)):
             return
         before = {name: self._model.topics[name] for name in doomed}
         for name, topic in before.items():
@@ -305,11 +305,10 @@ class StoreLife:
         """The master deletes a topic and makes it again, and the tables do not come at all."""
         topic = self._model.topics[name]
         has = [queue_id for queue_id, kept in topic.queues.items() if kept]
-        if topic.former or topic.unsure or topic.before or not has:
+        if topic.former or topic.unsure or topic.before or topic.stale or not has:
             return
         self._number += 1
-        old, topic.queues = topic.queues, {n: [] for n in QUEUE_IDS}
-        topic.before = old
+        topic.begin_anew(has[0], self._model.oldest(self._store))
         topic.begun = self._add(name, has[0], b"%d anew" % self._number).end
         self.counts["beginnings by the log"] += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -44,6 +45,44 @@ class Topic:
     #: that tells a copy of the topic's deletion.
     before: Queues | None = None
     begun: int = 0
+    #: What queues that got no message since may have instead of nothing: nothing that is left may
+    #: tell that theirs are of the topic that was deleted.
+    stale: Queues = field(default_factory=dict)
+    #: Of which queues that is left as long as the log begins there.
+    told: tuple[int, set[int]] = (0, set())
+
+    def begin_anew(self, first: int, oldest: int) -> None:
+        """A copy learns of the topic's deletion from the message that queue `first` gets next; the
+        log begins at `oldest`. Queues that began behind all others may be of the new topic."""
+        old = {n: kept for n, kept in self.queues.items() if kept}
+        stay = old.keys() - _gone_with(first, old)
+        left = {n: [one for one in kept if one.start >= oldest] for n, kept in old.items()}
+        gone = _gone_with(first, {n: kept for n, kept in left.items() if kept})
+        if left[first]:
+            gone |= {n for n, kept in left.items() if not kept}
+        self.before = self.queues
+        self.queues = {n: kept if n in stay else [] for n, kept in self.queues.items()}
+        self.stale = {n: kept for n, kept in old.items() if n not in stay and n != first}
+        self.told = oldest, gone
+
+    def may_have_kept(self, queue_id: int, oldest: int, count: int) -> bool:
+        """Whether a queue that ends at `count` may have what it had before."""
+        since, gone = self.told
+        return 0 < count <= len(self.stale.get(queue_id, ())) and (
+            queue_id not in gone or oldest > since
+        )
+
+
+def _gone_with(first: int, queues: Queues) -> set[int]:
+    """The ids of queues whose topic was deleted, at the earliest, in front of a message that comes
+    into queue `first` of them."""
+    gone: set[int] = set()
+    end = queues[first][-1].end if first in queues else 0
+    for queue_id, kept in sorted(queues.items(), key=lambda one: one[1][0].start):
+        if kept[0].start < end:
+            gone.add(queue_id)
+            end = max(end, kept[-1].end)
+    return gone
 
 
 def key_of(body: bytes) -> str:
@@ -68,11 +107,30 @@ class StoreModel:
         self.refused: dict[bytes, Kept] = {}
         self._counts = counts
 
+    def of(self, names: Iterable[str]) -> list[Topic]:
+        """The topics of these names."""
+        return [self.topics[name] for name in names]
+
+    def oldest(self, store: MessageStore) -> int:
+        """Where the log begins, or began once."""
+        return max(store.min_physical_offset, self.cleaned)
+
+    def in_front_of(
+        self, name: str, queue_id: int, queue_offset: int, store: MessageStore
+    ) -> list[Kept]:
+        """What a queue has where a master gives a message that offset."""
+        topic = self.topics[name]
+        oldest = self.oldest(store)
+        if not topic.queues[queue_id] and topic.may_have_kept(queue_id, oldest, queue_offset):
+            topic.queues[queue_id] = topic.stale[queue_id]
+        topic.stale.pop(queue_id, None)
+        return topic.queues[queue_id]
+
     def record_starts(self, store: MessageStore) -> list[int]:
         """Where the log may be cut: a beginning that a copy has met stays."""
         topics = self.topics.values()
         begun = (topic.begun for topic in topics if topic.begun <= store.end_offset)
-        first = max(store.min_physical_offset, self.cleaned, *begun)
+        first = max(self.oldest(store), *begun)
         kept = [one for topic in topics for queue in topic.queues.values() for one in queue]
         starts = [one.start for one in kept if one.start >= first and one.end <= store.end_offset]
         ends = [one.end for one in kept if first <= one.end <= store.end_offset]
@@ -83,7 +141,8 @@ class StoreModel:
         for topic in self.topics.values():
             if topic.before is not None and end < topic.begun:
                 topic.queues, topic.before, topic.begun = topic.before, None, 0
-            for queues in (topic.queues, *topic.former):
+                topic.stale = {}
+            for queues in (topic.queues, topic.stale, *topic.former):
                 for kept in queues.values():
                     while kept and kept[-1].end > end:
                         kept.pop()
@@ -110,8 +169,16 @@ class StoreModel:
         end = store.end_offset
         for name, topic in self.topics.items():
             if topic.before is not None and end < topic.begun:
-                topic.queues = topic.before
+                topic.queues, topic.stale = topic.before, {}
             topic.before, topic.begun = None, min(topic.begun, end)
+            oldest = self.oldest(store)
+            for queue_id, kept in topic.stale.items():
+                new = topic.queues[queue_id]
+                count = store.max_queue_offset(name, queue_id)
+                if (not new or new[0].end > end) and topic.may_have_kept(queue_id, oldest, count):
+                    topic.queues[queue_id] = kept
+                    self._counts["queues that stayed"] += 1
+            topic.stale = {}
             wrong = [self._matches(store, topic.queues, name, promised)]
             if wrong[0] is not None and (lost_power or topic.unsure):
                 safe = any(k.end <= promised for kept in topic.queues.values() for k in kept)
@@ -136,7 +203,7 @@ class StoreModel:
         """What is wrong where the store has not what the model has; None where all is well, and
         then `queues` has also what nobody was promised and is there. `later`: what was appended
         since these queues were deleted, some of which the log may have."""
-        oldest = max(store.min_physical_offset, self.cleaned)
+        oldest = self.oldest(store)
         wanted = {queue_id: list(kept) for queue_id, kept in queues.items()}
         bodies: set[bytes] = set()
         for queue_id, kept in wanted.items():

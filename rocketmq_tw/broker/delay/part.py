@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Part
-from rocketmq_tw.broker.delay.cut import take_back
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, TakeBack
+from rocketmq_tw.broker.delay.cut import DeliveredBehind
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
@@ -65,10 +67,12 @@ class Delay(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         return self.delivery.stop()
 
+    def truncating(self, cut: LogCut) -> TakeBack:
+        return partial(self._take_back, DeliveredBehind(self._store, self.levels, cut))
+
     @inlineCallbacks
-    def truncating(self, end: int) -> Generator[Deferred[Any], Any, None]:
-        steps = take_back(self._store, self.levels, self.offsets, end)
-        yield self._host.in_slices(steps)
+    def _take_back(self, behind: DeliveredBehind) -> Generator[Deferred[Any], Any, None]:
+        yield self._host.in_slices(behind.take_back(self.offsets))
         yield write_progress(self.offsets, self._commit, self._host.in_thread)
 
     def runtime_info(self) -> Mapping[str, str]:

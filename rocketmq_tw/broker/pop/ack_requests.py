@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore
-from rocketmq_tw.broker.pop.check_points import ReviveMessages, new_check_point
+from rocketmq_tw.broker.pop.check_points import FOREVER_MS, ReviveMessages, new_check_point
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.extra_info import (
     ORDER_REVIVE_QUEUE,
@@ -21,6 +21,7 @@ from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request
@@ -46,6 +47,7 @@ class AckRequests:
     def __init__(
         self,
         config: BrokerConfig,
+        store_config: MessageStoreConfig,
         checks: PopChecks,
         store: IMessageStore,
         commit: Commit,
@@ -56,6 +58,7 @@ class AckRequests:
         released: Callable[[PoppedQueue], None],
     ) -> None:
         self._config = config
+        self._store_config = store_config
         self._checks = checks
         self._store = store
         self._commit = commit
@@ -116,8 +119,17 @@ class AckRequests:
         info = parse_extra_info(header.extra_info)
         if info.is_orderly:
             return self._hide_orderly(request, header, info)
-        # Later than the former one, whose name it would have otherwise.
-        now = max(self._now_ms(), info.pop_time + 1)
+        most = self._most_invisible_ms()
+        if header.invisible_time > most:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{header.invisible_time} ms are too long, the message stays hidden as it was: ask"
+                f" for an invisibleTime of at most {most} ms (timerMaxDelaySec)",
+            )
+        now = self._now_ms()
+        if now == info.pop_time:
+            # It would have the name of the former one, and be acknowledged with it.
+            now += 1
         point = new_check_point(
             header.topic,
             header.consumer_group,
@@ -169,7 +181,7 @@ class AckRequests:
         queue = (header.topic, header.consumer_group, header.queue_id)
         response = ChangeInvisibleTimeResponseHeader()
         if header.offset >= self._offsets.query(queue[1], queue[0], queue[2]):
-            visible_at = self._now_ms() + header.invisible_time
+            visible_at = min(self._now_ms() + header.invisible_time, FOREVER_MS)
             self._order.hide(queue, header.offset, info.pop_time, visible_at)
             self._released(queue)
             response = ChangeInvisibleTimeResponseHeader(
@@ -180,6 +192,10 @@ class AckRequests:
         return request.response(header=response)
 
     # Check points
+
+    def _most_invisible_ms(self) -> int:
+        """What stock's timer takes, which brings a check point a second early."""
+        return self._store_config.timer_max_delay_sec * 1000 + 1000
 
     def _ack_some(
         self, ack: BatchAck, broker_name: str | None, peer: IPeer

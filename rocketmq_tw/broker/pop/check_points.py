@@ -21,6 +21,9 @@ CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 #: The group whose offsets say how far the revive topic is dealt with.
 REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 
+#: The latest time that stock can read.
+FOREVER_MS = (1 << 63) - 1
+
 #: Names a check point: topic, group, queue id, start offset, pop time, broker name.
 CheckPointKey = tuple[str, str, int, int, int, str]
 
@@ -49,6 +52,7 @@ def new_check_point(
     broker_name: str,
 ) -> PopCheckPoint:
     """The messages at `offsets`, of which there are at most 32, are hidden until their time."""
+    invisible_time = min(invisible_time, FOREVER_MS - max(pop_time, 0))
     return PopCheckPoint(
         broker_name=broker_name,
         group=group,
@@ -65,7 +69,7 @@ def new_check_point(
 
 def popped_offsets(point: PopCheckPoint) -> list[int]:
     """The queue offsets of a check point's messages."""
-    diffs = point.offset_diffs or range(point.count)
+    diffs = (point.offset_diffs or range(point.count))[: max(point.count, 0)]
     return [point.start_offset + diff for diff in diffs]
 
 

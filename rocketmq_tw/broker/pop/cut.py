@@ -20,7 +20,7 @@ from rocketmq_tw.broker.pop.check_points import (
 )
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.writing.log_end import LogEnd
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
@@ -43,15 +43,17 @@ _Revived = tuple[str, str | None]
 
 
 class PoppedBehind:
-    """Finds out about what stands behind a place of the log."""
+    """Finds out about what a cut of the log takes away."""
 
     def __init__(
-        self, store: IMessageStore, offsets: OffsetTable, revive_topic: str, end: int
+        self, store: IMessageStore, offsets: OffsetTable, revive_topic: str, cut: LogCut
     ) -> None:
         self._store = store
         self._offsets = offsets
         self._topic = revive_topic
-        self._log_end = LogEnd(store, revive_topic, end)
+        self._cut = cut
+        cut.keep(revive_topic)
+        cut.tell(self._see)
         #: What was popped when, of which check points are dealt with there.
         self._named: set[tuple[PoppedQueue, int]] = set()
         self._named_since: int | None = None
@@ -65,11 +67,6 @@ class PoppedBehind:
     def take_back(self, queue_count: int) -> Iterator[None]:
         """Takes offsets back to what is not dealt with in front of that place, in steps. Nothing is
         popped or revived meanwhile."""
-        for head in self._log_end.look():
-            if head is None:
-                yield
-            else:
-                self._see(head)
         self._named_since = min((popped_ms for _, popped_ms in self._named), default=None)
         for queue_id in range(queue_count):
             yield from self._queue_back(queue_id)
@@ -108,14 +105,14 @@ class PoppedBehind:
     def _queue_back(self, queue_id: int) -> Iterator[None]:
         store, topic = self._store, self._topic
         known = self._offsets.query(REVIVE_GROUP, topic, queue_id)
-        back = min(known, self._log_end.end_of(queue_id) - 1)
+        back = min(known, self._cut.end_of(topic, queue_id) - 1)
         revived = dict(self._revived)
         since = self._since(revived)
         least = max(store.min_queue_offset(topic, queue_id), back - MOST_BACK)
         for offset in range(back, least - 1, -1):
             if since is None:
                 break
-            message = self._log_end.message(queue_id, offset)
+            message = self._cut.message(topic, queue_id, offset)
             if message is not None:
                 if message.store_timestamp < since - CLOCK_MS:
                     break

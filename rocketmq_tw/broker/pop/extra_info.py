@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
+from rocketmq_tw.message.properties import number
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -13,6 +14,9 @@ SEPARATOR = " "
 #: The revive queue that orderly pops name: they have no check point.
 ORDER_REVIVE_QUEUE = 999
 NORMAL, RETRY, RETRY_V2 = "0", "1", "2"
+_PARTS = 8
+#: Characters of a wrong text that a refusal repeats.
+_SHOWN = 100
 
 
 class ExtraInfo(NamedTuple):
@@ -37,16 +41,17 @@ class ExtraInfo(NamedTuple):
 
 def parse_extra_info(text: str) -> ExtraInfo:
     """Reads what the client was given; raises `RequestError` that says what is wrong with it."""
-    parts = text.split(SEPARATOR)
+    parts = text.split(SEPARATOR, _PARTS)
     try:
         if len(parts) < 6:
-            raise ValueError(f"{len(parts)} of 8 parts")
+            raise ValueError(f"{len(parts)} of {_PARTS} parts")
         start, popped, invisible, revive = map(_long, parts[:4])
         queue_id, offset = [*map(_long, parts[6:8]), 0, 0][:2]
     except ValueError as error:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,
-            f"the extraInfo {text!r} is not what a pop gave: {error}; hand it back unchanged",
+            f"the extraInfo {text[:_SHOWN]!r} is not what a pop gave: {error}; hand it back"
+            " unchanged",
         ) from None
     return ExtraInfo(start, popped, invisible, revive, parts[4], parts[5], queue_id, offset)
 
@@ -106,7 +111,7 @@ class OffsetInfos:
 
 
 def _long(text: str) -> int:
-    number = int(text)
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{text} is out of range")
-    return number
+    found = number(text)
+    if found is None:
+        raise ValueError(f"{text[:_SHOWN]!r} is no number that a long can hold")
+    return found

@@ -9,6 +9,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 
+#: The network's wait cannot be as long as a client may hide messages for.
+_LONGEST_SECONDS = 3600.0
+
 
 class OrderWatch:
     """Calls `freed(queue)` for each queue that is watched once it is free."""
@@ -35,7 +38,7 @@ class OrderWatch:
         if free_at is None:
             self._freed(queue)
         else:
-            seconds = max(free_at - self._now_ms(), 0) / 1000
+            seconds = min(max(free_at - self._now_ms(), 0) / 1000, _LONGEST_SECONDS)
             self._timers[queue] = self._clock.callLater(seconds, self._look, queue)
 
     def stop(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
@@ -18,6 +19,7 @@ from rocketmq_tw.broker.pop.cut import PoppedBehind
 from rocketmq_tw.broker.pop.look_requests import LookRequests
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.order_watch import OrderWatch
+from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.polling import HeldPops
 from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import PoppedQueue, Positions
@@ -31,6 +33,7 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
 from rocketmq_tw.net.interfaces import Handler
@@ -72,15 +75,17 @@ class Pop(Part):
         checks = PopChecks(config, role, tables, store)
         self.positions = Positions(offsets)
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
-        self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._released)
+        self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._wake)
         self.held = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         self.notified = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
+        in_flight = InFlight()
         self.revive = Revive(
             store,
             commit,
             offsets,
             messages,
             RetryMessages(config, store, topics, groups, offsets, store_host),
+            in_flight,
             host.now_ms,
             host.in_slices,
             config.broker_name,
@@ -102,7 +107,7 @@ class Pop(Part):
             offsets,
             self.positions,
             self.order,
-            lambda queue: self.revive.in_flight.of(queue),
+            in_flight,
             stats.pulled,
             self._watch.watch,
             host.reactor.seconds,
@@ -111,6 +116,7 @@ class Pop(Part):
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
             commit.on_dispatched(held.wake_ready)
+        offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self.revive.pause)
 
@@ -141,6 +147,7 @@ class Pop(Part):
                 ).handlers(),
                 AckRequests(
                     config,
+                    host.store_config,
                     checks,
                     store,
                     commit,
@@ -206,17 +213,19 @@ class Pop(Part):
         self._has_taken_over = False
         self.positions.clear()
 
+    def truncating(self, cut: LogCut) -> TakeBack:
+        topic = revive_topic(self._host.config.broker_cluster_name)
+        behind = PoppedBehind(self._writing.store, self._tables.offsets, topic, cut)
+        return partial(self._take_back, cut, behind)
+
     @inlineCallbacks
-    def truncating(self, end: int) -> Generator[Any, Any, None]:
-        store = self._writing.store
-        steps = self.order.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
+    def _take_back(self, cut: LogCut, behind: PoppedBehind) -> Generator[Any, Any, None]:
         if not self.order.is_empty:
-            yield self._host.in_slices(steps)
+            yield self._host.in_slices(self.order.clamp(cut.first_gone))
         yield self._write_order()
-        offsets, config = self._tables.offsets, self._host.config
-        behind = PoppedBehind(store, offsets, revive_topic(config.broker_cluster_name), end)
-        yield self._host.in_slices(behind.take_back(config.revive_queue_num))
-        yield write_progress(offsets, self._writing.commit, self._host.in_thread)
+        queue_count = self._host.config.revive_queue_num
+        yield self._host.in_slices(behind.take_back(queue_count))
+        yield write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_pop_check_points_pending", len(self.revive))
@@ -226,8 +235,9 @@ class Pop(Part):
         if self._has_taken_over:
             self._timed.pass_over()
 
-    def _released(self, queue: PoppedQueue) -> None:
-        """An orderly group may pop this queue again."""
+    def _wake(self, queue: PoppedQueue) -> None:
+        """There may be more for who waits: an orderly group may pop the queue again, or the group
+        begins elsewhere."""
         topic, group, queue_id = queue
         self.held.wake(topic, group, queue_id)
         self.notified.wake(topic, group, queue_id)

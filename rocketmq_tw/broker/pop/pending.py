@@ -7,7 +7,7 @@ front of the oldest check point that still waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection
 from heapq import heappop, heappush
 
 from rocketmq_tw.broker.pop.check_points import CheckPointKey, popped_offsets
@@ -15,16 +15,38 @@ from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 
+class Counted:
+    """Messages in flight."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self) -> None:
+        self.messages = 0
+
+
 class PendingCheckPoint:
     """One check point; `waiting` are the queue offsets that nobody acknowledged."""
 
-    __slots__ = ("key", "point", "revive_offset", "reviving", "under_way", "waiting")
+    __slots__ = (
+        "count",
+        "former",
+        "key",
+        "point",
+        "revive_offset",
+        "reviving",
+        "under_way",
+        "waiting",
+    )
 
     def __init__(self, key: CheckPointKey, point: PopCheckPoint, revive_offset: int) -> None:
         self.key = key
         self.point = point
         self.revive_offset = revive_offset
         self.waiting = set(popped_offsets(point))
+        #: Another one with the same key that came before it and waits too.
+        self.former: PendingCheckPoint | None = None
+        #: Where its messages are counted.
+        self.count = Counted()
         #: It was given out as due.
         self.reviving = False
         #: The offsets of messages that are on their way to the retry topic.
@@ -39,19 +61,47 @@ class InFlight:
     """How many messages of each queue a group popped and did not acknowledge."""
 
     def __init__(self) -> None:
-        self._counts: dict[PoppedQueue, int] = {}
+        self._counts: dict[PoppedQueue, Counted] = {}
+        #: Since when a queue is counted anew, until every older check point was read.
+        self._since: dict[PoppedQueue, int] = {}
+        self._older: dict[PoppedQueue, int] = {}
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self._counts, self._since, self._older = {}, {}, {}
 
     def of(self, queue: PoppedQueue) -> int:
-        return self._counts.get(queue, 0)
+        found = self._counts.get(queue)
+        return 0 if found is None else found.messages
 
-    def add(self, point: PopCheckPoint, count: int) -> None:
-        """So many more, or less, of the queue of `point`."""
-        queue = (point.topic or "", point.group or "", point.queue_id)
-        left = self._counts.get(queue, 0) + count
-        if left > 0:
-            self._counts[queue] = left
-        else:
-            self._counts.pop(queue, None)
+    def forget(self, queue: PoppedQueue, now_ms: int) -> None:
+        """What was popped of the queue before now counts no more: the group begins elsewhere."""
+        self._counts.pop(queue, None)
+        self._since[queue] = now_ms
+
+    def all_read(self) -> None:
+        """The revive queues were read to their ends, from the last such call on."""
+        self._older, self._since = self._since, {}
+
+    def enter(self, pending: PendingCheckPoint) -> None:
+        """Its messages are in flight from now on."""
+        queue = _queue_of(pending)
+        since = self._since.get(queue, self._older.get(queue))
+        if since is None or pending.point.pop_time >= since:
+            pending.count = self._counts.setdefault(queue, pending.count)
+        pending.count.messages += len(pending.waiting)
+
+    def leave(self, pending: PendingCheckPoint, messages: int) -> None:
+        """So many of them are not any more."""
+        count, queue = pending.count, _queue_of(pending)
+        count.messages -= messages
+        if not count.messages and self._counts.get(queue) is count:
+            del self._counts[queue]
+
+
+def _queue_of(pending: PendingCheckPoint) -> PoppedQueue:
+    point = pending.point
+    return point.topic or "", point.group or "", point.queue_id
 
 
 class PendingCheckPoints:
@@ -60,12 +110,14 @@ class PendingCheckPoints:
     def __init__(self, read_offset: int, in_flight: InFlight) -> None:
         self.read_offset = read_offset
         self._in_flight = in_flight
+        #: The newest one of each key leads to the others.
         self._by_key: dict[CheckPointKey, PendingCheckPoint] = {}
+        self._count = 0
         self._in_order: deque[PendingCheckPoint] = deque()
         self._by_time: list[tuple[int, int, PendingCheckPoint]] = []
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return self._count
 
     @property
     def done_offset(self) -> int:
@@ -76,26 +128,47 @@ class PendingCheckPoints:
         return in_order[0].revive_offset if in_order else self.read_offset
 
     def add(self, key: CheckPointKey, point: PopCheckPoint, revive_offset: int) -> None:
-        """Takes a check point in; one that is known already stays as it is."""
-        if key in self._by_key:
-            return
+        """Takes a check point in. Each stands for itself, also where one of the same key waits:
+        behind a reset or a crash a queue may be popped again in the same millisecond, and what
+        cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset)
         if pending.waiting:
+            pending.former = self._by_key.get(key)
             self._by_key[key] = pending
+            self._count += 1
             self._in_order.append(pending)
             heappush(self._by_time, (pending.due_ms, revive_offset, pending))
-            self._in_flight.add(point, len(pending.waiting))
+            self._in_flight.enter(pending)
 
-    def acknowledge(self, key: CheckPointKey, offsets: Iterable[int]) -> None:
-        """Messages of a check point need not be seen again."""
+    def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
+        """Messages need not be seen again, whichever check point of the key has them."""
         pending = self._by_key.get(key)
-        if pending is None:
-            return
+        while pending is not None:
+            former = pending.former
+            self.settle(pending, offsets)
+            pending = former
+
+    def settle(self, pending: PendingCheckPoint, offsets: Collection[int]) -> None:
+        """Messages of this check point are dealt with."""
         before = len(pending.waiting)
         pending.waiting.difference_update(offsets)
-        self._in_flight.add(pending.point, len(pending.waiting) - before)
-        if not pending.waiting:
-            del self._by_key[key]
+        self._in_flight.leave(pending, before - len(pending.waiting))
+        if before and not pending.waiting:
+            self._let_go(pending)
+
+    def _let_go(self, pending: PendingCheckPoint) -> None:
+        self._count -= 1
+        newer = self._by_key[pending.key]
+        if newer is pending:
+            if pending.former is None:
+                del self._by_key[pending.key]
+            else:
+                self._by_key[pending.key] = pending.former
+            return
+        while newer.former is not pending:
+            assert newer.former is not None, "it waits, but not under its key"
+            newer = newer.former
+        newer.former = pending.former
 
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
         """The check point that is due longest and of which messages wait; it is given out once,
@@ -118,8 +191,8 @@ class PendingCheckPoints:
     def _compact(self) -> None:
         """Drops those that were acknowledged before their time: with long times and fast consumers
         they would be most of what is kept."""
-        if len(self._by_time) > 1000 and len(self._by_time) > 4 * len(self._by_key):
+        if len(self._by_time) > 1000 and len(self._by_time) > 4 * self._count:
             self._by_time = sorted(entry for entry in self._by_time if entry[2].waiting)
-        if len(self._in_order) > 1000 and len(self._in_order) > 4 * len(self._by_key):
+        if len(self._in_order) > 1000 and len(self._in_order) > 4 * self._count:
             # They stand behind one that waits long.
             self._in_order = deque(pending for pending in self._in_order if pending.waiting)

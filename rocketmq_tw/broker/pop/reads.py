@@ -9,6 +9,7 @@ from rocketmq_tw.broker.interfaces import GetStatus, IMessageStore, MessageFilte
 from rocketmq_tw.broker.pop.check_points import new_check_point
 from rocketmq_tw.broker.pop.extra_info import ExtraInfo, OffsetInfos, kind_of
 from rocketmq_tw.broker.pop.order import OrderBook
+from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.positions import Claim, PoppedQueue, Positions
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -71,8 +72,7 @@ class Popped:
 
 
 class PopReads:
-    """`in_flight(queue)` tells how many messages of a queue a group has not acknowledged; `told`
-    is called with topic, group, messages, bytes and seconds of each read, `ordered` with
+    """`told` is called with topic, group, messages, bytes and seconds of each read, `ordered` with
     each queue that gave some to an orderly group."""
 
     def __init__(
@@ -82,7 +82,7 @@ class PopReads:
         offsets: OffsetTable,
         positions: Positions,
         order: OrderBook,
-        in_flight: Callable[[PoppedQueue], int],
+        in_flight: InFlight,
         told: Callable[[str, str, int, int, float], None],
         ordered: Callable[[PoppedQueue], None],
         seconds: Callable[[], float],
@@ -108,7 +108,7 @@ class PopReads:
     def take(self, wanted: Wanted, topic: str, queue_id: int, popped: Popped) -> None:
         """Adds messages of one queue to `popped`, as many as there is room for."""
         queue = (topic, wanted.group, queue_id)
-        offset = self._offset(queue, wanted.init_mode)
+        offset = self._offset(queue, wanted)
         end = self._store.max_queue_offset(topic, queue_id)
         config = self._config
         if wanted.is_orderly and self._order.is_blocked(
@@ -117,7 +117,7 @@ class PopReads:
             # Those behind it wait with it, so they are not left for another pop.
             return
         too_many = config.enable_pop_message_threshold and (
-            self._in_flight(queue) > config.pop_inflight_message_threshold
+            self._in_flight.of(queue) > config.pop_inflight_message_threshold
         )
         if too_many or popped.count >= wanted.max_count or end == offset:
             popped.rest += max(end - offset, 0)
@@ -208,17 +208,20 @@ class PopReads:
 
     # Offsets
 
-    def _offset(self, queue: PoppedQueue, init_mode: int) -> int:
+    def _offset(self, queue: PoppedQueue, wanted: Wanted) -> int:
         topic, group, queue_id = queue
         reset = self._offsets.take_reset(group, topic, queue_id)
         if reset is not None:
             self._order.clear(queue)
             self._positions.forget(queue)
+            self._in_flight.forget(queue, wanted.pop_time)
             self._commit(queue, reset)
             return reset
         offset = self._offsets.query(group, topic, queue_id)
         if offset < 0:
-            offset = self._first(queue, init_mode)
+            # It may have had one before the topic was deleted.
+            self._in_flight.forget(queue, wanted.pop_time)
+            offset = self._first(queue, wanted.init_mode)
             self._commit(queue, offset)
         return max(offset, self._positions.next(queue) or 0)
 

@@ -17,7 +17,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic, popped_topic
-from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.properties import join_properties, number, parse_properties
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
@@ -114,11 +114,9 @@ class RetryMessages:
 
     def later(self, point: PopCheckPoint, offset: int) -> PopCheckPoint:
         """A check point of one message, which is due at a later time."""
-        try:
-            times = int(point.re_put_times or 0)
-        except ValueError:
-            times = len(LATER_SECONDS)
-        seconds = LATER_SECONDS[min(times, len(LATER_SECONDS) - 1)]
+        last = len(LATER_SECONDS) - 1
+        times = number(point.re_put_times or "0")
+        times = last if times is None else max(0, min(times, last))
         again = new_check_point(
             point.topic or "",
             point.group or "",
@@ -126,7 +124,7 @@ class RetryMessages:
             [offset],
             offset,
             point.pop_time,
-            point.invisible_time + seconds * 1000,
+            point.invisible_time + LATER_SECONDS[times] * 1000,
             point.broker_name or self._config.broker_name,
         )
         again.re_put_times = str(times + 1)

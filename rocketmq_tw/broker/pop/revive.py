@@ -63,7 +63,7 @@ class _Queue:
 
 class Revive:
     """Runs on the master only: `start` when the broker becomes one, `stop` when it is none any
-    more. `in_flight` is what the books count."""
+    more. `in_flight` is told what the books have."""
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class Revive:
         offsets: OffsetTable,
         messages: ReviveMessages,
         retries: RetryMessages,
+        in_flight: InFlight,
         now_ms: Callable[[], int],
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
         broker_name: str,
@@ -84,7 +85,7 @@ class Revive:
         self._now_ms = now_ms
         self._in_slices = in_slices
         self._broker_name = broker_name
-        self.in_flight = InFlight()
+        self._in_flight = in_flight
         self._queues: list[_Queue] = []
         self._running = False
         self._round: Deferred[Any] | None = None
@@ -96,12 +97,12 @@ class Revive:
     def start(self, queue_count: int) -> None:
         """Begins where the offsets are; the store is loaded by now."""
         topic = self._messages.topic
-        self.in_flight = InFlight()
+        self._in_flight.clear()
         self._queues = [
             _Queue(
                 queue_id,
                 PendingCheckPoints(
-                    self._offsets.query(REVIVE_GROUP, topic, queue_id) + 1, self.in_flight
+                    self._offsets.query(REVIVE_GROUP, topic, queue_id) + 1, self._in_flight
                 ),
             )
             for queue_id in range(queue_count)
@@ -143,6 +144,8 @@ class Revive:
             while self._running and self._revive_next(queue):
                 yield
             self._keep(queue)
+        if self._running:
+            self._in_flight.all_read()
 
     # Reading
 
@@ -251,7 +254,7 @@ class Revive:
 
     def _settle(self, queue: _Queue, pending: PendingCheckPoint, offset: int) -> None:
         """This message is dealt with."""
-        queue.books.acknowledge(pending.key, [offset])
+        queue.books.settle(pending, [offset])
 
     def _failed(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> None:
         if pending.reviving:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -14,7 +15,6 @@ from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.offsets import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
@@ -26,7 +26,6 @@ from rocketmq_tw.wire.headers.offsets import (
     SearchOffsetResponseHeader,
 )
 
-H = TypeVar("H", bound=Header)
 _Asking = (
     GetEarliestMsgStoretimeRequestHeader
     | GetMaxOffsetRequestHeader
@@ -71,60 +70,53 @@ class LogicViews:
     async def min_offset(
         self, request: RemotingCommand, header: GetMinOffsetRequestHeader
     ) -> RemotingCommand:
-        queue = self._mappings.queue(header.topic, header.queue_id)
-        item = _decided(item_at(queue.items, 0), header.topic)
-        if self._mappings.is_here(item):
-            first = self._store.min_queue_offset(header.topic, item.queue_id)
-        else:
-            code = RequestCode.GET_MIN_OFFSET
-            answer = await self._ask(item, code, header, GetMinOffsetResponseHeader)
-            first = answer.offset
+        item, here = self._first_item(header), self._store.min_queue_offset
+        first = await self._ask(item, header, RequestCode.GET_MIN_OFFSET, here)
         return request.response(header=GetMinOffsetResponseHeader(offset=logic_offset(item, first)))
 
     async def earliest_store_time(
         self, request: RemotingCommand, header: GetEarliestMsgStoretimeRequestHeader
     ) -> RemotingCommand:
-        queue = self._mappings.queue(header.topic, header.queue_id)
-        item = _decided(item_at(queue.items, 0), header.topic)
-        if self._mappings.is_here(item):
-            timestamp = self._store.earliest_store_time(header.topic, item.queue_id)
-        else:
-            code = RequestCode.GET_EARLIEST_MSG_STORETIME
-            answer = await self._ask(item, code, header, GetEarliestMsgStoretimeResponseHeader)
-            timestamp = answer.timestamp
+        item, here = self._first_item(header), self._store.earliest_store_time
+        timestamp = await self._ask(item, header, RequestCode.GET_EARLIEST_MSG_STORETIME, here)
         return request.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
 
+    def _first_item(
+        self, header: GetMinOffsetRequestHeader | GetEarliestMsgStoretimeRequestHeader
+    ) -> LogicQueueMappingItem:
+        queue = self._mappings.queue(header.topic, header.queue_id)
+        return _decided(item_at(queue.items, 0), header.topic)
+
     async def _search(self, item: LogicQueueMappingItem, header: SearchOffsetRequestHeader) -> int:
-        if self._mappings.is_here(item):
-            return self._store.offset_by_time(
-                header.topic,
-                item.queue_id,
-                header.timestamp,
-                upper=(header.boundary_type or "").upper() == "UPPER",
-            )
-        code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        answer = await self._ask(item, code, header, SearchOffsetResponseHeader)
-        return answer.offset
+        is_upper = (header.boundary_type or "").upper() == "UPPER"
+        here = partial(self._store.offset_by_time, timestamp=header.timestamp, upper=is_upper)
+        return await self._ask(item, header, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, here)
 
     async def _end(self, item: LogicQueueMappingItem, topic: str) -> int:
         """Where the item's physical queue ends."""
-        if self._mappings.is_here(item):
-            return self._store.max_queue_offset(topic, item.queue_id)
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=item.queue_id)
-        code = RequestCode.GET_MAX_OFFSET
-        answer = await self._ask(item, code, header, GetMaxOffsetResponseHeader)
-        return answer.offset
+        here = self._store.max_queue_offset
+        return await self._ask(item, header, RequestCode.GET_MAX_OFFSET, here)
 
     async def _ask(
-        self, item: LogicQueueMappingItem, code: int, header: _Asking, answer_type: type[H]
-    ) -> H:
-        """What the item's broker answers about the physical queue, asked as `header` asks about the
-        logic one."""
+        self,
+        item: LogicQueueMappingItem,
+        header: _Asking,
+        code: int,
+        here: Callable[[str, int], int],
+    ) -> int:
+        """What `here` says of the item's physical queue where that is this broker's, else what its
+        broker answers, asked as `header` asks about the logic one."""
+        if self._mappings.is_here(item):
+            return here(header.topic, item.queue_id)
         asked = replace(header, queue_id=item.queue_id, lo=False, bname=item.bname)
         answer = await self._others.ask(item.bname, header.topic, code, asked)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestError(answer.code, answer.remark or "")
-        return answer.header(answer_type)
+        if code == RequestCode.GET_EARLIEST_MSG_STORETIME:
+            return answer.header(GetEarliestMsgStoretimeResponseHeader).timestamp
+        # All the others answer with the same field.
+        return answer.header(GetMaxOffsetResponseHeader).offset
 
 
 def _decided(item: LogicQueueMappingItem | None, topic: str) -> LogicQueueMappingItem:

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
+from rocketmq_tw.broker.writing.commit import SAFE, STORED
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
@@ -35,7 +36,8 @@ FIRST_RETRY_LEVEL = 3
 class SendBackRequests:
     """Puts the message into the group's retry topic after a delay, or into its dead-letter queue.
 
-    The answer waits for the write only: the message that is given back is still in the log.
+    The answer waits as that to a send does: whoever gives a message back goes on behind it, and
+    only what is stored here brings it back.
     """
 
     def __init__(
@@ -139,17 +141,17 @@ class SendBackRequests:
         answer: Deferred[RemotingCommand] = Deferred()
 
         def done(code: ResponseCode, appended: Appended) -> None:
-            if code is ResponseCode.SUCCESS:
+            if code in STORED:
                 self._given_back(origin, group)
+            if code in SAFE:
                 answer.callback(request.response())
-            else:
-                answer.callback(
-                    request.response(
-                        ResponseCode.SYSTEM_ERROR, f"the message was not given back: {code.name}"
-                    )
-                )
+                return
+            what = "is given back, but not safe yet" if code in STORED else "was not given back"
+            answer.callback(
+                request.response(ResponseCode.SYSTEM_ERROR, f"the message {what}: {code.name}")
+            )
 
-        self._commit.append(message, done, wait=False)
+        self._commit.append(message, done)
         return answer
 
 

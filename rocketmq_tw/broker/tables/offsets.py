@@ -55,6 +55,7 @@ class OffsetTable(WriteBehindTable):
         self._now_ms = now_ms
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
+        self._reset_listeners: list[Callable[[str, str, int], None]] = []
         self._pairs = PairIndex()
         #: Keys of `_offsets` that nobody sees any more and that are about to go.
         self._removed: set[str] = set()
@@ -153,6 +154,8 @@ class OffsetTable(WriteBehindTable):
             del self._resets[key]
         if keys:
             self._dirty = True
+            # So that a slave that is down sees, once it is back, that this is no older table.
+            self.data_version = self.data_version.next(self._now_ms())
         return self._free(keys, pulled)
 
     def _free(self, keys: Iterable[str], pulled: Iterator[None]) -> Iterator[None]:
@@ -171,6 +174,12 @@ class OffsetTable(WriteBehindTable):
         self._resets.setdefault(key, {})[queue_id] = offset
         self._add(key)[queue_id] = offset
         self._dirty = True
+        for listener in self._reset_listeners:
+            listener(group, topic, queue_id)
+
+    def on_reset(self, listener: Callable[[str, str, int], None]) -> None:
+        """Adds a listener that is told group, topic and queue id of each reset."""
+        self._reset_listeners.append(listener)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset waits to be taken up; commits are then passed over."""
@@ -237,20 +246,29 @@ class OffsetTable(WriteBehindTable):
 
     def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> Iterator[None]:
         """Takes over what a master has now and had when it was asked before, in steps: its offsets
-        as they are, and what it has no more goes."""
+        as they are, and what it has no more goes. That is all that it lacks where its table was
+        changed more often than this one; else it may have lost what it lacks, or never had it, and
+        only what it had before goes. 4.9's do not tell how often."""
+        version = table.data_version
+        is_newer = version is not None and version.counter > self.data_version.counter
+        known = dict(self._offsets) if is_newer else former.offset_table
         for number, (key, queues) in enumerate(table.offset_table.items(), 1):
             own = self._add(key)
             for queue_id, offset in queues.items():
                 if own.get(queue_id) != offset:
                     own[queue_id] = offset
                     self._dirty = True
+            for queue_id in known.get(key, {}).keys() - queues.keys():
+                own.pop(queue_id, None)
+                self._dirty = True
             if number % _STEP == 0:
                 yield
-        for number, key in enumerate(former.offset_table.keys() - table.offset_table.keys(), 1):
+        for number, key in enumerate(known.keys() - table.offset_table.keys(), 1):
             self._remove(key)
             if number % _STEP == 0:
                 yield
-        self.data_version = table.data_version or self.data_version
+        if is_newer and version is not None:
+            self.data_version = version
 
     def _encoder(self) -> Callable[[], bytes]:
         return self.encode

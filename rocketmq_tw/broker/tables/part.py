@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
@@ -25,6 +25,7 @@ from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topic_requests import TopicRequests
 from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -154,12 +155,12 @@ class Tables(Part):
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
 
-    def truncating(self, end: int) -> Deferred[Any]:
-        store = self._writing.store
-        clamped = self._host.in_slices(
-            self.offsets.clamp(lambda topic, queue_id: store.queue_end_at(topic, queue_id, end))
-        )
-        return clamped.addCallback(lambda _: self._write_offsets())
+    def truncating(self, cut: LogCut) -> TakeBack:
+        def take_back() -> Deferred[Any]:
+            clamped = self._host.in_slices(self.offsets.clamp(cut.first_gone))
+            return clamped.addCallback(lambda _: self._write_offsets())
+
+        return take_back
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_topic_number", len(self.topics.all()))

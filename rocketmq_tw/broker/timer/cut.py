@@ -10,12 +10,11 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.delivered import Delivered
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.enqueue import TimerQueue
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
-from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 
@@ -23,24 +22,22 @@ from rocketmq_tw.store.timer.timer_files import TimerFiles
 @inlineCallbacks
 def take_back(
     host: Host,
-    store: IMessageStore,
-    rules: TimerRules,
     files: TimerFiles,
     progress: TimerProgress,
     queue: TimerQueue,
     delivery: TimerDelivery,
-    end: int,
+    cut: LogCut,
+    delivered: Delivered,
 ) -> Generator[Deferred[Any], Any, None]:
-    """What stands at or behind `end` of the log waits no more, and what was delivered there waits
-    again. The checkpoint goes back first: what a crash leaves of the rest does no harm then.
-    Nothing is let in, delivered or written meanwhile."""
-    delivered = Delivered(store, rules, files, delivery.read_ms)
-    yield host.in_slices(delivered.look(end))
+    """What `cut` takes away waits no more, and what was delivered there waits again. The checkpoint
+    goes back first: what a crash leaves of the rest does no harm then. Nothing is let in, delivered
+    or written meanwhile."""
+    yield host.in_slices(delivered.find())
     checkpoint = progress.checkpoint or TimerCheckpoint()
     read_ms, told = delivery.read_ms, min(queue.told, checkpoint.master_queue_offset)
     if delivered.first is not None:
         read_ms = min(read_ms, delivered.first)
-    for behind in (store.queue_end_at(TIMER_TOPIC, 0, end), delivered.first_missing):
+    for behind in (cut.first_gone(TIMER_TOPIC, 0), delivered.first_missing):
         if behind is not None:
             told = min(told, behind)
     own = min(queue.offset, told)
@@ -55,7 +52,7 @@ def take_back(
     if queue.limit is not None:
         queue.limit = min(queue.limit, told)
     queue.slot_over()
-    yield host.in_slices(files.unlink_behind(end))
+    yield host.in_slices(files.unlink_behind(cut.end))
 
     def note_log_position(position: int) -> None:
         log_position = min(checkpoint.log_position, position)

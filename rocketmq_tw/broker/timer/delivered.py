@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
@@ -20,7 +21,7 @@ from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 
-#: Records that are looked at in one step, and entries of the timer log.
+#: Entries of the timer log that are looked at in one step.
 SLICE = 500
 #: Claims that are kept before they are compared with the timer log, and all that are kept.
 MOST_COMPARED = 10_000
@@ -43,12 +44,20 @@ class _Claim(NamedTuple):
 
 
 class Delivered:
-    """Finds out about what stands behind a place of the log."""
+    """Finds out about what `cut` takes away."""
 
     def __init__(
-        self, store: IMessageStore, rules: TimerRules, files: TimerFiles, read_ms: int
+        self,
+        store: IMessageStore,
+        rules: TimerRules,
+        files: TimerFiles,
+        read_ms: int,
+        cut: LogCut,
     ) -> None:
         """`read_ms`: before which slot all is delivered."""
+        self._cut = cut
+        cut.keep(TIMER_TOPIC)
+        cut.tell(self._look)
         self._store = store
         self._rules = rules
         self._files = files
@@ -64,17 +73,15 @@ class Delivered:
         #: All claims, or as many as there is room for.
         self._all: set[_Claim] = set()
 
-    def look(self, position: int) -> Iterator[None]:
-        """Goes through the log from `position` on, in steps; nobody writes meanwhile."""
-        for count, head in enumerate(self._store.records(position), 1):
-            if b"TIMER_DEQUEUE_MS" in head.properties:
-                self._see(head)
-            if self._count >= MOST_COMPARED:
-                yield from self._compare(position)
-            if count % SLICE == 0:
-                yield
-        yield from self._compare(position)
-        yield from self._find_missing(position)
+    def _look(self, head: RecordHead) -> Iterator[None] | None:
+        if b"TIMER_DEQUEUE_MS" in head.properties:
+            self._see(head)
+        return self._compare() if self._count >= MOST_COMPARED else None
+
+    def find(self) -> Iterator[None]:
+        """Finds out, in steps, from all that was told; nobody writes meanwhile."""
+        yield from self._compare()
+        yield from self._find_missing()
 
     def _see(self, head: RecordHead) -> None:
         rules = self._rules
@@ -100,25 +107,29 @@ class Delivered:
                 self._claims[slot].add(claim)
                 self._count += 1
 
-    def _compare(self, end: int) -> Iterator[None]:
+    def _compare(self) -> Iterator[None]:
         """Finds the first slot of which a claim holds; those of later ones are of no interest."""
         for slot in sorted(self._claims):
             if self.first is not None and slot >= self.first:
                 break
             if self._files.wheel.get(slot) is not None:
-                yield from self._confirm(slot, self._claims[slot], end)
+                yield from self._confirm(slot, self._claims[slot])
         self._claims.clear()
         self._count = 0
 
-    def _confirm(self, slot: int, claims: set[_Claim], end: int) -> Iterator[None]:
-        """Looks for an entry of a slot that one of the claims is about; only messages in front of
-        `end` count."""
+    def _confirm(self, slot: int, claims: set[_Claim]) -> Iterator[None]:
+        """Looks for an entry of a slot that one of the claims is about; only messages that stay
+        count."""
         found = self._files.wheel.get(slot)
         assert found is not None
         rules, hashes = self._rules, {java_hash_code(claim.topic) for claim in claims}
         for count, (_, unit) in enumerate(self._files.log.reader().chain(found.last), 1):
             fits = unit.topic_hash in hashes and rules.slot_of(unit.time_ms) == slot
-            if fits and 0 <= unit.offset < end and self._waited(unit.offset, unit.rolls) in claims:
+            if (
+                fits
+                and 0 <= unit.offset < self._cut.end
+                and self._waited(unit.offset, unit.rolls) in claims
+            ):
                 self.first = slot
                 return
             if count % SLICE == 0:
@@ -135,23 +146,21 @@ class Delivered:
             return claim
         return claim._replace(rolls=number(properties.get(props.TIMER_ROLL_TIMES)) or 0)
 
-    def _find_missing(self, position: int) -> Iterator[None]:
+    def _find_missing(self) -> Iterator[None]:
         """Finds the messages without an entry, not far in front of what was delivered."""
-        store, wanted = self._store, self._all
-        end = store.queue_end_at(TIMER_TOPIC, 0, position)
-        offset = store.max_queue_offset(TIMER_TOPIC, 0) if end is None else end
+        store, wanted, cut = self._store, self._all, self._cut
+        offset = cut.end_of(TIMER_TOPIC, 0)
         least = max(store.min_queue_offset(TIMER_TOPIC, 0), offset - MOST_BACK)
-        first = store.queue_units(TIMER_TOPIC, 0, least, 1)
-        if not wanted or not first:
+        first = cut.position(TIMER_TOPIC, 0, least)
+        if not wanted or first is None:
             return
         entered: set[int] = set()
-        yield from self._files.offsets_from(first[0].position, entered)
+        yield from self._files.offsets_from(first, entered)
         while wanted and offset > least:
             offset -= 1
-            for unit in store.queue_units(TIMER_TOPIC, 0, offset, 1):
-                if unit.position in entered:
-                    continue
-                claims = {self._waited(unit.position, rolls) for rolls in (False, True)}
+            position = cut.position(TIMER_TOPIC, 0, offset)
+            if position is not None and position not in entered:
+                claims = {self._waited(position, rolls) for rolls in (False, True)}
                 if claims & wanted:
                     wanted -= claims
                     self.first_missing = offset

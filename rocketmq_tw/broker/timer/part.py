@@ -12,12 +12,13 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.cut import go_back, take_back
+from rocketmq_tw.broker.timer.delivered import Delivered
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.enqueue import TimerQueue
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
@@ -27,6 +28,7 @@ from rocketmq_tw.broker.timer.recall import RecallRequests
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
 from rocketmq_tw.broker.timer.rules import TimerRules
 from rocketmq_tw.broker.timer.waiting import counting, start_of_time
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import TIMER_TOPIC
@@ -195,11 +197,12 @@ class Timer(Part):
             yield self._save()
 
     @inlineCallbacks
-    def truncating(self, end: int) -> Generator[Deferred[Any], Any, None]:
-        if self.enabled:
-            yield self._pause()
-            yield self.keeper.alone(partial(self._take_back, end))
-            yield self.keeper.save(always=True)
+    def truncating(self, cut: LogCut) -> Generator[Deferred[Any], Any, TakeBack | None]:
+        if not self.enabled:
+            return None
+        yield self._pause()
+        delivered = Delivered(self._store, self.rules, self.files, self.delivery.read_ms, cut)
+        return partial(self._take_back, cut, delivered)
 
     def truncated(self, end: int) -> None:
         # A role that is being entered begins with `ready` later.
@@ -437,14 +440,8 @@ class Timer(Part):
         steps = self.files.remove_expired(self._store.min_physical_offset, self.delivery.read_ms)
         return self.keeper.alone(lambda: self._host.in_slices(steps))
 
-    def _take_back(self, end: int) -> Deferred[None]:
-        return take_back(
-            self._host,
-            self._store,
-            self.rules,
-            self.files,
-            self.progress,
-            self.queue,
-            self.delivery,
-            end,
-        )
+    @inlineCallbacks
+    def _take_back(self, cut: LogCut, delivered: Delivered) -> Generator[Deferred[Any], Any, None]:
+        books = self.files, self.progress, self.queue, self.delivery
+        yield self.keeper.alone(lambda: take_back(self._host, *books, cut, delivered))
+        yield self.keeper.save(always=True)

@@ -11,7 +11,7 @@ from rocketmq_tw.broker.role.state import COPYING_ROLES, Role
 from rocketmq_tw.broker.tables.permissions import is_writable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
-from rocketmq_tw.broker.writing.commit import STORED, Commit
+from rocketmq_tw.broker.writing.commit import SAFE, STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
@@ -93,15 +93,15 @@ class RecallRequests:
         answered: Deferred[RemotingCommand] = Deferred()
 
         def done(code: ResponseCode, _: Appended) -> None:
-            if code in STORED:
+            if code in SAFE:
                 answer = RecallMessageResponseHeader(msg_id=handle.unique_id)
                 response = request.response(header=answer)
                 response.ext_fields[props.MSG_REGION] = config.region_id
                 answered.callback(response)
             else:
-                answered.errback(
-                    RequestError(ResponseCode.SYSTEM_ERROR, f"it could not be stored: {code.name}")
-                )
+                what = "is not safe yet" if code in STORED else "could not be stored"
+                remark = f"it {what}: {code.name}; recall it again"
+                answered.errback(RequestError(ResponseCode.SYSTEM_ERROR, remark))
 
         try:
             self._commit.append(message, done)

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, settled_offsets
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC
-from rocketmq_tw.message.record import decode_records
-
-#: Read at once.
-BLOCK = 256
-BLOCK_BYTES = 1 << 20
+from rocketmq_tw.message.record import RecordHead
 
 
-def take_back(store: IMessageStore, offsets: OffsetTable, end: int) -> Iterator[None]:
-    """Takes stock's group back to the first half message that an op message behind `end` names, in
-    steps that each read a block."""
-    offset = store.queue_end_at(OP_HALF_TOPIC, QUEUE, end)
-    if offset is None:
-        return
-    first: int | None = None
-    while offset < store.max_queue_offset(OP_HALF_TOPIC, QUEUE):
-        read = store.read_queue(OP_HALF_TOPIC, QUEUE, offset, BLOCK, BLOCK_BYTES)
-        for op in decode_records(read.data):
-            for named in settled_offsets(op):
-                first = named if first is None else min(first, named)
-        if read.next_offset <= offset:
-            break
-        offset = read.next_offset
-        yield
-    if first is None:
-        return
-    _back_to(offsets, HALF_TOPIC, max(first, store.min_queue_offset(HALF_TOPIC, QUEUE)))
-    units = store.queue_units(HALF_TOPIC, QUEUE, first, 1)
-    if units:
-        behind = store.queue_end_at(OP_HALF_TOPIC, QUEUE, units[0].position)
-        if behind is not None:
+class SettledBehind:
+    """Finds out about what `cut` takes away."""
+
+    def __init__(self, store: IMessageStore, cut: LogCut) -> None:
+        self._store = store
+        self._cut = cut
+        #: The first half message that an op message names there.
+        self._first: int | None = None
+        cut.keep(HALF_TOPIC)
+        cut.tell(self._see)
+
+    def _see(self, head: RecordHead) -> None:
+        if head.topic != OP_HALF_TOPIC:
+            return
+        op = self._store.message_at(head.physical_offset)
+        named = [] if op is None else settled_offsets(op)
+        if named:
+            first = min(named)
+            self._first = first if self._first is None else min(self._first, first)
+
+    def take_back(self, offsets: OffsetTable) -> None:
+        """Takes stock's group back to the first half message that waits again, and among the op
+        messages to the first that may name it or one behind it."""
+        store, first = self._store, self._first
+        if first is None:
+            return
+        _back_to(offsets, HALF_TOPIC, max(first, store.min_queue_offset(HALF_TOPIC, QUEUE)))
+        position = self._cut.position(HALF_TOPIC, QUEUE, first)
+        if position is not None:
+            behind = store.queue_end_at(OP_HALF_TOPIC, QUEUE, position)
+            if behind is None:
+                # Those that are in no queue yet come next.
+                behind = store.max_queue_offset(OP_HALF_TOPIC, QUEUE)
             _back_to(offsets, OP_HALF_TOPIC, behind)
 
 

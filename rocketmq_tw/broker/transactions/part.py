@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -23,13 +23,14 @@ from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.checks import DecisionChecks
 from rocketmq_tw.broker.transactions.counts import HalfCounts
-from rocketmq_tw.broker.transactions.cut import take_back
+from rocketmq_tw.broker.transactions.cut import SettledBehind
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, Half, make_half
 from rocketmq_tw.broker.transactions.history import History
 from rocketmq_tw.broker.transactions.requests import TransactionRequests
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.asked_for import wants_transaction
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.model import StoredMessage
@@ -142,16 +143,14 @@ class Transactions(Part):
             )
         return self._taking_over
 
-    def truncating(self, end: int) -> Deferred[Any] | None:
-        if self._writing.store.queue_end_at(OP_HALF_TOPIC, QUEUE, end) is None:
-            return None
-        return self._take_back(end)
+    def truncating(self, cut: LogCut) -> TakeBack:
+        behind, offsets = SettledBehind(self._writing.store, cut), self._tables.offsets
 
-    @inlineCallbacks
-    def _take_back(self, end: int) -> Generator[Deferred[Any], Any, None]:
-        offsets = self._tables.offsets
-        yield self._host.in_slices(take_back(self._writing.store, offsets, end))
-        yield write_progress(offsets, self._writing.commit, self._host.in_thread)
+        def take_back() -> Deferred[Any]:
+            behind.take_back(offsets)
+            return write_progress(offsets, self._writing.commit, self._host.in_thread)
+
+        return take_back
 
     def runtime_info(self) -> Mapping[str, str]:
         waiting = 0 if self.settling is None else self.settling.book.pending

@@ -15,7 +15,7 @@ from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.broker.transactions.history import History
 from rocketmq_tw.broker.transactions.settling import Settling
-from rocketmq_tw.broker.writing.commit import STORED
+from rocketmq_tw.broker.writing.commit import SAFE, STORED
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -35,10 +35,6 @@ MAX_WAITING = 10_000
 _UNKNOWN = 0
 _STATES = {TRANSACTION_COMMIT: State.COMMITTED, TRANSACTION_ROLLBACK: State.ROLLED_BACK}
 _WORDS = {State.COMMITTED: "committed", State.ROLLED_BACK: "rolled back"}
-
-#: How what was decided has to have ended before anybody is told of it: a power loss, or the next
-#: master, may take what has only waited long enough.
-SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 
 Answer = Generator[Deferred[Any], Any, RemotingCommand]
 
@@ -249,10 +245,11 @@ class TransactionRequests:
             if settling.book.copy_waits(half.origin):
                 return request.response(remark="it waits already")
         code = yield settling.resume(half)
-        if code in STORED:
+        if code in SAFE:
             return request.response()
+        what = "is put back, but not safe yet" if code in STORED else "was not put back"
         return request.response(
-            ResponseCode.SYSTEM_ERROR, f"the message was not put back: {code.name}"
+            ResponseCode.SYSTEM_ERROR, f"the message {what}: {code.name}; ask for it again"
         )
 
 

@@ -46,6 +46,9 @@ STORED = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
+#: Those of them by which what was promised to whoever is answered holds. A power loss, or the next
+#: master, may take what has only waited long enough.
+SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 
 #: Seconds until queues that could not be filled are tried again, if nothing is sent before.
 DISPATCH_RETRY = 1.0

@@ -18,6 +18,7 @@ from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.store.message_store import MessageStore
 
 #: Records that are looked at in one step.
@@ -65,8 +66,13 @@ class Truncation:
     def _cut(self, end: int) -> Generator[Any, Any, None]:
         gone = self._store.end_offset - end
         log.info("the log is cut at {end}, {gone} bytes go", end=end, gone=gone)
+        cut = LogCut(self._store, end)
+        take_back = []
         for part in self._parts:
-            yield part.truncating(end)
+            take_back.append((yield part.truncating(cut)))
+        yield self._in_slices(cut.look())
+        for each in filter(None, take_back):
+            yield each()
         yield self._flusher.pause()
         try:
             # It may be very many files.

@@ -1,8 +1,15 @@
 """What pop consumption stores and sends: check points, acknowledgements, orders in consumption."""
 
-from msgspec import field
+from typing import Annotated
+
+from msgspec import Meta, field
 
 from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.headers.base import Int, Long
+
+#: Java's byte: how many messages a check point may have.
+_Count = Annotated[int, Meta(ge=-(2**7), le=2**7 - 1)]
+_Diffs = Annotated[list[Int], Meta(max_length=2**7 - 1)]
 
 
 class PopCheckPoint(Body):
@@ -10,19 +17,19 @@ class PopCheckPoint(Body):
     `revive_time`. `offset_diffs` has each one's distance from `start_offset`; where there are
     none, `count` messages follow each other."""
 
-    bit_map: int = field(default=0, name="bm")
+    bit_map: Int = field(default=0, name="bm")
     broker_name: str | None = field(default=None, name="bn")
     group: str | None = field(default=None, name="c")
-    offset_diffs: list[int] | None = field(default=None, name="d")
-    invisible_time: int = field(default=0, name="it")
-    count: int = field(default=0, name="n")
-    pop_time: int = field(default=0, name="pt")
-    queue_id: int = field(default=0, name="q")
-    revive_time: int = 0
-    revive_offset: int = field(default=0, name="ro")
+    offset_diffs: _Diffs | None = field(default=None, name="d")
+    invisible_time: Long = field(default=0, name="it")
+    count: _Count = field(default=0, name="n")
+    pop_time: Long = field(default=0, name="pt")
+    queue_id: Int = field(default=0, name="q")
+    revive_time: Long = 0
+    revive_offset: Long = field(default=0, name="ro")
     #: How often the check point was stored again, as text.
     re_put_times: str | None = field(default=None, name="rp")
-    start_offset: int = field(default=0, name="so")
+    start_offset: Long = field(default=0, name="so")
     topic: str | None = field(default=None, name="t")
 
 
@@ -30,19 +37,19 @@ class AckMsg(Body):
     """Body of a message with the tag `ack`: the message at `ack_offset` is consumed. The other
     fields name its check point."""
 
-    ack_offset: int = field(default=0, name="ao")
+    ack_offset: Long = field(default=0, name="ao")
     broker_name: str | None = field(default=None, name="bn")
     group: str | None = field(default=None, name="c")
-    pop_time: int = field(default=0, name="pt")
-    queue_id: int = field(default=0, name="q")
-    start_offset: int = field(default=0, name="so")
+    pop_time: Long = field(default=0, name="pt")
+    queue_id: Int = field(default=0, name="q")
+    start_offset: Long = field(default=0, name="so")
     topic: str | None = field(default=None, name="t")
 
 
 class BatchAckMsg(AckMsg):
     """Body of a message with the tag `bAck`: the messages at `ack_offsets` are consumed."""
 
-    ack_offsets: list[int] = field(default_factory=list, name="aol")
+    ack_offsets: list[Long] = field(default_factory=list, name="aol")
 
 
 class BatchAck(Body):
@@ -51,12 +58,12 @@ class BatchAck(Body):
 
     bits: bytes = field(default=b"", name="b")
     group: str = field(default="", name="c")
-    invisible_time: int = field(default=0, name="it")
-    pop_time: int = field(default=0, name="pt")
-    queue_id: int = field(default=0, name="q")
+    invisible_time: Long = field(default=0, name="it")
+    pop_time: Long = field(default=0, name="pt")
+    queue_id: Int = field(default=0, name="q")
     retry: str = field(default="0", name="r")
-    revive_queue_id: int = field(default=0, name="rq")
-    start_offset: int = field(default=0, name="so")
+    revive_queue_id: Int = field(default=0, name="rq")
+    start_offset: Long = field(default=0, name="so")
     topic: str = field(default="", name="t")
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rocketmq_tw.message.properties import (
     is_true,
     join_properties,
+    number,
     parse_properties,
     rejoin_properties,
     waits_for_store,
@@ -37,6 +38,27 @@ def test_bytes_that_are_no_utf8_do_not_stop_the_rest() -> None:
 
 def test_a_lone_surrogate_becomes_a_question_mark() -> None:
     assert join_properties({"k": "\ud800"}) == b"k\x01?\x02"
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("7", 7),
+        ("+7", 7),
+        ("-7", -7),
+        ("9223372036854775807", (1 << 63) - 1),
+        ("9223372036854775808", None),
+        ("-9223372036854775809", None),
+        ("9" * 5000, None),
+        ("1_0", None),
+        (" 7", None),
+        ("\uff17", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_numbers_are_longs(value: str | None, meant: int | None) -> None:
+    assert number(value) == meant
 
 
 names = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)

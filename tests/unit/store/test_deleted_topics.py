@@ -216,6 +216,26 @@ def test_a_write_that_fails_behind_a_deletion_gives_its_offsets_back(files: Memo
     assert bodies(open_store(files.kill())) == AGAIN
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_offsets_given_back_are_so_in_front_of_all_that_gets_them(
+    files: MemoryFiles, seed: int
+) -> None:
+    """Through a power loss that happens to leave what came behind, which nobody synced."""
+    disk = FaultyFiles(files)
+    store = open_store(disk)
+    fill(store, 0, 5)
+    store.append(make_message(bytes(100), topic="Other"))
+    store.remove_topics(["Topic"])
+    disk.faults.append(Fault("pwrite", "commitlog", error=errno.ENOSPC, times=1))
+    with pytest.raises(NotWritableError):
+        store.write_pending()
+    for number in range(4):
+        store.append(make_message(b"%d" % number))
+    store.write_pending()
+    found = bodies(open_store(files.crash(seed)))
+    assert found == [b"%d" % number for number in range(len(found))]
+
+
 def test_a_queue_that_lost_all_to_retention_and_a_cut_keeps_its_place(files: MemoryFiles) -> None:
     clock = ManualClock()
     store = open_store(files, clock)

@@ -6,6 +6,7 @@ import pytest
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.names import pop_retry_topic
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import ROOT, ManualClock, make_message, open_store, put, read_all
@@ -203,3 +204,22 @@ def test_the_power_goes_at_any_moment_of_moving_queues_back() -> None:
                 assert bodies(open_store(after)) == kept
         moment += 1
     assert moment > 5
+
+
+def test_retry_topics_of_pop_go_with_their_files(files: MemoryFiles) -> None:
+    """Their names have a plus in the middle, which no client may use."""
+    topic = pop_retry_topic("Topic", "group", version=2)
+    store = open_store(files)
+    put(store, make_message(topic=topic))
+    store.remove_topics([topic])
+    store.checkpoint()
+    assert files.list(f"{ROOT}/consumequeue") == files.list(f"{ROOT}/deletedqueues/0") == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a@0"])
+def test_what_can_name_no_topic_removes_no_files(files: MemoryFiles, name: str) -> None:
+    store = open_store(files)
+    kept = fill(store, 0, 3)
+    store.remove_topics([name])
+    store.checkpoint()
+    assert bodies(open_store(files.kill())) == kept

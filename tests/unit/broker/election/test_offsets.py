@@ -38,26 +38,38 @@ def offset(group: ElectedGroup, number: int) -> int:
     return group.brokers[number].offsets.query("G", "Topic", 0)
 
 
+def make_anew(group: ElectedGroup, master: int) -> None:
+    deletion = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
+    deletion.ext_fields = {"topic": "Topic"}
+    ok(group.brokers[master].request(deletion))
+    group.run(5)
+    for number in range(3):
+        group.send(master, b"new %d" % number)
+    group.run(1)
+
+
 @pytest.mark.parametrize("anew", [False, True], ids=["reset", "topic made anew"])
-def test_what_went_back_while_the_slave_was_down_holds_after_a_fail_over(anew: bool) -> None:
+@pytest.mark.parametrize("committed", [2, None])
+def test_what_went_back_while_the_slave_was_down_holds_after_a_fail_over(
+    anew: bool, committed: int | None
+) -> None:
     group, master, slave = consumed()
     group.kill(slave)
     group.run(5)
     if anew:
-        deletion = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
-        deletion.ext_fields = {"topic": "Topic"}
-        ok(group.brokers[master].request(deletion))
-        group.run(5)
-        for number in range(3):
-            group.send(master, b"new %d" % number)
-        group.run(1)
-    commit(group, master, 2)
+        make_anew(group, master)
+    elif committed is None:
+        for _ in group.brokers[master].offsets.remove_group("G"):
+            pass
+    if committed is not None:
+        commit(group, master, committed)
     group.start(slave)
     group.run_until(lambda: len(group.in_sync()) == 2)
-    group.run_until(lambda: offset(group, slave) == 2)
+    expected = -1 if committed is None else committed
+    group.run_until(lambda: offset(group, slave) == expected)
     group.kill(master)
     group.run_until(lambda: group.masters() == [slave])
-    assert offset(group, slave) == 2
+    assert offset(group, slave) == expected
 
 
 def test_a_former_master_takes_over_what_went_back_since() -> None:

@@ -98,3 +98,28 @@ def test_what_was_acknowledged_in_front_of_the_cut_stays_so() -> None:
     cut_between(broker, end)
     pass_time(broker, 10)
     assert sorted(seen(broker, popper)) == [b"b", b"c"]
+
+
+def test_an_orderly_pop_of_what_was_in_no_queue_any_more_is_forgotten() -> None:
+    """A broker that was killed has in its queues what its checkpoint says is confirmed, and in its
+    file what was popped: acknowledged, that would pass over what takes those places."""
+    broker, _ = popping(b"a")
+    broker.clock.advance(1)
+    confirmed = broker.store.dispatched_offset
+    for body in (b"b", b"c"):
+        ok(broker.send(body))
+    popper = Popper(broker, order=True, invisible_time=50_000)
+    popped = popper.pop()
+    assert [message.body for message in popped] == [b"a", b"b", b"c"]
+    (unit,) = broker.store.queue_units("Topic", 0, 2, 1)
+    broker.stop()
+    limited = BrokerInMemory(broker.files, started=False)
+    limited.store.dispatch_limit = confirmed
+    limited.start()
+    assert limited.store.max_queue_offset("Topic", 0) == 1
+    cut_between(limited, unit.position)
+    limited.store.dispatch_limit = None
+    limited.commit.confirmed()
+    pass_time(limited, 1)
+    again = Popper(limited, order=True, invisible_time=5_000)
+    assert again.bodies() == [b"a", b"b"]

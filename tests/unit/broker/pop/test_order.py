@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import Popper, pass_time
@@ -140,3 +142,17 @@ def test_a_reset_frees_the_queue() -> None:
     popper.pop()
     broker.offsets.reset("G", "Topic", 0, 2)
     assert popper.bodies() == [b"0.2", b"0.3"]
+
+
+def test_what_is_hidden_for_ever_is_a_number_that_stock_can_read() -> None:
+    largest = (1 << 63) - 1
+    broker, popper = with_messages(1)
+    later = popper.hide(popper.pop()[0], largest)
+    popped_ms, invisible_ms = map(int, later.extra_info.split(" ")[1:3])
+    assert popped_ms + invisible_ms == largest
+    pass_time(broker, 100)
+    assert popper.bodies() == []
+    popper.ack(later)
+    assert broker.offsets.query("G", "Topic", 0) == 1
+    info = broker.broker[Pop].order.encode()
+    assert all(int(number) <= largest for number in re.findall(rb"[0-9]+", info))

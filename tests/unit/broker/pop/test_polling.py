@@ -7,6 +7,7 @@ from typing import Any
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.headers.offsets import ResetOffsetRequestHeader
 from rocketmq_tw.wire.headers.pop import (
     NotificationRequestHeader,
     PeekMessageRequestHeader,
@@ -49,6 +50,21 @@ class TestHeld:
             assert [got(popper) for popper in poppers] == [
                 [b"%d" % n] if index == n else [] for index in range(3)
             ]
+
+    def test_a_reset_wakes_who_waits(self) -> None:
+        broker = empty()
+        for n in range(4):
+            ok(broker.send(b"%d" % n, queue_id=n))
+        popper, other = (Popper(broker, group=group, poll_time=15_000) for group in "GH")
+        popper.ack(*popper.pop())
+        other.ack(*other.pop())
+        assert len(got(popper)) == len(got(other)) == 4
+        assert popper.ask() is None and other.ask() is None
+        header = ResetOffsetRequestHeader(topic="Topic", group="G", timestamp=0, is_force=True)
+        request = RemotingCommand.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        ok(broker.request(request))
+        turns(broker)
+        assert sorted(got(popper)) == [b"0", b"1", b"2", b"3"] and got(other) == []
 
     def test_each_group_is_woken(self) -> None:
         broker = empty()

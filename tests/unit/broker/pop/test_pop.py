@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.properties import parse_properties
@@ -21,13 +22,17 @@ from rocketmq_tw.wire.bodies.pop import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
+from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import REVIVE, Popper, pass_time
+
+LARGEST = (1 << 63) - 1
 
 
 def with_messages(count: int = 3, queues: int = 1, **settings: Any) -> BrokerInMemory:
     """A broker with `count` messages in each queue of `Topic`."""
-    broker = BrokerInMemory(broker=settings)
+    store = {name: settings.pop(name) for name in list(settings) if name.startswith("timer_")}
+    broker = BrokerInMemory(broker=settings, **store)
     broker.add_topic("Topic", read_queue_nums=queues, write_queue_nums=queues)
     for queue_id in range(queues):
         for n in range(count):
@@ -181,6 +186,32 @@ class TestPop:
         pass_time(broker, 2)
         assert len(popper.pop()) == 5
 
+    @pytest.mark.parametrize("begins", ["a reset", "the topic made again"])
+    def test_what_was_in_flight_counts_no_more(self, begins: str) -> None:
+        broker = with_messages(
+            15, enable_pop_message_threshold=True, pop_inflight_message_threshold=9
+        )
+        popper = Popper(broker)
+        former = popper.pop(max_msg_nums=10)
+        pass_time(broker, 2)
+        assert popper.pop() == []
+        if begins == "a reset":
+            broker.offsets.reset("G", "Topic", 0, 0)
+        else:
+            header = DeleteTopicRequestHeader(topic="Topic")
+            ok(broker.request(RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, header)))
+            broker.add_topic("Topic", read_queue_nums=1, write_queue_nums=1)
+            for n in range(15):
+                ok(broker.send(b"0.%d" % n))
+        assert len(popper.pop(max_msg_nums=10)) == 10
+        pass_time(broker, 2)
+        # Acknowledgements of what was popped before do not make room.
+        popper.ack(*former)
+        pass_time(broker, 2)
+        assert popper.pop() == []
+        pass_time(broker, 70)
+        assert popper.pop()
+
     def test_a_check_point_that_cannot_be_stored_hides_nothing(self) -> None:
         broker = with_messages(3)
         popper = Popper(broker)
@@ -318,6 +349,10 @@ class TestAck:
             ({"extra_info": "1 2 3 4 0"}, ResponseCode.SYSTEM_ERROR, "5 of 8 parts"),
             ({"extra_info": "x 1 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "hand it back"),
             ({"extra_info": "0 1 1 77 0 b 0 0"}, ResponseCode.MESSAGE_ILLEGAL, "revive queue 77"),
+            ({"extra_info": f"0 {1 << 63} 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "no number"),
+            ({"extra_info": "0 \uff11 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "no number"),
+            ({"extra_info": "1_0 1 1 0 0 b 0 0"}, ResponseCode.SYSTEM_ERROR, "no number"),
+            ({"extra_info": "9" * 9999 + " 1 1 0 0 b"}, ResponseCode.SYSTEM_ERROR, "no number"),
         ],
     )
     def test_refusals(self, change: dict[str, Any], code: int, says: str) -> None:
@@ -326,10 +361,65 @@ class TestAck:
         (message,) = popper.pop()
         request = popper.ack_request(message._replace(**change))
         got, remark = refused(broker.request(request))
-        assert got == code and says in remark
+        assert got == code and says in remark and len(remark) < 500
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("pt", 1 << 63), ("so", -(1 << 63) - 1), ("q", 1 << 31), ("it", 1e99)]
+    )
+    def test_a_batch_with_a_number_that_java_has_not(self, field: str, value: float) -> None:
+        broker = with_messages(1)
+        body = b'{"acks":[{"b":"AQ==","c":"G","t":"Topic","%b":%d}]}' % (field.encode(), value)
+        request = RemotingCommand.request(RequestCode.BATCH_ACK_MESSAGE, None, body)
+        code, remark = refused(broker.request(request))
+        assert code == ResponseCode.SYSTEM_ERROR and field in remark
+        assert stored(broker) == []
 
 
 class TestInvisibleTime:
+    def test_longer_than_any_timer(self) -> None:
+        broker = with_messages(1, timer_max_delay_sec=100)
+        popper = Popper(broker, invisible_time=5_000)
+        (message,) = popper.pop()
+        for invisible_ms in (101_001, LARGEST):
+            code, remark = refused(broker.request(popper.hide_request(message, invisible_ms)))
+            assert code == ResponseCode.SYSTEM_ERROR
+            assert "101000 ms" in remark and "timerMaxDelaySec" in remark
+        pass_time(broker, 10)
+        (again,) = popper.pop()
+        popper.ack(popper.hide(again, 101_000))
+
+    def test_popped_for_ever(self) -> None:
+        """Stock gives the message too; its check point then stops its revival."""
+        broker = with_messages(1)
+        popper = Popper(broker, invisible_time=LARGEST)
+        popper.pop()
+        ((_, point),) = stored(broker)
+        assert point.revive_time == point.pop_time + point.invisible_time == LARGEST
+        pass_time(broker, 100)
+        assert popper.pop() == []
+
+    @pytest.mark.parametrize("popped_ms", ["9223372036854775807", "1999999999999", "-1"])
+    def test_it_begins_now_whenever_the_message_was_popped(self, popped_ms: str) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        (message,) = popper.pop()
+        parts = message.extra_info.split(" ")
+        parts[1] = popped_ms
+        later = popper.hide(message._replace(extra_info=" ".join(parts)), 5_000)
+        assert later.extra_info.split(" ")[1] == str(broker.now_ms())
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.0"]
+
+    def test_twice_in_a_millisecond(self) -> None:
+        broker = with_messages(1)
+        popper = Popper(broker)
+        later = popper.hide(popper.hide(popper.pop()[0], 5_000), 5_000)
+        pass_time(broker, 10)
+        assert popper.bodies() == [b"0.0"]
+        popper.ack(later)
+        pass_time(broker, 2)
+        assert len(broker.broker[Pop].revive) == 1
+
     def test_longer(self) -> None:
         broker = with_messages(1)
         popper = Popper(broker, invisible_time=5_000)
@@ -421,8 +511,35 @@ class TestRestart:
         pass_time(broker, 10)
         assert popper.bodies() == [b"0.1"]
 
+    def test_a_pop_right_behind_a_kill_hides_its_own(self) -> None:
+        """A clock that was set back may make it the same millisecond."""
+        broker = with_messages(4)
+        Popper(broker).pop(max_msg_nums=2)
+        popped_ms = broker.now_ms()
+        pass_time(broker, 1)
+        assert isinstance(broker.files, MemoryFiles)
+        again = BrokerInMemory(broker.files.crash(), clock=broker.clock)
+        again.shift_ms = popped_ms - again.now_ms()
+        popper = Popper(again)
+        assert len(popper.pop()) == 4
+        pass_time(again, 70)
+        assert set(popper.bodies()) == {b"0.0", b"0.1", b"0.2", b"0.3"}
+
 
 class TestResets:
+    def test_a_pop_right_behind_it_hides_its_own(self) -> None:
+        broker = with_messages(4, revive_queue_num=1)
+        popper = Popper(broker)
+        popper.pop(max_msg_nums=2)
+        broker.offsets.reset("G", "Topic", 0, 0)
+        found = popper.pop()
+        assert len(found) == 4
+        popper.ack(found[0], found[3])
+        pass_time(broker, 70)
+        assert set(popper.bodies()) == {b"0.1", b"0.2"}
+        pass_time(broker, 2)
+        assert len(broker.broker[Pop].revive) == 1
+
     def test_a_group_goes_back(self) -> None:
         broker = with_messages(3)
         popper = Popper(broker)

@@ -109,7 +109,10 @@ def test_another_broker_s_messages_are_tried_again_later() -> None:
 
 def test_what_is_no_check_point_is_passed_over() -> None:
     broker = with_messages(1)
-    for body in (b"{", b"[]", b"{}", b"\xff"):
+    numbers = (b'"n":128', b'"n":1000000000', b'"so":9223372036854775808', b'"n":1,"d":[1e99]')
+    many = b'"n":1,"d":[%b]' % b",".join([b"1"] * 128)
+    points = [b'{"t":"Topic","c":"G",%b}' % fields for fields in (*numbers, many)]
+    for body in (b"{", b"[]", b"{}", b"\xff", *points):
         store(
             broker, StoredMessage(topic=REVIVE, queue_id=0, body=body, properties=b"TAGS\x01ck\x02")
         )
@@ -117,6 +120,28 @@ def test_what_is_no_check_point_is_passed_over() -> None:
     popper.pop()
     pass_time(broker, 9)
     assert popper.bodies() == [b"0"]
+
+
+def test_a_check_point_that_anybody_sent_stops_no_other() -> None:
+    broker = with_messages(2)
+    popper = Popper(broker, invisible_time=5_000)
+    for fields in (
+        '"n":3,"so":-9223372036854775808',
+        '"n":3,"so":9223372036854775807',
+        '"n":2,"d":[-5,2147483647]',
+        '"n":1,"q":-2147483648',
+        '"n":1,"q":2147483647',
+        '"n":-128',
+        '"n":1,"so":1,"pt":-9223372036854775808,"it":-9223372036854775808',
+        '"n":1,"bn":"broker-b","rp":"-128"',
+        '"n":1,"bn":"broker-b","rp":"9999999999999999999999"',
+        '"n":1,"bn":"broker-b","it":9223372036854775807,"pt":-9223372036854775807',
+    ):
+        body = f'{{"t":"Topic","c":"G",{fields}}}'.encode()
+        ok(broker.send(body, topic=REVIVE, queue_id=0, properties={"TAGS": "ck"}))
+    assert len(popper.pop()) == 2
+    pass_time(broker, 12)
+    assert {b"0", b"1"} <= set(popper.bodies())
 
 
 def test_there_is_no_other_store_to_roll_back() -> None:

@@ -11,15 +11,20 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from tests.support.broker import BrokerInMemory, ok
+from tests.support.told_replicas import TOLD_AS_SAFE, answer_by
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
-def give_back(plane: BrokerInMemory, offset: int = 0, **fields: Any) -> RemotingCommand | None:
+def giving_back(offset: int = 0, **fields: Any) -> RemotingCommand:
     header = ConsumerSendMsgBackRequestHeader(
         **{"offset": offset, "group": "G", "delay_level": 0} | fields
     )
-    return plane.request(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header))
+    return RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+
+
+def give_back(plane: BrokerInMemory, offset: int = 0, **fields: Any) -> RemotingCommand | None:
+    return plane.request(giving_back(offset, **fields))
 
 
 def test_the_first_time_waits_for_level_3() -> None:
@@ -123,3 +128,12 @@ class TestRefusals:
         plane.commit._stopped = True
         response = give_back(plane)
         assert response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(("code", "told"), TOLD_AS_SAFE)
+def test_it_is_safe_when_the_consumer_goes_on(code: ResponseCode, told: ResponseCode) -> None:
+    """The next master would have no retry of a message that the group has passed."""
+    plane = BrokerInMemory()
+    ok(plane.send(b"x"))
+    assert answer_by(plane, giving_back(), code).code == told
+    assert len(plane.consume(SCHEDULE, 2)) == 1

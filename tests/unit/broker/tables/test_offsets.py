@@ -6,6 +6,8 @@ import pytest
 from rocketmq_tw.broker.tables import offsets as offsets_module
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.state import MemoryStateFile
 
@@ -129,6 +131,70 @@ def test_what_is_removed_is_unseen_at_once_and_freed_bit_by_bit(of_topic: bool) 
     assert table._offsets.keys() == {f"{topic}@{group}", "Else@Other"}
     assert table.groups_of(topic) == {group} and table.topics_of(group) == {topic}
     assert not table.pulled.all() and not table._removed
+
+
+def followed(table: OffsetTable, version: DataVersion | None, **pairs: dict[int, int]) -> None:
+    """The table's master has these groups' offsets in `T`, and was not asked before."""
+    offsets = {f"T@{group}": queues for group, queues in pairs.items()}
+    masters = ConsumerOffsetTable(offset_table=offsets, data_version=version)
+    for _ in table.follow(masters, ConsumerOffsetTable()):
+        pass
+
+
+def copied(counter: int = 3) -> OffsetTable:
+    """What a slave has that was down since."""
+    table = make_table()
+    followed(table, DataVersion(timestamp=7, counter=counter), A={0: 10, 1: 11}, B={0: 20})
+    for group in "AB":
+        assert table.query(group, "T", 0) > 0
+    return table
+
+
+def test_what_the_master_lacks_goes() -> None:
+    table, version = copied(), DataVersion(timestamp=9, counter=4)
+    followed(table, version, A={0: 1})
+    assert [table.query(*pair) for pair in (("A", "T", 0), ("A", "T", 1), ("B", "T", 0))] == [
+        1,
+        -1,
+        -1,
+    ]
+    assert table.data_version == version and table.groups_of("T") == {"A"}
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(None, id="4.9"),
+        pytest.param(DataVersion(timestamp=9, counter=0), id="lost, or never filled"),
+        pytest.param(DataVersion(timestamp=7, counter=3), id="written before it was killed"),
+    ],
+)
+def test_an_older_table_removes_nothing(version: DataVersion | None) -> None:
+    """A master that was killed, whose file is lost, or that was elected before it had copied any
+    offsets: its slaves have the only ones. They stay, also after a start of the slave."""
+    table = copied()
+    for _ in range(2):
+        followed(table, version, A={0: 1})
+        assert table.query("A", "T", 0) == 1
+        assert table.query("A", "T", 1) == 11
+        assert table.query("B", "T", 0) == 20
+    assert table.data_version.counter == 3
+
+
+def test_an_empty_table_of_the_same_master_is_one() -> None:
+    table = copied()
+    followed(table, DataVersion(timestamp=9, counter=4))
+    assert table.topics_of("A") == table.topics_of("B") == set()
+
+
+def test_what_is_removed_is_a_change_that_slaves_see() -> None:
+    table = copied()
+    for _ in table.remove_topic("T"):
+        pass
+    assert table.data_version.counter == 4
+    for _ in table.remove_topic("U"):
+        pass
+    assert table.data_version.counter == 4, "nothing was there"
 
 
 def test_a_clone_does_not_follow_its_source() -> None:

@@ -144,3 +144,23 @@ def test_what_a_slave_never_let_in_is_delivered_by_it() -> None:
     cut(slave, end)
     let(slave, 3)
     assert bodies(slave) == [b"before", b"short"]
+
+
+def test_what_is_in_no_queue_yet_is_delivered_by_a_slave() -> None:
+    """It heard of its master when that had delivered the message; the delivery is cut off before
+    the slave has either in a queue."""
+    pair = Pair()
+    timed(pair.master, b"before", TIMER_DELAY_MS=200, UNIQ_KEY="u0")
+    let(pair.master, 0.5)
+    pair.copy()
+    pair.slave.store.dispatch_limit = pair.slave.store.dispatched_offset
+    timed(pair.master, b"short", TIMER_DELAY_MS=700, UNIQ_KEY="u1")
+    let(pair.master, 0.2)
+    end = pair.master.store.end_offset
+    let(pair.master, 2)
+    pair.copy()
+    cut(pair.slave, end)
+    pair.slave.store.dispatch_limit = None
+    slave = pair.take_over()
+    let(slave, 3)
+    assert bodies(slave) == [b"before", b"short"]

@@ -17,6 +17,7 @@ from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
 from tests.support.timers import bodies, delivered, let, timed
+from tests.support.told_replicas import TOLD_AS_SAFE, answer_by
 
 ENABLED = {"recall_message_enable": True}
 
@@ -26,9 +27,13 @@ def broker() -> BrokerInMemory:
     return BrokerInMemory(broker=ENABLED)
 
 
-def recall(broker: BrokerInMemory, handle: str | None, topic: str = "Topic") -> RemotingCommand:
+def recalling(handle: str | None, topic: str = "Topic") -> RemotingCommand:
     header = RecallMessageRequestHeader(topic=topic, recall_handle=handle, producer_group="P")
-    answer = broker.request(RemotingCommand.request(RequestCode.RECALL_MESSAGE, header))
+    return RemotingCommand.request(RequestCode.RECALL_MESSAGE, header)
+
+
+def recall(broker: BrokerInMemory, handle: str | None, topic: str = "Topic") -> RemotingCommand:
+    answer = broker.request(recalling(handle, topic))
     assert answer is not None
     return answer
 
@@ -205,3 +210,16 @@ def test_what_cannot_be_stored(broker: BrokerInMemory, monkeypatch: pytest.Monke
     refused = recall(broker, answer.ext_fields["recallHandle"])
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert "the disk is full" in (refused.remark or "")
+
+
+@pytest.mark.parametrize(("code", "told"), TOLD_AS_SAFE)
+def test_what_is_told_holds(broker: BrokerInMemory, code: ResponseCode, told: ResponseCode) -> None:
+    """The next master would deliver what it was not told to take back."""
+    sent = timed(broker, b"gone", TIMER_DELAY_SEC=5, UNIQ_KEY="u1")
+    timed(broker, b"other", TIMER_DELAY_SEC=5, UNIQ_KEY="u2")
+    handle = sent.ext_fields["recallHandle"]
+    assert answer_by(broker, recalling(handle), code).code == told
+    assert recall(broker, handle).code == ResponseCode.SUCCESS
+    let(broker, 7, 0.1)
+    assert bodies(broker) == [b"other"]
+    assert broker.broker[Timer].counts.of("Topic") == 0

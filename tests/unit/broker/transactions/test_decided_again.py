@@ -12,11 +12,16 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.transactions import ResumeCheckHalfMessageRequestHeader
 from tests.support.broker import BrokerInMemory, Threads, ok
+from tests.support.told_replicas import TOLD_AS_SAFE, ToldReplicas, answer_by
 from tests.support.transactions import (
     COMMIT,
+    GIVEN_UP,
     HALF,
     ROLLBACK,
     answer,
@@ -151,26 +156,6 @@ def test_the_first_cannot_be_written(pair: tuple[int, int]) -> None:
         assert [each.code for each in decisions] == [ResponseCode.SYSTEM_ERROR] * 2
 
 
-class Replicas:
-    """Replicas that say their word when the test does."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Deferred[int]] = []
-        self.why_not = ""
-
-    def refusal(self) -> str:
-        return self.why_not
-
-    def wait(self, end_offset: int) -> Deferred[int]:
-        self.waiting.append(Deferred())
-        return self.waiting[-1]
-
-    def say(self, code: int) -> None:
-        waiting, self.waiting = self.waiting, []
-        for each in waiting:
-            each.callback(code)
-
-
 @pytest.mark.parametrize(
     "code",
     [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR, ResponseCode.FLUSH_SLAVE_TIMEOUT],
@@ -180,7 +165,7 @@ def test_replicas(pair: tuple[int, int], code: ResponseCode) -> None:
     broker = BrokerInMemory()
     sent = begin(broker)
     let(broker, 2)
-    broker.commit.replicator = replicas = Replicas()
+    broker.commit.replicator = replicas = ToldReplicas()
     decisions = [Decision(broker, sent, pair[0])]
     broker.clock.advance(0)
     broker.clock.advance(1.5)
@@ -196,6 +181,25 @@ def test_replicas(pair: tuple[int, int], code: ResponseCode) -> None:
     assert told([Decision(broker, sent, pair[0])]) is None
 
 
+@pytest.mark.parametrize(("code", "told"), TOLD_AS_SAFE)
+def test_what_is_put_back_is_safe_when_it_is_told(code: ResponseCode, told: ResponseCode) -> None:
+    broker = BrokerInMemory(broker={"transaction_check_max": 1})
+    connect(broker)
+    begin(broker)
+    let(broker, 6 + 2 * 30)
+    (message,) = broker.consume(GIVEN_UP)
+    message_id = offset_message_id("127.0.0.1", 10911, message.physical_offset)
+    header = ResumeCheckHalfMessageRequestHeader(topic="Topic", msg_id=message_id)
+
+    def request() -> RemotingCommand:
+        return RemotingCommand.request(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+
+    assert answer_by(broker, request(), code).code == told
+    again = broker.request(request())
+    assert again is not None and again.code == ResponseCode.SUCCESS, "asked for again, it is one"
+    assert again.remark == "it waits already"
+
+
 @pytest.mark.parametrize("pair", PAIRS)
 def test_after_a_restart_replicas_may_lack_it(pair: tuple[int, int]) -> None:
     former = BrokerInMemory()
@@ -205,7 +209,7 @@ def test_after_a_restart_replicas_may_lack_it(pair: tuple[int, int]) -> None:
     assert isinstance(former.files, MemoryFiles)
     broker = BrokerInMemory(former.files.kill(), clock=former.clock)
     let(broker, 2)
-    broker.commit.replicator = replicas = Replicas()
+    broker.commit.replicator = replicas = ToldReplicas()
     again = Decision(broker, sent, pair[1])
     let(broker, 1)
     assert again.code is None
@@ -220,7 +224,7 @@ def test_a_former_master_tells_nothing() -> None:
     let(broker, 2)
     ok(end(broker, sent))
     let(broker, 2)
-    broker.commit.replicator = replicas = Replicas()
+    broker.commit.replicator = replicas = ToldReplicas()
     again = Decision(broker, sent, COMMIT)
     broker.commit.replicator = None
     broker.become(RoleState(Role.ISOLATED, 0))

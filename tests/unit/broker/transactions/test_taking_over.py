@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
@@ -32,12 +34,17 @@ def cut(broker: BrokerInMemory, end_offset: int) -> None:
     fired(done)
 
 
-def test_what_is_cut_off_is_settled_no_more() -> None:
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_what_is_cut_off_is_settled_no_more(confirmed: bool) -> None:
+    """Also what no queue has yet: that is settled once the log has it."""
     broker = BrokerInMemory()
     peer = connect(broker)
     first, second, third = (begin(broker, body) for body in (b"1", b"2", b"3"))
     ok(end(broker, first))
     end_offset = broker.store.end_offset
+    if not confirmed:
+        let(broker, 1)
+        broker.store.dispatch_limit = end_offset
     ok(end(broker, second, ROLLBACK))
     ok(end(broker, third))
     let(broker, 2)
@@ -45,6 +52,8 @@ def test_what_is_cut_off_is_settled_no_more() -> None:
     broker.become(RoleState(Role.SLAVE, 1))
     cut(broker, end_offset)
     assert broker.offsets.query(SYSTEM_GROUP, HALF, 0) == 1
+    assert broker.offsets.query(SYSTEM_GROUP, OP, 0) <= 1
+    broker.store.dispatch_limit = None
     broker.become(RoleState(Role.ISOLATED, 1))
     broker.become(RoleState(Role.MASTER, 0))
     let(broker, 10)

@@ -46,6 +46,18 @@ def cut(broker: BrokerInMemory, end: int) -> None:
     fired(done)
 
 
+def unconfirmed(broker: BrokerInMemory, confirmed: int, **properties: str) -> list[int]:
+    """Sends eight messages of which so many get into their queue; where they start."""
+    for number in range(8):
+        if number == confirmed:
+            broker.clock.advance(1)
+            broker.store.dispatch_limit = broker.store.dispatched_offset
+        ok(broker.send(b"%d" % number, properties=properties))
+    broker.clock.advance(1)
+    assert broker.store.max_queue_offset("Topic", 0) == confirmed
+    return [head.physical_offset for head in broker.store.records(0)]
+
+
 def one_by_one(clock: Any, steps: Iterator[None]) -> Deferred[None]:
     done: Deferred[None] = Deferred()
 
@@ -99,6 +111,43 @@ def test_what_is_not_cut_keeps_its_offsets() -> None:
     cut(broker, broker.store.end_offset)
     assert broker.offsets.query("G", "Topic", 0) == SENT
     assert broker.offsets.query("G", "Topic", 1) == 77
+
+
+def test_offsets_of_what_is_in_no_queue_yet_go_back_with_it() -> None:
+    """As after a kill: queues are made again up to what the checkpoint says is confirmed, and
+    offsets in files are those of before."""
+    broker = BrokerInMemory()
+    starts = unconfirmed(broker, 3)
+    broker.offsets.commit("ahead", "Topic", 0, 8)
+    broker.offsets.commit("still there", "Topic", 0, 4)
+    broker.offsets.commit("slave's", "Topic", 1, 77)
+    broker.offsets.reset("reset", "Topic", 0, 7)
+    cut(broker, starts[KEPT])
+    groups = ("ahead", "still there", "reset")
+    assert [broker.offsets.query(group, "Topic", 0) for group in groups] == [KEPT, 4, KEPT]
+    assert broker.offsets.query("slave's", "Topic", 1) == 77
+    assert broker.offsets.take_reset("reset", "Topic", 0) == KEPT
+
+
+def test_further_queues_lose_what_was_not_in_them_yet() -> None:
+    broker = BrokerInMemory(enable_multi_dispatch=True, enable_lmq=True)
+    starts = unconfirmed(broker, 3, INNER_MULTI_DISPATCH="%LMQ%one,Other")
+    for topic in ("%LMQ%one", "Other"):
+        broker.offsets.commit("G", topic, 0, 8)
+    cut(broker, starts[KEPT])
+    assert broker.offsets.query("G", "%LMQ%one", 0) == KEPT
+    assert broker.offsets.query("G", "Other", 0) == KEPT
+
+
+def test_a_topic_that_was_made_again_behind_the_cut_begins_anew() -> None:
+    """What was there before its deletion belongs to no queue, though its bytes are in the log."""
+    broker = BrokerInMemory()
+    starts = unconfirmed(broker, 3)
+    broker.store.remove_topics(["Topic"])
+    ok(broker.send(b"new"))
+    broker.offsets.commit("G", "Topic", 0, 1)
+    cut(broker, starts[KEPT])
+    assert broker.offsets.query("G", "Topic", 0) == 0
 
 
 @pytest.mark.parametrize("at_once", [1, cutting.STEP])
