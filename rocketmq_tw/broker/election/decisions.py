@@ -23,9 +23,15 @@ class Step(Enum):
 
 
 def next_step(
-    state: RoleState, broker_id: int, heard_epoch: int, members_epoch: int, group: GroupState
+    state: RoleState,
+    broker_id: int,
+    address: str,
+    heard_epoch: int,
+    members_epoch: int,
+    group: GroupState,
 ) -> Step:
-    """What the broker with the lasting id `broker_id`, now in `state`, does when it hears `group`.
+    """What the broker with the lasting id `broker_id`, reached at `address`, now in `state`, does
+    when it hears `group`.
 
     `heard_epoch` is the highest master epoch that it has heard of: news from before are old, since
     an epoch has one master. `members_epoch` is that of the SyncStateSet that it works with.
@@ -35,7 +41,9 @@ def next_step(
     if group.master_id is None or not group.master_address:
         return Step.ELECT
     if state.role is Role.ISOLATED or group.master_epoch > (state.epoch or 0):
-        return Step.MASTER if group.master_id == broker_id else Step.SLAVE
+        # Stock's controllers take a copy of a store as well: only one of the two may be the master.
+        is_this_one = (group.master_id, group.master_address) == (broker_id, address)
+        return Step.MASTER if is_this_one else Step.SLAVE
     if state.role is Role.MASTER and group.sync_state_set_epoch > members_epoch:
         return Step.MEMBERS
     return Step.NOTHING

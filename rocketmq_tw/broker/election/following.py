@@ -240,12 +240,25 @@ class ControllerFollower:
             self._take_members(group)
         elif step in (Step.MASTER, Step.SLAVE):
             self._heard_epoch = group.master_epoch
+            if step is Step.SLAVE and group.master_id == self.broker_id:
+                log.error(
+                    "the broker at {address} has this one's id {id} and is the master: where one"
+                    " of the stores is a copy of the other, stop its broker and remove its"
+                    " brokerIdentity, then it joins as a new one",
+                    address=group.master_address,
+                    id=self.broker_id,
+                )
             return self._take_role(self.broker_id, group, step is Step.MASTER)
         return None
 
     def _step(self, group: GroupState) -> Step:
         return next_step(
-            self._role.state, self.broker_id, self._heard_epoch, self._members_epoch(), group
+            self._role.state,
+            self.broker_id,
+            self._address(),
+            self._heard_epoch,
+            self._members_epoch(),
+            group,
         )
 
     def _attempt(self, work: Deferred[None]) -> Deferred[None]:

@@ -95,8 +95,8 @@ def compare_before(
     log = yield calls.log_range(address)
     if 0 < point < log.start:
         raise LinkError(
-            f"this log is the master's up to {point}, the master's starts only at {log.start}: what"
-            f" lies between is gone; {ADVICE}"
+            f"this log would go on at {point}, the master's starts only at {log.start}: what lies"
+            f" between is gone; {ADVICE}"
         )
     offset = yield newest_record(store, file_size, clock, point)
     own = None if offset < log.start else store.record_at(offset)

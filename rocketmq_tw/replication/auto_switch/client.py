@@ -233,6 +233,9 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                 # epochs that this log still names: only what both have can tell.
                 point = start = end
             else:
+                if theirs.entries and end <= theirs.entries[0].start:
+                    # Fails, and says so, where the master has deleted what comes next.
+                    yield self._ask(end)
                 raise LinkError(
                     f"the master has none of this log's epochs ({_shown(own)}; the master's:"
                     f" {_shown(theirs)}); {ADVICE}"

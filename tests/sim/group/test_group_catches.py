@@ -15,6 +15,7 @@ from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
 from rocketmq_tw.controller.core import decisions, requests
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import encode_event
+from rocketmq_tw.controller.core.live_brokers import LiveBrokers
 from rocketmq_tw.controller.core.state import ControllerState, Group, SyncState
 from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.raft.core.codes import RaftRole
@@ -127,6 +128,8 @@ def gives_an_id_twice(patch: pytest.MonkeyPatch) -> None:
         return msgspec.structs.replace(decision, code=0) if refused else decision
 
     patch.setattr(requests.decisions, "apply_broker_id", anybody)
+    # The one who has it keeps others from it while it is alive.
+    patch.setattr(LiveBrokers, "address", lambda live, *key: "")
 
 
 # The brokers

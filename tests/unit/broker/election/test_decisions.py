@@ -14,8 +14,14 @@ MASTER_3 = RoleState(Role.MASTER, 0, epoch=3)
 SLAVE_3 = RoleState(Role.SLAVE, ME, epoch=3)
 
 
-def group(master: int | None, epoch: int, members_epoch: int = 5) -> GroupState:
-    address = "" if master is None else f"10.0.0.{master}:10911"
+def address_of(number: int) -> str:
+    return f"10.0.0.{number}:10911"
+
+
+def group(
+    master: int | None, epoch: int, members_epoch: int = 5, host: int | None = None
+) -> GroupState:
+    address = "" if master is None else address_of(host or master)
     return GroupState(master, address, epoch, frozenset({ME, OTHER}), members_epoch)
 
 
@@ -34,6 +40,10 @@ def group(master: int | None, epoch: int, members_epoch: int = 5) -> GroupState:
         (SLAVE_3, group(ME, 4), Step.MASTER),
         (SLAVE_3, group(OTHER, 4), Step.SLAVE),
         (MASTER_3, group(ME, 4), Step.MASTER),
+        # A copy of this broker's store, somewhere else.
+        (ISOLATED, group(ME, 3, host=9), Step.SLAVE),
+        (SLAVE_3, group(ME, 4, host=9), Step.SLAVE),
+        (MASTER_3, group(ME, 4, host=9), Step.SLAVE),
         # The master is gone and none was found.
         (SLAVE_3, group(None, 4), Step.ELECT),
         (MASTER_3, group(None, 4), Step.ELECT),
@@ -48,4 +58,4 @@ def group(master: int | None, epoch: int, members_epoch: int = 5) -> GroupState:
     ],
 )
 def test_news_of_the_group(state: RoleState, news: GroupState, expected: Step) -> None:
-    assert next_step(state, ME, 3, 5, news) is expected
+    assert next_step(state, ME, address_of(ME), 3, 5, news) is expected

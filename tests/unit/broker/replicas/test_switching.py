@@ -168,17 +168,22 @@ def test_where_an_empty_slave_starts(from_last: bool, starts: int) -> None:
     assert group.members.members == {1, 2}
 
 
-def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do() -> None:
+@pytest.mark.parametrize("later_epoch", [False, True])
+def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do(later_epoch: bool) -> None:
     group = led(2, mapped_file_size_commit_log=1 << 16)
     group.send(1)
     group[2].stop()
     end = group[2].store.end_offset
+    if later_epoch:
+        # The slave ends where an epoch begins that becomes the oldest.
+        group.elect(1, tell=(1,))
     group[1].put("Topic", *[b"x" * 1000] * 130)
     group.settle(1)
     store = group[1].store
     store.checkpoint()
     while store.min_physical_offset <= end:
         assert sum(store.clean(group[1].now_ms() + 10**10, at_any_hour=True))
+    group.settle(11)
     group.brokers[1] = group.make(2)
     group.tell(2, 1)
     group.settle(5)
