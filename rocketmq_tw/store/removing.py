@@ -49,8 +49,10 @@ class TopicRemoval:
         if self._log.failure:
             # What a write or a cut that failed left behind may be found by the next start.
             end = max(end, self._log.files_end)
-        self._note({topic: self._queues.of_topic(topic) for topic in sorted(topics)}, end)
-        for topic in topics:
+        # In the same order each time, so that what fails in tests fails again.
+        doomed = {topic: self._queues.of_topic(topic) for topic in sorted(topics)}
+        self._note(doomed, end)
+        for topic in doomed:
             self._remove_all(topic)
 
     def begin_anew(self, queue: ConsumeQueue) -> None:
