@@ -197,6 +197,8 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
     def _common(self, master: MasterHandshake, end: int) -> Generator[Any, Any, int]:
         """Up to where this log, which ends at `end`, is the master's."""
         own, theirs = self._epochs.table, master.epochs
+        # Of `point`, where that was asked about already.
+        compared: Comparison | None = None
         if end == 0:
             return 0
         covering = own.covering(end - 1)
@@ -223,11 +225,11 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                 # A master that is started again and still is the master begins its epoch once more
                 # where its log ends, so the epochs differ in what everybody has. Those in sync must
                 # not let go of that, not even to copy it again.
-                compared: Comparison = yield self._ask(shared)
+                compared = yield self._ask(shared)
                 if compared.same_until > known:
                     return compared.same_until
             if agreement is not None:
-                point, start = agreement.offset, agreement.entry.start
+                point, start, compared = agreement.offset, agreement.entry.start, None
             elif theirs.covering(0) is not None and end <= master.end:
                 # Controllers that were started anew count from 1 again, so the master has forgotten
                 # epochs that this log still names: only what both have can tell.
@@ -240,7 +242,8 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
                     f"the master has none of this log's epochs ({_shown(own)}; the master's:"
                     f" {_shown(theirs)}); {ADVICE}"
                 )
-        compared = yield self._ask(point)
+        if compared is None:
+            compared = yield self._ask(point)
         if compared.differs and start < point and own.entries:
             # A master that came back without the end of its epoch went on under its number.
             point = start

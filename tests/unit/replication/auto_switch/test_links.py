@@ -202,7 +202,7 @@ class TestSlave:
     def test_a_group_made_anew_by_its_longest_log_comes_together(self):
         slave = Slave(100, (1, 0), confirmed=100, all_ack=True)
         assert slave.meets(150, (0, 0), (1, 150)) == [SlaveReport(100)]
-        assert len(slave.log.data) == 100
+        assert slave.compared == [100] and len(slave.log.data) == 100
         slave.gets(transfer(100, bytes(50), (0, 0)), transfer(150, b"x", (1, 150)))
         assert pairs(slave.epochs) == [(0, 0), (1, 150)]
 
