@@ -17,24 +17,24 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import BrokerInMemory
 from tests.support.network import MemoryNetwork
+from tests.support.noted_sends import NotedSends, bodies_of, log_of
 
 NAMES = "10.0.0.1:9876"
 
 
-class PlayedGroup:
+class PlayedGroup(NotedSends):
     """Brokers 1 to n of one name, whose controller is this object."""
 
     def __init__(self, count: int = 3, **store: Any) -> None:
-        self.clock = MemoryReactorClock()
-        self.network = MemoryNetwork(self.clock)
+        clock = MemoryReactorClock()
+        self.network = MemoryNetwork(clock)
+        super().__init__(clock, self.network.client("10.0.0.9"))
         config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
         names = NameServer(self.clock, MemoryFiles(), config)
         self.network.serve(NAMES, names.handlers)
-        self.client = self.network.client("10.0.0.9")
         self.store = {"all_ack_in_sync_state_set": True, **store}
         self.files = [MemoryFiles() for _ in range(count)]
         self.brokers = [self.make(number) for number in range(1, count + 1)]
@@ -42,9 +42,6 @@ class PlayedGroup:
         self.members = SyncMembers(frozenset(), 0)
         #: What the controller says to proposals: yes, a refusal, or nothing at all.
         self.refusal: Exception | None = None
-        self.acknowledged: set[bytes] = set()
-        self.codes: list[int] = []
-        self.sent = 0
 
     def make(self, number: int) -> BrokerInMemory:
         broker = BrokerInMemory(
@@ -102,28 +99,12 @@ class PlayedGroup:
             state = RoleState(Role.SLAVE, number, epoch=epoch, controlled=controlled)
         self[number].become(state)
 
-    def settle(self, seconds: float = 1.0) -> None:
-        for _ in range(round(seconds / 0.05)):
-            self.clock.advance(0.05)
-
     def send(self, number: int, count: int = 5) -> None:
-        for _ in range(count):
-            self.sent += 1
-            body = b"%d" % self.sent
-
-            def answered(response: Any, body: bytes = body) -> None:
-                code = response.code if isinstance(response, RemotingCommand) else -1
-                self.codes.append(code)
-                if code == ResponseCode.SUCCESS:
-                    self.acknowledged.add(body)
-
-            request = self[number].send_request(body, queue_id=self.sent % 4)
-            self.client.request(self[number].address, request, 5).addBoth(answered)
+        self.send_to(self[number], count)
         self.settle(0.2)
 
     def bodies(self, number: int) -> list[bytes]:
-        broker = self[number]
-        return [message.body for queue in range(4) for message in broker.consume("Topic", queue)]
+        return bodies_of(self[number])
 
     def check_equal(self) -> None:
         logs = {log_of(broker) for broker in self.brokers}
@@ -133,14 +114,6 @@ class PlayedGroup:
         assert self.acknowledged <= set(self.bodies(1))
         for number in range(2, len(self.brokers) + 1):
             assert self.bodies(number) == self.bodies(1)
-
-
-def log_of(broker: BrokerInMemory) -> bytes:
-    store, pieces, at = broker.store, [], 0
-    while at < store.written_offset:
-        pieces.append(store.read_log(at, 1 << 20))
-        at += len(pieces[-1])
-    return b"".join(pieces)
 
 
 def led(count: int = 3, **store: Any) -> PlayedGroup:

@@ -23,9 +23,9 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, fired, ok
 from tests.support.network import FakePeer, MemoryNetwork
+from tests.support.noted_sends import TURN, NotedSends, bodies_of, log_of
 from tests.support.pops import Popper, pass_time
 
 NAMES, FIRST, SECOND = "10.0.0.1:9876", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -33,23 +33,20 @@ MASTER, SYNC_MASTER = RoleState(Role.MASTER, 0), RoleState(Role.MASTER, 0, synch
 SLAVE = RoleState(Role.SLAVE, 1)
 
 
-class Pair:
+class Pair(NotedSends):
     """Two brokers of one name in one process: one server, one client, one pool for both."""
 
     def __init__(self, **store: Any) -> None:
-        self.clock = MemoryReactorClock()
-        self.network = MemoryNetwork(self.clock)
+        clock = MemoryReactorClock()
+        self.network = MemoryNetwork(clock)
+        super().__init__(clock, self.network.client("10.0.0.9"))
         config = NamesrvConfig(kv_config_path="/kv.json", config_store_path="/ns.properties")
         self.names = NameServer(self.clock, MemoryFiles(), config)
         self.network.serve(NAMES, self.names.handlers)
         self.server = RemotingServer(self.clock, NettyServerConfig(bind_address="127.0.0.1"))
-        self.client = self.network.client("10.0.0.9")
         self.first = self.broker(FIRST, broker_role="ASYNC_MASTER", **store)
         self.first.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
         self.second = self.broker(SECOND, broker_role="SLAVE", **store)
-        self.sent = 0
-        self.acknowledged: set[bytes] = set()
-        self.refused = 0
         self.settle(6)
 
     def broker(self, address: str, **store: Any) -> BrokerInMemory:
@@ -63,43 +60,19 @@ class Pair:
             **store,
         )
 
-    def settle(self, seconds: float = 1.0) -> None:
-        for _ in range(round(seconds / 0.05)):
-            self.clock.advance(0.05)
-
-    def send(self, broker: BrokerInMemory, count: int = 1) -> None:
-        """Sends over the wire, and notes what is acknowledged, whenever that is."""
-        for _ in range(count):
-            self.sent += 1
-            body = b"%d" % self.sent
-
-            def answered(response: Any, body: bytes = body) -> None:
-                if isinstance(response, RemotingCommand) and response.code == ResponseCode.SUCCESS:
-                    self.acknowledged.add(body)
-                else:
-                    self.refused += 1
-
-            request = broker.send_request(body, queue_id=self.sent % 4)
-            self.client.request(broker.address, request, 5).addBoth(answered)
-
     def load(self, *brokers: BrokerInMemory, seconds: float = 1.0) -> None:
         """Sends to each broker while time goes on."""
-        for _ in range(round(seconds / 0.05)):
+        for _ in range(round(seconds / TURN)):
             for broker in brokers:
-                self.send(broker, 3)
-            self.clock.advance(0.05)
+                self.send_to(broker, 3)
+            self.clock.advance(TURN)
 
     def change(self, broker: BrokerInMemory, state: RoleState) -> None:
         """Changes the role in the middle of sends to both."""
-        self.send(self.first, 5)
-        self.send(self.second, 5)
+        self.send_to(self.first, 5)
+        self.send_to(self.second, 5)
         broker.become(state)
         self.load(self.first, self.second, seconds=0.5)
-
-    def bodies(self, broker: BrokerInMemory) -> list[bytes]:
-        return [
-            message.body for queue_id in range(4) for message in broker.consume("Topic", queue_id)
-        ]
 
     def swap(self, master: BrokerInMemory, slave: BrokerInMemory, state: RoleState) -> None:
         """The slave becomes the master and the other way round."""
@@ -108,14 +81,6 @@ class Pair:
         self.settle(2)
         self.change(slave, state)
         self.settle(8)
-
-
-def log_of(broker: BrokerInMemory) -> bytes:
-    store, pieces, at = broker.store, [], 0
-    while at < store.written_offset:
-        pieces.append(store.read_log(at, 1 << 20))
-        at += len(pieces[-1])
-    return b"".join(pieces)
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -136,8 +101,8 @@ def test_master_slave_master_under_load(flush: str, state: RoleState) -> None:
     pair.load(first, second)
     pair.settle(4)
     assert log_of(first) == log_of(second)
-    stored = pair.bodies(first)
-    assert sorted(stored) == sorted(pair.bodies(second))
+    stored = bodies_of(first)
+    assert sorted(stored) == sorted(bodies_of(second))
     assert len(stored) == len(set(stored)), "nothing twice"
     assert pair.acknowledged <= set(stored), "nothing acknowledged is lost"
     assert pair.refused, "who was no master refused"
@@ -149,7 +114,7 @@ def test_what_is_delayed_goes_on_with_the_new_master() -> None:
     pair.settle(2)
     pair.swap(pair.first, pair.second, MASTER)
     pair.settle(8)
-    assert pair.bodies(pair.second).count(b"late") == 1 == pair.bodies(pair.first).count(b"late")
+    assert bodies_of(pair.second).count(b"late") == 1 == bodies_of(pair.first).count(b"late")
 
 
 def test_a_held_read_is_answered_when_the_role_changes() -> None:
@@ -170,11 +135,11 @@ def test_a_slave_with_part_of_a_record_becomes_a_master() -> None:
     pair.second.commit.append_raw(end, record[:99])
     pair.second.become(MASTER)
     assert pair.second.store.end_offset == end, "the rest of it never comes"
-    before = len(pair.bodies(pair.second))
+    before = len(bodies_of(pair.second))
     pair.load(pair.second)
     pair.settle()
-    assert len(pair.bodies(pair.second)) > before
-    assert pair.acknowledged <= set(pair.bodies(pair.second))
+    assert len(bodies_of(pair.second)) > before
+    assert pair.acknowledged <= set(bodies_of(pair.second))
 
 
 def test_one_of_two_stops_and_the_other_goes_on() -> None:
@@ -199,7 +164,7 @@ def test_brokers_of_one_process_share_nothing_else() -> None:
     code = RequestCode.GET_ALL_TOPIC_CONFIG
     assert pair.first.handlers[code] != other.handlers[code]
     pair.load(other)
-    assert pair.bodies(pair.first) == []
+    assert bodies_of(pair.first) == []
 
 
 def test_a_role_that_may_not_follow_changes_nothing() -> None:
@@ -214,7 +179,7 @@ def test_a_role_that_may_not_follow_changes_nothing() -> None:
 def test_an_isolated_broker_stores_nothing_and_is_not_registered() -> None:
     pair = Pair()
     pair.first.become(RoleState(Role.ISOLATED, 0))
-    pair.send(pair.first)
+    pair.send_to(pair.first)
     pair.settle()
     assert pair.refused == 1
     pair.first.become(MASTER)
@@ -275,7 +240,7 @@ def test_a_role_that_cannot_be_taken_up_leaves_the_broker_isolated(
             pair.first.become(MASTER)
     assert pair.first.broker.role.role is Role.ISOLATED
     refused = pair.refused
-    pair.send(pair.first)
+    pair.send_to(pair.first)
     pair.settle()
     assert pair.refused == refused + 1
     pair.first.become(SLAVE)
@@ -296,7 +261,7 @@ def test_a_role_whose_messages_cannot_be_made_durable_is_followed_by_none(
 
     with monkeypatch.context() as patch:
         patch.setattr(pair.first.store, "fsync", fails)
-        pair.send(pair.first)
+        pair.send_to(pair.first)
         with pytest.raises(NotWritableError):
             pair.first.become(role)
         assert pair.first.broker.role.role is Role.ISOLATED
@@ -306,7 +271,7 @@ def test_a_role_whose_messages_cannot_be_made_durable_is_followed_by_none(
         assert pair.first.broker.role.role is Role.ISOLATED
     pair.first.become(MASTER)
     pair.load(pair.first)
-    assert pair.acknowledged <= set(pair.bodies(pair.first))
+    assert pair.acknowledged <= set(bodies_of(pair.first))
 
 
 def test_changes_that_are_asked_for_at_once_come_one_after_the_other() -> None:
@@ -318,7 +283,7 @@ def test_changes_that_are_asked_for_at_once_come_one_after_the_other() -> None:
     assert all(change.called for change in (*changes, stopped))
     assert pair.first.broker.role.role is Role.SLAVE
     pair.first.become(MASTER)
-    assert pair.acknowledged <= set(pair.bodies(pair.first))
+    assert pair.acknowledged <= set(bodies_of(pair.first))
     # A change that waits when the broker stops is not begun any more.
     late = pair.first.broker.change_role(SLAVE)
     pair.first.stop()

@@ -14,7 +14,8 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader
-from tests.support.played_group import PlayedGroup, led, log_of
+from tests.support.noted_sends import log_of
+from tests.support.played_group import PlayedGroup, led
 from tests.support.stores import ROOT
 
 
