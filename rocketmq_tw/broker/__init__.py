@@ -1,4 +1,4 @@
 """A broker: a folder for each of its capabilities (see ARCHITECTURE.md, *The rooms of a broker*).
 
-Public: `assembly.broker.Broker`.
+Public: `Broker` and `PARTS` (`broker.py`).
 """

@@ -9,7 +9,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig

@@ -10,7 +10,7 @@ from twisted.application import service
 from twisted.internet.defer import inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rocketmq_tw.store.consume_queue import ConsumeQueue
+from typing import Protocol
 
 #: Units of all queues together that are kept in memory.
 UNWRITTEN_LIMIT = 1024
+
+
+class UnitsInMemory(Protocol):
+    """A queue, as far as its units are in memory only."""
+
+    #: Why it could not be written the last time; empty where it could.
+    failure: str
+
+    def try_to_write_out(self) -> None:
+        """Writes the units; notes in `failure` what keeps them."""
+
+    def write_out(self) -> None:
+        """Writes the units; raises `OSError` where that fails."""
 
 
 class Unwritten:
@@ -20,14 +30,14 @@ class Unwritten:
         #: How many units there are.
         self.units = 0
         self._limit = limit
-        self._queues: OrderedDict[ConsumeQueue, None] = OrderedDict()
+        self._queues: OrderedDict[UnitsInMemory, None] = OrderedDict()
 
-    def add(self, queue: ConsumeQueue, units: int) -> None:
+    def add(self, queue: UnitsInMemory, units: int) -> None:
         """The queue has so many more."""
         self._queues[queue] = None
         self.units += units
 
-    def discard(self, queue: ConsumeQueue, units: int, *, are_last: bool) -> None:
+    def discard(self, queue: UnitsInMemory, units: int, *, are_last: bool) -> None:
         """The queue has so many less, and none where they `are_last`."""
         if are_last:
             del self._queues[queue]

@@ -10,8 +10,8 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.assembly.broker import PARTS, Broker
 from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.broker import PARTS, Broker
 from rocketmq_tw.broker.clients.locks import RebalanceLock
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry

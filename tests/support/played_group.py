@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.assembly.broker import PARTS
+from rocketmq_tw.broker.broker import PARTS
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.switching import Switching

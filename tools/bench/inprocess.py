@@ -22,7 +22,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred, execute
 
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig

@@ -22,7 +22,7 @@ from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
 
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig

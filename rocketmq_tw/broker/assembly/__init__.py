@@ -1,5 +1,5 @@
-"""A broker put together out of its parts, and the life of these.
+"""What a part of a broker is, what it is given, and how parts are led through their life.
 
-Public: `Broker` and `PARTS` (`broker.py`), `Part`, `Periodic`, `KeptTable`, `Metric` (`part.py`),
-`Host` and `Addresses` (`host.py`), `Assembly`, `Life`.
+Public: `Part`, `Periodic`, `KeptTable`, `Metric` (`part.py`), `Host` and `Addresses` (`host.py`),
+`LogCut`, `Assembly`, `Life`.
 """

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.role.state import EVERY_ROLE, Role, RoleState
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.net.interfaces import Handler
 
 #: Called once `LogCut` has been gone through: takes back what stands for what goes; fires once this

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY, REAL_QID, REAL_TOPIC, number, parse_properties
 from rocketmq_tw.message.record import RecordHead

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, TakeBack
 from rocketmq_tw.broker.delay.cut import DeliveredBehind
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
@@ -17,7 +18,6 @@ from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.progress import write_progress
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import (
     ACK_TAG,
@@ -20,7 +21,6 @@ from rocketmq_tw.broker.pop.check_points import (
 )
 from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
@@ -33,7 +34,6 @@ from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.timer.part import Timer
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
 from rocketmq_tw.net.interfaces import Handler

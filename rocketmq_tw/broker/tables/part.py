@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
@@ -25,7 +26,6 @@ from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topic_requests import TopicRequests
 from rocketmq_tw.broker.tables.topics import TopicTable
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -10,11 +10,11 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.timer.delivered import Delivered
 from rocketmq_tw.broker.timer.delivery import TimerDelivery
 from rocketmq_tw.broker.timer.enqueue import TimerQueue
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 

@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.rules import TimerRules
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
@@ -28,7 +29,6 @@ from rocketmq_tw.broker.timer.recall import RecallRequests
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
 from rocketmq_tw.broker.timer.rules import TimerRules
 from rocketmq_tw.broker.timer.waiting import counting, start_of_time
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import TIMER_TOPIC

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.interfaces import Arrived
@@ -30,7 +31,6 @@ from rocketmq_tw.broker.transactions.requests import TransactionRequests
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.transactions.takeover import Takeover
 from rocketmq_tw.broker.writing.asked_for import wants_transaction
-from rocketmq_tw.broker.writing.log_cut import LogCut
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.model import StoredMessage

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from rocketmq_tw.broker.assembly.assembly import Assembly, AssemblyError
-from rocketmq_tw.broker.assembly.broker import PARTS
 from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.broker import PARTS
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.writing.part import Writing

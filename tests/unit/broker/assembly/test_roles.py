@@ -10,9 +10,9 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.task import deferLater
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.assembly.broker import PARTS
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.broker import PARTS
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role, RoleState

@@ -8,7 +8,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.assembly.broker import Broker
+from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.tables.part import Tables
