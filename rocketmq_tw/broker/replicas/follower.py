@@ -19,8 +19,8 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.errors import RequestError
 
-#: Seconds after which a slave that met a message of an unknown topic asks its master for topics.
-NEW_TOPIC_SECONDS = 0.2
+#: Seconds after which a slave that met a message of a queue that its topics lack asks its master.
+NEW_QUEUE_SECONDS = 0.2
 
 log = Logger()
 
@@ -45,6 +45,9 @@ class Follower:
         self._topics = topics
         self._metadata = metadata
         self._copying = DeferredLock()
+        #: Queues that were asked about since the topics had `_asked_version`.
+        self._asked: set[tuple[str, int]] = set()
+        self._asked_version = topics.data_version
         self._soon: IDelayedCall | None = None
         self._stopped = False
         self._own_address = own_address
@@ -87,14 +90,27 @@ class Follower:
         return self._copying.run(self._metadata.copy, self._master.address)
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
-        """The store's arrival callback: a topic that is new to this slave is copied soon."""
-        if self._soon is not None or self._stopped:
+        """The store's arrival callback: where a topic or its number of queues is new to this slave,
+        the topics are copied soon. Were it the master before, nobody would read what is in them."""
+        if self._stopped:
             return
-        if any(
-            self._topics.get(run.topic) is None and not self._metadata.is_unserved(run.topic)
-            for run in runs
-        ):
-            self._soon = self._reactor.callLater(NEW_TOPIC_SECONDS, self._copy_soon)
+        for run in runs:
+            config = self._topics.get(run.topic)
+            if config is None or run.queue_id >= max(
+                config.read_queue_nums, config.write_queue_nums
+            ):
+                self._ask_for(run.topic, run.queue_id)
+
+    def _ask_for(self, topic: str, queue_id: int) -> None:
+        """Once for each queue: the master may lack it as well."""
+        if self._asked_version != self._topics.data_version:
+            self._asked_version = self._topics.data_version
+            self._asked.clear()
+        if (topic, queue_id) in self._asked or self._metadata.is_unserved(topic):
+            return
+        self._asked.add((topic, queue_id))
+        if self._soon is None:
+            self._soon = self._reactor.callLater(NEW_QUEUE_SECONDS, self._copy_soon)
 
     def _copy_soon(self) -> None:
         self._soon = None

@@ -12,6 +12,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.replicas import part
 from rocketmq_tw.broker.replicas.kinship import newest_record
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -881,6 +882,42 @@ def test_a_new_topic_is_copied_when_its_first_message_arrives() -> None:
     group.send(b"first")
     group.settle()
     assert slave.plane.topics.get("Topic") is not None
+
+
+def test_more_queues_are_copied_when_the_first_message_arrives_in_one() -> None:
+    """If the slave is the master a moment later, nobody would read what is in them."""
+    group = Group()
+    slave = group.add_slave()
+    group.send(b"first")
+    group.settle()
+    before = slave.plane.topics.get("Topic")
+    assert before is not None
+    group.master.plane.add_topic("Topic", read_queue_nums=12, write_queue_nums=12)
+    group.send(b"in a new queue", queue_id=11)
+    group.settle()
+    after = slave.plane.topics.get("Topic")
+    assert after is not None and (before.read_queue_nums, after.read_queue_nums) == (4, 12)
+
+
+def test_a_queue_that_the_master_lacks_as_well_is_asked_about_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nobody copies from time to time.
+    monkeypatch.setattr(part, "COPY_SECONDS", 1000.0)
+    group = Group()
+    slave = group.add_slave()
+    group.master.plane.add_topic("Topic", read_queue_nums=8, write_queue_nums=8)
+    for level in "123":
+        group.send(b"late", queue_id=7, properties={"DELAY": level})
+    group.master.plane.add_topic("Topic", read_queue_nums=4, write_queue_nums=4)
+    slave.copy()
+    copies: list[str] = []
+    copy = slave.part.copy
+    monkeypatch.setattr(slave.part, "copy", lambda: copies.append("asked") or copy())
+    for _ in range(12):
+        group.settle()
+    assert slave.plane.store.max_queue_offset("Topic", 7) == 3
+    assert copies == ["asked"]
 
 
 # Requests to a slave
