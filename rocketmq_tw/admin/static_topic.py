@@ -51,6 +51,7 @@ _force_option = click.option(
     "force",
     type=bool,
     default=False,
+    metavar="TRUE|FALSE",
     help="Whether brokers take what contradicts what they have.",
 )
 

@@ -1,8 +1,9 @@
 """What a static topic's brokers are to be told so that it has more queues, or lies elsewhere.
 
-A plan is made from what every broker says of the topic and is carried out broker by broker; where
-that ends half-way, making the same plan again goes on. It follows stock's rules: a broker takes
-queues in or gives some away, never both, and as few as possible move.
+A plan is made from what every broker says of the topic and is carried out broker by broker. Where
+that ends half-way, or a broker's next master had not heard of it, the next move goes on with it. It
+follows stock's rules: a broker takes queues in or gives some away, never both, and as few as
+possible move.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from copy import deepcopy
 
 import attrs
 
-from rocketmq_tw.message.logic_queues import Items, check_items, leader_of, logic_offset
+from rocketmq_tw.message.logic_queues import (
+    Items,
+    check_items,
+    check_successor,
+    leader_of,
+    logic_offset,
+)
 from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset
 from rocketmq_tw.wire.bodies.topics import (
     LogicQueueMappingItem,
@@ -46,7 +53,8 @@ def queues_of(hosted: Mapping[str, TopicConfigAndQueueMapping]) -> dict[int, Ite
     if len({(_detail(each).epoch, _detail(each).total_queues) for each in hosted.values()}) > 1:
         raise ValueError(
             "its brokers do not agree on epoch and number of queues: an earlier change ended"
-            " half-way, finish it first (stock's -f with the file that mqadmin wrote)"
+            " half-way, finish it first (rmqadmin remappingStaticTopic, to the brokers that are to"
+            " have it)"
         )
     for name, each in hosted.items():
         detail = _detail(each)
@@ -94,9 +102,9 @@ def plan_move(
 ) -> Move:
     """All queues on `brokers`, evenly; their beginnings there are decided later, by
     `decide_beginnings`. Raises `ValueError` where `hosted` contradicts itself."""
-    plan = deepcopy(dict(hosted))
-    queues = queues_of(plan)
     targets = sorted(set(brokers))
+    plan = _completed(topic, targets[0], deepcopy(dict(hosted)))
+    queues = queues_of(plan)
     leaders = Counter(leader_of(items) for items in queues.values())
     # Who leads most already keeps one more where they cannot all have the same number.
     ranked = sorted(targets, key=lambda name: (-leaders[name], name))
@@ -109,7 +117,8 @@ def plan_move(
             room[leader] -= 1
         else:
             waiting.append(logic_id)
-    into, out_of = set(), set()
+    undecided = [items for items in queues.values() if _is_undecided(items)]
+    into, out_of = ({items[at].bname or "" for items in undecided} for at in (-1, -2))
     for name, places in room.items():
         for _ in range(places):
             logic_id = waiting.pop(0)
@@ -129,7 +138,7 @@ def decide_beginnings(move: Move, offsets: Mapping[MessageQueue, TopicOffset]) -
     for name in move.out_of:
         hosted = move.hosted[name]
         for logic_id, items in _detail(hosted).hosted_queues.items():
-            if len(items) < 2 or items[-1].logic_offset > 0:
+            if not _is_undecided(items):
                 continue
             former, leader = items[-2], items[-1]
             queue = MessageQueue(
@@ -142,6 +151,50 @@ def decide_beginnings(move: Move, offsets: Mapping[MessageQueue, TopicOffset]) -
                 raise ValueError(f"the end of queue {queue.queue_id} of {former.bname} is unknown")
             leader.logic_offset = _next_block(logic_offset(former, reached.max_offset))
             _detail(move.hosted[leader.bname or ""]).hosted_queues[logic_id] = items
+
+
+def _is_undecided(items: Items) -> bool:
+    """Whether the queue has moved and nobody has said yet where it begins there."""
+    return len(items) > 1 and items[-1].logic_offset <= 0
+
+
+def _completed(topic: str, spare: str, hosted: Hosted) -> Hosted:
+    """What the brokers would have if all had heard of each change: of every queue the longest list
+    of items, at each broker that is in it. A queue that none of them has heard of is to be on the
+    broker `spare`. Raises `ValueError` where two lists contradict each other."""
+    details = [_detail(each) for each in hosted.values()]
+    total = max((detail.total_queues for detail in details), default=0)
+    epoch = max((detail.epoch for detail in details), default=0)
+    queues: dict[int, list[LogicQueueMappingItem]] = {}
+    for detail in details:
+        for logic_id, items in detail.hosted_queues.items():
+            former = queues.get(logic_id, [])
+            shorter, longer = sorted((items, former), key=_progress)
+            check_successor(shorter, longer, same_epoch=False)
+            queues[logic_id] = longer
+    for detail in details:
+        for logic_id, items in detail.hosted_queues.items():
+            # Of lists that end alike the leader's knows best what is gone in front.
+            if leader_of(items) == detail.bname and _progress(items) == _progress(queues[logic_id]):
+                queues[logic_id] = items
+    for logic_id, items in queues.items():
+        for item in items:
+            each = hosted.setdefault(
+                item.bname or "", nothing_hosted(topic, item.bname or "", 0, 0)
+            )
+            _detail(each).hosted_queues[logic_id] = items
+            each.write_queue_nums = max(each.write_queue_nums, item.queue_id + 1)
+            each.read_queue_nums = max(each.read_queue_nums, each.write_queue_nums)
+    for logic_id in set(range(total)) - queues.keys():
+        _add(hosted, topic, spare, logic_id, [], 0)
+    for each in hosted.values():
+        _detail(each).epoch, _detail(each).total_queues = epoch, total
+    return hosted
+
+
+def _progress(items: Items) -> tuple[int, bool]:
+    """Of two lists of one queue the later one has more."""
+    return (items[-1].gen, items[-1].logic_offset >= 0) if items else (-1, False)
 
 
 def nothing_hosted(topic: str, broker_name: str, total: int, epoch: int) -> (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.client.static_topics import nothing_hosted
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem, TopicRemappingDetailWrapper
+from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 from tests.support.broker import ok
 
 
@@ -84,6 +86,75 @@ def test_as_few_as_possible_move(three) -> None:
     queues = moved(three, "broker-a")
     assert leaders(queues) == ["broker-a"] * 4
     assert [queue["physicalQueueId"] for queue in queues] == [4, 5, 6, 7]
+
+
+class Former:
+    """What a broker has of a topic, to give it back to it: as its next master does that had not
+    heard of a change yet."""
+
+    def __init__(self, world, broker: str) -> None:
+        self._tables = world.brokers[broker].broker[Tables]
+        self._config = self._tables.topics.get("S")
+        self._detail = deepcopy(self._tables.mappings.get("S"))
+
+    def restore(self) -> None:
+        self._tables.topics.update(self._config)
+        self._tables.mappings.update(self._detail, force=True)
+
+
+def sent(world, broker: str, queue_id: int) -> int:
+    """The logic offset at which a message is stored."""
+    response = world.brokers[broker].request(
+        world.brokers[broker].send_request(b"m", topic="S", queue_id=queue_id)
+    )
+    ok(response)
+    world.reactor.advance(1)
+    return response.header(SendMessageResponseHeader).queue_offset
+
+
+@pytest.mark.parametrize("broker", ["broker-a", "broker-b"])
+def test_a_move_that_a_broker_has_forgotten_goes_on(three, broker: str) -> None:
+    made(three, 2)
+    moved(three, "broker-b")
+    moved(three, "broker-a")
+    assert sent(three, "broker-a", 1) == 20_000
+    former = Former(three, broker)
+    moved(three, "broker-b")
+    former.restore()
+    outcome = three.rmqadmin("updateStaticTopic -t S -b broker-b -qn 4")
+    assert outcome.status == 1 and "rmqadmin remappingStaticTopic" in outcome.err
+    queues = moved(three, "broker-b")
+    assert leaders(queues) == ["broker-b", "broker-b"]
+    assert [queue["gen"] for queue in queues] == [3, 3]
+    assert [queue["logicOffset"] for queue in queues] == [30_000, 30_000]
+    assert sent(three, "broker-b", 1) == 30_000
+    # Nothing is left of it: the next change finds them of one mind.
+    assert leaders(made(three, 3, "broker-c"))[2] == "broker-c"
+
+
+def test_where_moved_queues_begin_is_decided_later_where_it_was_not(three) -> None:
+    made(three, 1)
+    assert sent(three, "broker-a", 0) == 0
+    details = [three.brokers[name].broker[Tables].mappings for name in ("broker-a", "broker-b")]
+    moved(three, "broker-b")
+    for mappings in details:
+        detail = deepcopy(mappings.get("S"))
+        detail.hosted_queues[0][-1].logic_offset = -1
+        mappings.update(detail, force=True)
+    (queue,) = moved(three, "broker-b")
+    assert (queue["gen"], queue["logicOffset"]) == (1, 10_000)
+    assert sent(three, "broker-b", 0) == 10_000
+
+
+def test_queues_that_a_broker_has_forgotten_are_made_where_they_are_wanted(three) -> None:
+    made(three, 1)
+    made(three, 2, "broker-b")
+    former = Former(three, "broker-b")
+    made(three, 4, "broker-b")
+    former.restore()
+    queues = moved(three, "broker-b")
+    assert leaders(queues) == ["broker-b"] * 4
+    assert [sent(three, "broker-b", number) >= 0 for number in range(4)] == [True] * 4
 
 
 def test_a_file_is_carried_out(three, tmp_path) -> None:
