@@ -1,0 +1,167 @@
+"""The broker's configuration and what it tells of itself."""
+
+import javaproperties
+import pytest
+from twisted.logger import capturedLogs
+
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.registration import decode_registration
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.asked import refused
+from tests.support.broker import BrokerInMemory
+
+
+def test_the_configuration_is_changed_by_allow_list(
+    plane: BrokerInMemory, registrations: list[RemotingCommand]
+) -> None:
+    with capturedLogs() as logs:
+        plane.ask(
+            RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\nbrokerPermission=4\n"
+        )
+    assert [log["changes"] for log in logs] == ["fileReservedTime=48, brokerPermission=4"]
+    assert logs[0]["peer"] == plane.peer.address
+    assert plane.store_config.file_reserved_time == 48
+    assert plane.config.broker_permission == 4
+    plane.network.settle()
+    (registration,) = registrations
+    body = decode_registration(registration.body, compressed=False)
+    assert body.topic_config_serialize_wrapper.topic_config_table["T"].perm == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"fileReservedTime=48\nstorePathRootDir=/etc", ResponseCode.NO_PERMISSION),
+        (b"fileReservedTime=48\nbrokerConfigPath=/etc/passwd", ResponseCode.NO_PERMISSION),
+        (b"fileReservedTime=48\nnamesrvAddr=evil:9876", ResponseCode.NO_PERMISSION),
+        (b"fileReservedTime=48\nbrokerPermission=all", ResponseCode.INVALID_PARAMETER),
+        (b"fileReservedTime=48\n\xff\xfe", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_forbidden_change_changes_nothing(
+    plane: BrokerInMemory, registrations: list[RemotingCommand], text: bytes, code: ResponseCode
+) -> None:
+    with refused(code):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)
+    assert plane.store_config.file_reserved_time == 72
+    plane.network.settle()
+    assert registrations == []
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("brokerPermission=8", "give an integer from 0 to 7"),
+        ("diskMaxUsedSpaceRatio=100", "give an integer from 10 to 95"),
+        ("fileReservedTime=0", "give an integer from 1 to 878400"),
+        ("deleteWhen=24", "give hours from 0 to 23, several with ';' between them"),
+        ("traceOn=yes", "give true or false"),
+    ],
+)
+def test_a_change_keeps_to_the_ranges_of_the_file(
+    plane: BrokerInMemory, text: str, accepted: str
+) -> None:
+    with refused(ResponseCode.INVALID_PARAMETER) as refusal:
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert refusal.value.remark == f"{text}: {accepted}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "storePathRootDir=/store",
+        "brokerName=broker-a",
+        "listenPort=10911",
+        "enablePopBufferMerge=false",
+        "estimateAccumulation=true",
+        "transactionOpBatchInterval=3000",
+    ],
+)
+def test_what_a_key_says_already_is_no_change(
+    plane: BrokerInMemory, registrations: list[RemotingCommand], text: str
+) -> None:
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{text}\nfileReservedTime=48".encode())
+    assert plane.store_config.file_reserved_time == 48
+    plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6")
+    plane.network.settle()
+    assert registrations == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("transactionOpBatchInterval=1000", "has no effect here: it is taken as 3000"),
+        ("enablePopBufferMerge=true", "has no effect here: it is taken as false"),
+        ("estimateAccumulation=perhaps", "has no effect here: it is taken as true"),
+        ("transactionChekInterval=1", "did you mean transactionCheckInterval?"),
+        ("brokerName=b", "cannot be changed while the server runs"),
+    ],
+)
+def test_what_cannot_be_changed_says_why(plane: BrokerInMemory, text: str, why: str) -> None:
+    with refused(ResponseCode.NO_PERMISSION) as refusal:
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert why in refusal.value.remark
+
+
+@pytest.mark.parametrize(
+    "text", ["traceOn=false", "traceOn=true", "configBlackList=", "rocketmqHome=/"]
+)
+def test_the_black_list_counts(text: str) -> None:
+    plane = BrokerInMemory(broker={"config_black_list": "brokerConfigPath; traceOn"})
+    with refused(ResponseCode.NO_PERMISSION):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+    assert plane.config.trace_on
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "useServerSideResetOffset",
+        "enableSingleTopicRegister",
+        "enableSplitRegistration",
+    ],
+)
+def test_switches_that_stock_changes(plane: BrokerInMemory, key: str) -> None:
+    for value in ("true", "false"):
+        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}={value}".encode())
+        assert f"{key}={value}\n" in plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+
+
+def test_the_configuration_is_shown(plane: BrokerInMemory) -> None:
+    text = plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode()
+    assert "brokerName=broker-a\n" in text
+    assert "autoCreateTopicEnable=true\n" in text
+
+
+def test_stock_exports_the_configuration(plane: BrokerInMemory) -> None:
+    shown = javaproperties.loads(plane.ask(RequestCode.GET_BROKER_CONFIG).body.decode())
+    # What exportConfigs of 4.9.7 copies; it fails where one of them is missing.
+    exported = """brokerClusterName brokerId brokerName brokerRole fileReservedTime filterServerNums
+        flushDiskType maxMessageSize messageDelayLevel msgTraceTopicName slaveReadEnable traceOn
+        traceTopicEnable useTLS autoCreateTopicEnable autoCreateSubscriptionGroup"""
+    assert set(exported.split()) <= shown.keys()
+    assert (shown["filterServerNums"], shown["useTLS"]) == ("0", "false")
+
+
+def test_the_runtime_info_has_what_mqadmin_of_both_versions_reads() -> None:
+    files = MemoryFiles()
+    plane = BrokerInMemory(files)
+    plane.put("T", b"one")
+    files.capacity = 4 * files.usage("/store").used
+    body = plane.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body
+    table = decode_body(KVTable, body).table
+    for key in ("putTps", "getTransferredTps", "getTransferedTps"):
+        assert len(table[key].split()) == 3
+    assert table["commitLogDiskRatio"] == "0.2500"
+    assert int(table["commitLogMaxOffset"]) == plane.store.end_offset
+    assert int(table["earliestMessageTimeStamp"]) == plane.now_ms()
+
+
+def test_two_families_may_not_answer_the_same_code(plane: BrokerInMemory) -> None:
+    table = {RequestCode.HEART_BEAT: lambda request, peer: None}
+    with pytest.raises(ValueError, match="both answer request"):
+        merge_handlers([table, table])
