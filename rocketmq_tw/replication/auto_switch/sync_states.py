@@ -172,8 +172,9 @@ class SyncStates:
         return self.applied.members | {min(ready, key=self._failures)} if ready else None
 
     def check(self, log_end: int, now_ms: int) -> frozenset[int] | None:
-        """The members to propose without those that are gone or have not caught up for too long;
-        what was proposed once more where its end is not known; None where nothing is to be said."""
+        """The members to propose without those that are gone, are learners now or have not caught
+        up for too long; what was proposed once more where its end is not known; None where nothing
+        is to be said."""
         if self.proposed is not None:
             return self.proposed
         left = frozenset(
@@ -236,7 +237,7 @@ class SyncStates:
 
     def _keeps_up(self, member: int, log_end: int, now_ms: int) -> bool:
         slave = self._slaves.get(member)
-        if slave is None:
+        if slave is None or slave.is_learner:
             return False
         return (
             slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms
