@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
+from rocketmq_tw.broker.delay.levels import (
+    DelayLevels,
+    delivered_level,
+    due_message,
+    queue_of,
+)
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
-from rocketmq_tw.message.properties import DELAY, REAL_QID, REAL_TOPIC, number, parse_properties
 from rocketmq_tw.message.record import RecordHead
 
 #: Waiting messages that are looked at in one step.
@@ -33,7 +37,7 @@ class DeliveredBehind:
     def _see(self, head: RecordHead) -> None:
         since = self._since
         self._since = head.store_timestamp if since is None else min(since, head.store_timestamp)
-        level = _delivered_level(head)
+        level = delivered_level(head)
         if level is not None:
             self._delivered[min(level, self._levels.max_level)] += 1
 
@@ -66,17 +70,3 @@ class DeliveredBehind:
                 yield
         if back < known:
             offsets.set(level, back)
-
-
-def _delivered_level(head: RecordHead) -> int | None:
-    """The level at which a message says it has waited; None where it did not."""
-    if b"REAL_TOPIC" not in head.properties or head.topic == SCHEDULE_TOPIC:
-        return None
-    properties = parse_properties(head.properties)
-    level = number(properties.get(DELAY))
-    if level is None or level <= 0:
-        return None
-    is_its_own = properties.get(REAL_TOPIC) == head.topic and properties.get(REAL_QID) == str(
-        head.queue_id
-    )
-    return level if is_its_own else None

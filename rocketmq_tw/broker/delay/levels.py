@@ -16,8 +16,10 @@ from rocketmq_tw.message.properties import (
     REAL_TOPIC,
     TIMER_PROPERTIES,
     join_properties,
+    number,
     parse_properties,
 )
+from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.dispatch_entries import parse_delay_levels
 
 
@@ -72,3 +74,17 @@ def due_message(waiting: StoredMessage) -> StoredMessage | None:
     if topic is None or queue_id is None or not queue_id.isdecimal():
         return None
     return msgspec.structs.replace(waiting, topic=topic, queue_id=int(queue_id))
+
+
+def delivered_level(head: RecordHead) -> int | None:
+    """The level at which a message says it has waited; None where it did not."""
+    if b"REAL_TOPIC" not in head.properties or head.topic == SCHEDULE_TOPIC:
+        return None
+    properties = parse_properties(head.properties)
+    level = number(properties.get(DELAY))
+    if level is None or level <= 0:
+        return None
+    is_its_own = properties.get(REAL_TOPIC) == head.topic and properties.get(REAL_QID) == str(
+        head.queue_id
+    )
+    return level if is_its_own else None

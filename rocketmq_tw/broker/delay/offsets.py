@@ -19,6 +19,9 @@ class DelayOffsets(WriteBehindTable):
         self._file = file
         self._now_ms = now_ms
         self._offsets: dict[int, int] = {}
+        #: Where the master's log ended when it told the offsets that were followed last; None where
+        #: they are not a master's.
+        self.followed_at: int | None = None
         self.data_version = DataVersion(timestamp=now_ms())
 
     def load(self) -> None:
@@ -40,11 +43,17 @@ class DelayOffsets(WriteBehindTable):
         """What the file and request 45 carry."""
         return DelayOffsetTable(offset_table=dict(self._offsets), data_version=self.data_version)
 
-    def follow(self, table: DelayOffsetTable) -> None:
-        """Takes over what a master has, smaller offsets too: what it has not delivered may be
-        nowhere else."""
+    def follow(self, table: DelayOffsetTable, log_end: int) -> None:
+        """Takes over what a master has, whose log ended at `log_end` then; smaller offsets too:
+        what it has not delivered may be nowhere else."""
+        self.followed_at = log_end
         for level, offset in table.offset_table.items():
             self.set(level, offset)
+
+    def log_is_cut(self, log_end: int) -> None:
+        """What stood behind `log_end` is gone, and these stand for nothing of it any more."""
+        if self.followed_at is not None:
+            self.followed_at = min(self.followed_at, log_end)
 
     def _encoder(self) -> Callable[[], bytes]:
         self.data_version = self.data_version.next(self._now_ms())

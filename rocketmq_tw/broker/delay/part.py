@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, TakeBack
 from rocketmq_tw.broker.delay.cut import DeliveredBehind
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
+from rocketmq_tw.broker.delay.handed_over import HandedOver
 from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -26,6 +29,8 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
+
+log = Logger()
 
 
 class Delay(Part):
@@ -49,8 +54,13 @@ class Delay(Part):
         )
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
         writing.store.on_arrival(self.delivery.arrived)
+        #: Where the log ended when the broker became the master, while that is not in its queues.
+        self._began_at: int | None = None
+        #: How often a role has ended.
+        self._ends = 0
+        writing.commit.on_dispatched(self._dispatched)
         # At once: what it would append is refused from the moment when the role is another.
-        role.on_end(self.delivery.pause)
+        role.on_end(self._pause)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}
@@ -62,17 +72,56 @@ class Delay(Part):
     def ready(self, state: RoleState) -> None:
         # Not before: until then other parts may still look where the log ends.
         if state.role is Role.MASTER:
-            self.delivery.start()
+            self._began_at = self._store.end_offset
+            self._dispatched()
 
     def leave(self, state: RoleState) -> Deferred[None]:
         return self.delivery.stop()
 
+    def _pause(self) -> None:
+        self._ends += 1
+        self._began_at = None
+        self.delivery.pause()
+
+    def _dispatched(self) -> None:
+        if self._began_at is None or self._store.dispatched_offset < self._began_at:
+            return
+        self._began_at = None
+        begin, self.offsets.followed_at = self.offsets.followed_at, None
+        if begin is None:
+            self.delivery.start()
+        else:
+            self._take_over(begin)
+
+    def _take_over(self, begin: int) -> None:
+        """Delivery begins behind what the former master has delivered."""
+        ends = self._ends
+        handed_over = HandedOver(self._store, self.levels, self.offsets, begin)
+
+        def steps() -> Iterator[None]:
+            for _ in handed_over.steps():
+                if self._ends != ends:
+                    return
+                yield
+
+        def taken_over(_: object) -> None:
+            if self._ends == ends:
+                self.delivery.start()
+
+        def failed(failure: Failure) -> None:
+            log.failure("what was delivered last may come once more", failure)
+
+        self._host.in_slices(steps()).addErrback(failed).addCallback(taken_over)
+
     def truncating(self, cut: LogCut) -> TakeBack:
-        return partial(self._take_back, DeliveredBehind(self._store, self.levels, cut))
+        return partial(self._take_back, DeliveredBehind(self._store, self.levels, cut), cut.end)
 
     @inlineCallbacks
-    def _take_back(self, behind: DeliveredBehind) -> Generator[Deferred[Any], Any, None]:
+    def _take_back(
+        self, behind: DeliveredBehind, log_end: int
+    ) -> Generator[Deferred[Any], Any, None]:
         yield self._host.in_slices(behind.take_back(self.offsets))
+        self.offsets.log_is_cut(log_end)
         yield write_progress(self.offsets, self._commit, self._host.in_thread)
 
     def runtime_info(self) -> Mapping[str, str]:

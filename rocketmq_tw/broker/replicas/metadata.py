@@ -210,7 +210,7 @@ class SlaveMetadata:
             if self._waiting is not waiting:
                 return
         self._waiting, self._former = None, waiting
-        self._delay_offsets.follow(waiting.delays)
+        self._delay_offsets.follow(waiting.delays, waiting.end)
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 

@@ -1,0 +1,93 @@
+"""What a former master has delivered of the delay levels since it told how far they are.
+
+A slave has its master's offsets as of some place of the log, seconds ago. What was delivered
+behind that place stands in the log, with the properties with which it waited. So whoever becomes
+the master passes over the first messages of a level that stand there. What cannot be told apart for
+sure is delivered again, as after a crash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import islice
+
+from rocketmq_tw.broker.delay.delivery import BATCH_BYTES, BATCH_MESSAGES
+from rocketmq_tw.broker.delay.levels import DelayLevels, delivered_level, queue_of
+from rocketmq_tw.broker.delay.offsets import DelayOffsets
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.message.names import SCHEDULE_TOPIC
+from rocketmq_tw.message.record import RecordHead, decode_records
+
+#: Records of the log that are looked at in one step.
+STEP = 200
+#: Delivered messages that are kept in mind; what is beyond that is delivered again.
+MOST = 200_000
+
+#: Level and a hash of the properties.
+_Key = tuple[int, bytes]
+
+
+class HandedOver:
+    """What stands in the log of `store` from `begin` to its end of now, `offsets` being as of
+    `begin`. `steps` moves these on; all of the log is in the queues by then."""
+
+    def __init__(
+        self, store: IMessageStore, levels: DelayLevels, offsets: DelayOffsets, begin: int
+    ) -> None:
+        self._store = store
+        self._levels = levels
+        self._offsets = offsets
+        self._begin = begin
+        self._end = store.end_offset
+        self._delivered: Counter[_Key] = Counter()
+
+    def steps(self) -> Iterator[None]:
+        """To be gone through in slices, before anything is delivered here."""
+        yield from self._look()
+        for level in sorted({level for level, _ in self._delivered}):
+            yield from self._pass_over(level)
+
+    def _look(self) -> Iterator[None]:
+        position = self._begin
+        while position < self._end and len(self._delivered) < MOST:
+            # Begun anew each time: files may be removed meanwhile.
+            scan = self._store.scan(position)
+            for head in islice(scan, STEP):
+                self._see(head)
+            if scan.position == position:
+                return
+            position = scan.position
+            yield
+
+    def _see(self, head: RecordHead) -> None:
+        level = delivered_level(head)
+        # Without an id nobody knows that it is this one.
+        if (
+            level is not None
+            and b"UNIQ_KEY" in head.properties
+            and head.physical_offset < self._end
+        ):
+            self._delivered[_key(min(level, self._levels.max_level), head.properties)] += 1
+
+    def _pass_over(self, level: int) -> Iterator[None]:
+        offset, has_more = self._offsets.get(level), True
+        while has_more:
+            read = self._store.read_queue(
+                SCHEDULE_TOPIC, queue_of(level), offset, BATCH_MESSAGES, BATCH_BYTES
+            )
+            has_more = bool(read.data)
+            for waiting in decode_records(read.data):
+                key = _key(level, waiting.properties)
+                if not self._delivered[key]:
+                    has_more = False
+                    break
+                self._delivered[key] -= 1
+                offset = waiting.queue_offset + 1
+            yield
+        self._offsets.set(level, offset)
+
+
+def _key(level: int, properties: bytes) -> _Key:
+    return level, blake2b(properties, digest_size=16).digest()
