@@ -4,6 +4,9 @@ A slave has its master's offsets as of some place of the log, seconds ago. What 
 behind that place stands in the log, with the properties with which it waited. So whoever becomes
 the master passes over the first messages of a level that stand there. What cannot be told apart for
 sure is delivered again, as after a crash.
+
+The place is where the master's log ended before it told the offsets, so what was delivered in
+between stands behind it and is counted in the offsets already.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from rocketmq_tw.broker.delay.delivery import BATCH_BYTES, BATCH_MESSAGES
 from rocketmq_tw.broker.delay.levels import DelayLevels, delivered_level, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.record import RecordHead, decode_records
 
@@ -42,6 +46,8 @@ class HandedOver:
         self._begin = begin
         self._end = store.end_offset
         self._delivered: Counter[_Key] = Counter()
+        #: How many messages were passed over.
+        self.count = 0
 
     def steps(self) -> Iterator[None]:
         """To be gone through in slices, before anything is delivered here."""
@@ -72,21 +78,50 @@ class HandedOver:
             self._delivered[_key(min(level, self._levels.max_level), head.properties)] += 1
 
     def _pass_over(self, level: int) -> Iterator[None]:
-        offset, has_more = self._offsets.get(level), True
+        known = self._offsets.get(level)
+        yield from self._leave_out_before(level, known)
+        offset, has_more = known, True
         while has_more:
-            read = self._store.read_queue(
-                SCHEDULE_TOPIC, queue_of(level), offset, BATCH_MESSAGES, BATCH_BYTES
-            )
-            has_more = bool(read.data)
-            for waiting in decode_records(read.data):
-                key = _key(level, waiting.properties)
-                if not self._delivered[key]:
+            waiting, _ = self._read(level, offset, BATCH_MESSAGES)
+            has_more = bool(waiting)
+            for each in waiting:
+                if not self._take(level, each):
                     has_more = False
                     break
-                self._delivered[key] -= 1
-                offset = waiting.queue_offset + 1
+                offset = each.queue_offset + 1
             yield
+        self.count += offset - known
         self._offsets.set(level, offset)
+
+    def _leave_out_before(self, level: int, known: int) -> Iterator[None]:
+        """What is in front of `known` and was delivered behind `begin` is no copy of what waits."""
+        end, has_more = known, True
+        while has_more and end > 0:
+            begin = max(0, end - BATCH_MESSAGES)
+            waiting: list[StoredMessage] = []
+            while begin < end:
+                read, begin = self._read(level, begin, end - begin)
+                waiting += read
+                yield
+            has_more = bool(waiting)
+            for each in reversed(waiting):
+                if each.queue_offset != end - 1 or not self._take(level, each):
+                    has_more = False
+                    break
+                end = each.queue_offset
+
+    def _read(self, level: int, offset: int, count: int) -> tuple[list[StoredMessage], int]:
+        """Some messages from an offset on, at most `count`, and the offset behind them."""
+        read = self._store.read_queue(SCHEDULE_TOPIC, queue_of(level), offset, count, BATCH_BYTES)
+        return list(decode_records(read.data)), max(read.next_offset, offset + 1)
+
+    def _take(self, level: int, waiting: StoredMessage) -> bool:
+        """Whether one that was delivered is this one; it stands for no other then."""
+        key = _key(level, waiting.properties)
+        if not self._delivered[key]:
+            return False
+        self._delivered[key] -= 1
+        return True
 
 
 def _key(level: int, properties: bytes) -> _Key:

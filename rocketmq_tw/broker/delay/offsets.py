@@ -19,8 +19,8 @@ class DelayOffsets(WriteBehindTable):
         self._file = file
         self._now_ms = now_ms
         self._offsets: dict[int, int] = {}
-        #: Where the master's log ended when it told the offsets that were followed last; None where
-        #: they are not a master's.
+        #: Where the master's log ended before it told the offsets that were followed last; None
+        #: where they are not a master's.
         self.followed_at: int | None = None
         self.data_version = DataVersion(timestamp=now_ms())
 
@@ -44,7 +44,7 @@ class DelayOffsets(WriteBehindTable):
         return DelayOffsetTable(offset_table=dict(self._offsets), data_version=self.data_version)
 
     def follow(self, table: DelayOffsetTable, log_end: int) -> None:
-        """Takes over what a master has, whose log ended at `log_end` then; smaller offsets too:
+        """Takes over what a master has, whose log ended at `log_end` before; smaller offsets too:
         what it has not delivered may be nowhere else."""
         self.followed_at = log_end
         for level, offset in table.offset_table.items():

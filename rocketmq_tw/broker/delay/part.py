@@ -106,6 +106,10 @@ class Delay(Part):
 
         def taken_over(_: object) -> None:
             if self._ends == ends:
+                log.info(
+                    "the former master has delivered {count} more delayed messages than it told",
+                    count=handed_over.count,
+                )
                 self.delivery.start()
 
         def failed(failure: Failure) -> None:

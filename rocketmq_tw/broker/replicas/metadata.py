@@ -39,8 +39,10 @@ from rocketmq_tw.wire.codes import RequestCode
 
 
 class _Progress(NamedTuple):
-    """Offsets that hold once the log is dispatched up to `end`; from the master's start `boot`."""
+    """Offsets that hold once the log is dispatched up to `end`; the master's log ended at `begin`
+    before they were told. `boot` is when it was started."""
 
+    begin: int
     end: int
     boot: int
     consumers: ConsumerOffsetTable
@@ -48,7 +50,7 @@ class _Progress(NamedTuple):
     timer: TimerCheckpoint | None
 
 
-_NOTHING = _Progress(0, -1, ConsumerOffsetTable(), DelayOffsetTable(), None)
+_NOTHING = _Progress(0, 0, -1, ConsumerOffsetTable(), DelayOffsetTable(), None)
 
 
 class SlaveMetadata:
@@ -179,7 +181,7 @@ class SlaveMetadata:
         timer = yield calls.timer_checkpoint(address)
         log = yield calls.log_range(address)
         if master == self._masters and log.boot == before.boot:
-            self._waiting = _Progress(log.end, log.boot, consumers, delays, timer)
+            self._waiting = _Progress(before.end, log.end, log.boot, consumers, delays, timer)
             self.log_grew()
 
     def log_grew(self) -> None:
@@ -210,7 +212,7 @@ class SlaveMetadata:
             if self._waiting is not waiting:
                 return
         self._waiting, self._former = None, waiting
-        self._delay_offsets.follow(waiting.delays, waiting.end)
+        self._delay_offsets.follow(waiting.delays, waiting.begin)
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 

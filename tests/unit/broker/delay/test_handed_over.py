@@ -136,3 +136,34 @@ def test_where_the_log_is_cut_nothing_is_looked_for_behind_that() -> None:
     assert offsets.followed_at == 100
     offsets.log_is_cut(200)
     assert offsets.followed_at == 100
+
+
+def test_what_was_delivered_while_the_offsets_were_told_counts_once() -> None:
+    """Behind the place, and in front of the offsets."""
+    broker = BrokerInMemory(message_delay_level="1s 2s 30s")
+    offsets = broker.broker[Delay].offsets
+    begin = broker.store.end_offset
+    for number in range(3):
+        delayed(broker, b"%d" % number, 1)
+    broker.clock.advance(2)
+    told = offsets.table()
+    # The last one and this one say the same of themselves.
+    delayed(broker, b"2", 1)
+    delayed(broker, b"3", 1)
+    broker.become(SLAVE)
+    offsets.follow(told, begin)
+    broker.become(MASTER)
+    broker.clock.advance(5)
+    assert Counter(message.body for message in broker.consume()) == Counter(
+        [b"0", b"1", b"2", b"2", b"3"]
+    )
+    delayed(broker, b"4", 1)
+    broker.clock.advance(2)
+    told = offsets.table()
+    delayed(broker, b"5", 1)
+    broker.clock.advance(2)
+    broker.become(SLAVE)
+    offsets.follow(told, begin)
+    broker.become(MASTER)
+    broker.clock.advance(5)
+    assert len(broker.consume()) == 7, "the fourth is in front, the fifth behind: neither again"
