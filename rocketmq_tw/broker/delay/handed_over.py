@@ -24,10 +24,10 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.record import RecordHead, decode_records
 
-#: Records of the log that are looked at in one step.
+#: Records of the log that are looked at in one step, and in all; what was delivered behind them is
+#: delivered again, as where a slave could not ask its master for long.
 STEP = 200
-#: Delivered messages that are kept in mind; what is beyond that is delivered again.
-MOST = 200_000
+MOST = 1_000_000
 
 #: Level and a hash of the properties.
 _Key = tuple[int, bytes]
@@ -57,12 +57,12 @@ class HandedOver:
 
     def _look(self) -> Iterator[None]:
         position = self._begin
-        while position < self._end and len(self._delivered) < MOST:
+        for _ in range(0, MOST, STEP):
             # Begun anew each time: files may be removed meanwhile.
             scan = self._store.scan(position)
             for head in islice(scan, STEP):
                 self._see(head)
-            if scan.position == position:
+            if scan.position == position or scan.position >= self._end:
                 return
             position = scan.position
             yield

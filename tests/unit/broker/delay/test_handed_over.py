@@ -12,6 +12,7 @@ from rocketmq_tw.broker.delay import handed_over
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.elected_group import ElectedGroup
 
@@ -123,6 +124,25 @@ def test_a_role_that_ends_meanwhile_delivers_nothing(monkeypatch: pytest.MonkeyP
     broker.become(MASTER)
     broker.clock.advance(1)
     assert [message.body for message in broker.consume()] == [b"waits"]
+
+
+def test_a_look_at_the_log_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handed_over, "MOST", handed_over.STEP)
+    broker = BrokerInMemory(message_delay_level="1s 2s 30s")
+    begin = broker.store.end_offset
+    offsets = broker.broker[Delay].offsets
+    delayed(broker, b"early", 1)
+    broker.clock.advance(2)
+    for _ in range(handed_over.STEP):
+        ok(broker.send(b"plain"))
+    delayed(broker, b"late", 1)
+    broker.clock.advance(2)
+    broker.become(SLAVE)
+    offsets.follow(DelayOffsetTable(offset_table={1: 0}), begin)
+    broker.become(MASTER)
+    broker.clock.advance(5)
+    came = Counter(message.body for message in broker.consume())
+    assert (came[b"early"], came[b"late"]) == (1, 2)
 
 
 def test_where_the_log_is_cut_nothing_is_looked_for_behind_that() -> None:
