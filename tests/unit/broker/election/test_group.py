@@ -50,6 +50,24 @@ def test_a_killed_masters_messages_are_all_at_the_next_one() -> None:
     assert group.role(1) is Role.SLAVE
 
 
+def test_a_learner_asks_for_no_election() -> None:
+    group = ElectedGroup()
+    group.controllers.leader()
+    group.start(1, async_learner=True)
+    group.run(5)
+    assert group.role(1) is Role.ISOLATED and group.routed() is None
+    group.start(2)
+    group.run_until(lambda: group.masters() == [2])
+    group.run_until(lambda: group.role(1) is Role.SLAVE)
+    group.send(2, b"m")
+    group.run_until(lambda: group.bodies(1) == [b"m"])
+    group.run(10)
+    assert group.in_sync() == {2}
+    group.kill(2)
+    group.run(10)
+    assert group.masters() == []
+
+
 def test_a_copy_of_a_store_has_no_role_while_the_original_lives() -> None:
     group = three(all_ack_in_sync_state_set=True)
     group.files[4] = group.files[2].kill()
