@@ -10,7 +10,7 @@ from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
-from tests.support.elected_group import ElectedGroup
+from tests.support.elected_group import NAME, ElectedGroup
 
 
 def three(**keys: object) -> ElectedGroup:
@@ -99,6 +99,10 @@ def test_a_former_master_that_comes_back_is_no_master_at_name_servers() -> None:
         group.run(0.05)
         assert group.routed() == routed
     assert group.role(1) is Role.SLAVE
+    # It has its own number again, as the new master had.
+    (other,) = {2, 3} - {successor}
+    expected = {0: routed, 1: "10.0.0.1:10911", other: f"10.0.0.{other}:10911"}
+    group.run_until(lambda: group.name_server.table.members("C", NAME).broker_addrs == expected)
 
 
 def test_a_master_that_is_elected_again_tells_name_servers_so() -> None:
