@@ -147,7 +147,15 @@ def test_a_key_like_no_other_warns_without_a_guess() -> None:
     assert notice.text == "b.properties:1: zzzzzzzz is no known key"
 
 
-@pytest.mark.parametrize("key", ["sendMessageThreadPoolNums", "filterServerNums", "rocketmqHome"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sendMessageThreadPoolNums",
+        "filterServerNums",
+        "rocketmqHome",
+        "controllerDeployedStandAlone",
+    ],
+)
 def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
     (notice,) = read(f"{key}=1\n").notices
     assert not notice.is_warning
