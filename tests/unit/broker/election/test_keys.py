@@ -11,6 +11,7 @@ import pytest
 from rocketmq_tw.broker.election.part import LOOK_UP_SECONDS
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -209,3 +210,9 @@ def test_where_identity_and_epochs_are(
     group.start(1)
     group.run_until(lambda: group.masters() == [1])
     assert group.broker_id(1) == 1
+
+
+def test_without_the_address_of_a_controller_it_does_not_start() -> None:
+    group = ElectedGroup({"controller_addr": ""})
+    with pytest.raises(ConfigError, match="enableControllerMode=true without controllerAddr"):
+        group.start(1)
