@@ -240,6 +240,14 @@ def test_no_number_is_larger_than_stock_can_read(config_type: type[Any]) -> None
 
 
 @pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_what_is_long_in_stock_is_long_here(config_type: type[Any]) -> None:
+    stock = stock_keys().get(config_type.__name__, {})
+    for name, key in keys_of(config_type).items():
+        if name in stock and stock[name]["type"] == "long":
+            assert key.parse(str(2**63 - 1)) == 2**63 - 1, name
+
+
+@pytest.mark.parametrize("config_type", ALL_TYPES)
 def test_secrets_and_paths_say_that_they_are(config_type: type[Any]) -> None:
     for name, key in keys_of(config_type).items():
         secret = re.search("password|secret|token|credential|accesskey|header", name, re.I)

@@ -26,8 +26,8 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = lambda: 0.0
-        self._notes: list[tuple[float, str, RemotingCommand]] = []
-        handlers, notes = ControllerRequests.handlers, self._notes
+        self.notes: list[tuple[float, str, RemotingCommand]] = []
+        handlers, notes = ControllerRequests.handlers, self.notes
 
         def noted(requests: ControllerRequests) -> dict[int, Any]:
             member = requests._config.controller_dledger_self_id
@@ -44,10 +44,10 @@ class Asked:
         monkeypatch.setattr(ControllerRequests, "handlers", noted)
 
     def of(self, code: int) -> list[tuple[float, str, RemotingCommand]]:
-        return [note for note in self._notes if note[2].code == code]
+        return [note for note in self.notes if note[2].code == code]
 
     def forget(self) -> None:
-        self._notes.clear()
+        self.notes.clear()
 
 
 @pytest.fixture
@@ -216,3 +216,26 @@ def test_without_the_address_of_a_controller_it_does_not_start() -> None:
     group = ElectedGroup({"controller_addr": ""})
     with pytest.raises(ConfigError, match="enableControllerMode=true without controllerAddr"):
         group.start(1)
+
+
+def test_never_is_a_period_too(asked: Asked) -> None:
+    """As some write it into stock's files."""
+    never = 2**63 - 1
+    group = led(
+        asked,
+        2,
+        broker={
+            "check_sync_state_set_period": never,
+            "sync_broker_metadata_period": never,
+            "sync_controller_metadata_period": never,
+        },
+        ha_max_time_slave_not_catchup=never,
+        ha_housekeeping_interval=600_000,
+    )
+    asked.forget()
+    group.processes[2].pause()
+    group.send(1, b"not copied")
+    group.run(60)
+    asked_for = {request.code for _, _, request in asked.notes}
+    assert asked_for == {RequestCode.BROKER_HEARTBEAT}
+    assert group.in_sync() == {1, 2}
