@@ -15,6 +15,7 @@ from twisted.internet.main import CONNECTION_DONE
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.client import UNACKNOWLEDGED_SECONDS, RemotingClient
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.wait import LIMIT
@@ -102,10 +103,11 @@ def test_a_name_is_looked_up_at_each_connection(
         turn(reactor, lambda lost=lost: lost)
 
 
+@pytest.mark.parametrize("tls", [None, TlsConfig()], ids=["plain", "tls"])
 def test_a_host_that_acknowledges_nothing_is_given_up(
-    reactor: EPollReactor, hosts: dict[str, socket.socket]
+    tls: TlsConfig | None, reactor: EPollReactor, hosts: dict[str, socket.socket]
 ) -> None:
-    names, client, sent = Names(), RemotingClient(reactor), list[object]()
+    names, client, sent = Names(), RemotingClient(reactor, tls=tls), list[object]()
     names.address = "127.0.0.1"
     reactor.installNameResolver(names)
     port = hosts["127.0.0.1"].getsockname()[1]
@@ -117,4 +119,5 @@ def test_a_host_that_acknowledges_nothing_is_given_up(
     (mine,) = [one for one in reactor.getReaders() if hasattr(one, "getHandle")]
     option = mine.getHandle().getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
     assert option == UNACKNOWLEDGED_SECONDS * 1000
-    client.close()
+    mine.abortConnection()
+    turn(reactor, lambda: mine.disconnected)
