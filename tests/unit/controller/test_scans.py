@@ -1,9 +1,15 @@
-"""How often controllers look for brokers that are gone, and for groups without their master."""
+"""How often controllers look for brokers that are gone and for groups without their master, and how
+often they try to elect."""
 
 from collections.abc import Callable
 
 import pytest
+from twisted.internet.defer import Deferred, fail
 
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.requests import Decide
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 from tests.support.memory_controllers import CLUSTER, GROUP, AskingBroker, Controllers
 from tests.unit.controller.conftest import group_of_three
 
@@ -49,3 +55,23 @@ def test_a_master_that_nobody_ever_heard_of_is_replaced(
     controllers.run_until(lambda: master_of(controllers) == 2)
     late = (controllers.clock.seconds() - began) % (interval / 1000)
     assert late < 0.1, "it was not a scan that found it"
+
+
+@pytest.mark.parametrize("tries", [1, 4])
+def test_an_election_without_an_answer_is_tried_so_often(
+    make_controllers: Make, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    controllers = make_controllers(
+        elect_master_max_retry_count=tries, scan_inactive_master_interval=10**8
+    )
+    one, *_ = group_of_three(controllers)
+    asked: list[Decide] = []
+
+    def decide(make: Decide) -> Deferred[Decision]:
+        asked.append(make)
+        return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
+
+    monkeypatch.setattr(controllers.leader().decider, "decide", decide)
+    one.die()
+    controllers.run(20)
+    assert len(asked) == tries
