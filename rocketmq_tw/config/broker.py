@@ -39,7 +39,7 @@ class BrokerConfig(Config, frozen=True):
 
     # the group's controller gives the role, whatever brokerId and brokerRole say; milliseconds
     enable_controller_mode: bool = False
-    check_sync_state_set_period: Positive = 5_000
+    check_sync_state_set_period: PositiveLong = 5_000
 
     # addresses
     namesrv_addr: AddressList = ""
@@ -104,7 +104,7 @@ class BrokerConfig(Config, frozen=True):
     transaction_check_interval: Live[PositiveLong] = 30_000
     transaction_check_max: Live[Positive] = 15
     transaction_op_msg_max_size: Live[Annotated[int, Range(0, 1 << 20)]] = 4_096
-    transaction_metric_flush_interval: Positive = 3_000
+    transaction_metric_flush_interval: PositiveLong = 3_000
 
     # pulling
     long_polling_enable: Live[bool] = True

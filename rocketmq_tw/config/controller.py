@@ -6,7 +6,7 @@ from msgspec import field
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import Format, Live, LocalPath, NonNegative, Positive, Range
-from rocketmq_tw.config.values import INT, choice
+from rocketmq_tw.config.values import INT, LONG, choice
 
 _Type = Annotated[str, Format(choice("DLedger"))]
 
@@ -30,8 +30,8 @@ class ControllerConfig(Config, frozen=True):
     mapped_file_size: Annotated[int, Range(4096, INT[1])] = 1 << 30
 
     # brokers and their masters
-    scan_not_active_broker_interval: Annotated[int, Range(10, INT[1])] = 5_000
-    scan_inactive_master_interval: Annotated[int, Range(10, INT[1])] = 5_000
+    scan_not_active_broker_interval: Annotated[int, Range(10, LONG[1])] = 5_000
+    scan_inactive_master_interval: Annotated[int, Range(10, LONG[1])] = 5_000
     elect_master_max_retry_count: Live[Positive] = 3
     enable_elect_unclean_master: Live[bool] = False
     notify_broker_role_changed: Live[bool] = True

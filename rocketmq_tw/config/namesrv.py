@@ -4,7 +4,7 @@ from typing import Annotated
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import Format, Live, LocalPath, NonNegative, PositiveLong, Range
-from rocketmq_tw.config.values import INT, path
+from rocketmq_tw.config.values import LONG, path
 
 
 class NamesrvConfig(Config, frozen=True):
@@ -16,7 +16,7 @@ class NamesrvConfig(Config, frozen=True):
     config_store_path: LocalPath = "${user.home}/namesrv/namesrv.properties"
     order_message_enable: Live[bool] = False
     return_order_topic_config_to_broker: Live[bool] = True
-    scan_not_active_broker_interval: Annotated[int, Range(10, INT[1])] = 5_000
+    scan_not_active_broker_interval: Annotated[int, Range(10, LONG[1])] = 5_000
     support_acting_master: Live[bool] = False
     delete_topic_with_broker_registration: Live[bool] = False
     enable_all_topic_list: Live[bool] = True

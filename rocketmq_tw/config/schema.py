@@ -20,8 +20,17 @@ from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.constraints import Format, Mark, Range
 from rocketmq_tw.config.values import INT, LONG, Parse, any_text, integer, parse_bool
 
-#: Keys that stock takes from system properties, or that only start scripts know.
-_OTHER_KEYS = frozenset({"tls.enable", "tls.config.file", "rocketmqHome", "aclEnable"})
+#: Keys that stock takes from system properties, that only start scripts know, or that only early
+#: versions of controller mode had.
+_OTHER_KEYS = frozenset(
+    {
+        "tls.enable",
+        "tls.config.file",
+        "rocketmqHome",
+        "aclEnable",
+        "controllerDeployedStandAlone",
+    }
+)
 
 #: Switches of stock that promise what is not there: to go on without it would leave a broker open
 #: to everyone, or three masters where a group should have one.

@@ -129,7 +129,7 @@ class MessageStoreConfig(Config, frozen=True):
 
     # replication in controller mode; milliseconds
     all_ack_in_sync_state_set: bool = False
-    ha_max_time_slave_not_catchup: Positive = 15_000
+    ha_max_time_slave_not_catchup: PositiveLong = 15_000
     sync_from_last_file: bool = False
     async_learner: bool = False
 

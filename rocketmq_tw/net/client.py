@@ -1,5 +1,6 @@
 """Requests to addresses: one connection to each, made when first used and kept."""
 
+import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.task import LoopingCall
+from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -30,6 +32,9 @@ EndpointFor = Callable[[str], IStreamClientEndpoint]
 #: After a failed attempt the next one waits this long, twice as long each time, up to the last.
 FIRST_BACKOFF = 0.1
 LAST_BACKOFF = 2.0
+#: So long a connection outlives a host that acknowledges nothing. By itself Linux gives it up after
+#: a quarter of an hour, and behind the name there may be another host by then.
+UNACKNOWLEDGED_SECONDS = 20
 
 
 def host_endpoints(reactor: Any, connect_timeout: float) -> EndpointFor:
@@ -41,6 +46,17 @@ def host_endpoints(reactor: Any, connect_timeout: float) -> EndpointFor:
         return HostnameEndpoint(reactor, host.encode(), port, timeout=connect_timeout)
 
     return endpoint_for
+
+
+def _give_up_in_time(transport: Any) -> None:
+    """Has the kernel end the connection after `UNACKNOWLEDGED_SECONDS`."""
+    while (below := getattr(transport, "transport", None)) is not None:
+        # TLS
+        transport = below
+    if isinstance(transport, Connection) and hasattr(socket, "TCP_USER_TIMEOUT"):
+        limit = UNACKNOWLEDGED_SECONDS * 1000
+        handle: socket.socket = transport.getHandle()
+        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
 
 
 class _ClosedUnheard(Exception):
@@ -221,6 +237,7 @@ class RemotingClient:
         link.attempt = None
         link.backoff = 0.0
         link.peer = protocol
+        _give_up_in_time(protocol.transport)
         protocol.when_lost(lambda _: self._lost(link, protocol))
         if self._closed:
             protocol.lose_connection()

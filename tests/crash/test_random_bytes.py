@@ -4,12 +4,15 @@ import contextlib
 import random
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from rocketmq_tw.wire.frame import encode_frame
+from tests.support.controllers import ControllerInNameServer, controlled_keys, running_controllers
 from tests.support.load import Load, read_topic
 from tests.support.processes import ServerProcess
 from tests.support.random_requests import random_bytes, random_request
@@ -47,17 +50,32 @@ def _attack(address: str, dice: random.Random) -> None:
         connection.drain()
 
 
-@pytest.fixture
-def cluster_of_two(tmp_path: Path) -> Iterator[tuple[OurNameServer, OurBroker]]:
-    name_server = OurNameServer(tmp_path / "namesrv")
-    broker = OurBroker("fuzzed", tmp_path / "broker", [name_server])
-    try:
-        name_server.start()
-        broker.start()
-        yield name_server, broker
-    finally:
-        broker.close()
-        name_server.close()
+class Cluster(NamedTuple):
+    """A name server, the process that it is in, and a broker."""
+
+    name_server: OurNameServer
+    process: ServerProcess
+    broker: OurBroker
+
+
+@pytest.fixture(params=["alone", "controlled"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """The second one has a controller in its name server, which the broker follows."""
+    with ExitStack() as stack:
+        if request.param == "controlled":
+            controllers = stack.enter_context(running_controllers(tmp_path, ["in-namesrv"]))
+            (member,) = controllers.members.values()
+            assert isinstance(member, ControllerInNameServer)
+            process: ServerProcess = member
+            name_server = member.name_server
+            settings = controlled_keys(tmp_path / "broker", controllers)
+        else:
+            name_server = process = OurNameServer(tmp_path / "namesrv")
+            stack.enter_context(closing(name_server)).start()
+            settings = {}
+        broker = OurBroker("fuzzed", tmp_path / "broker", [name_server], settings=settings)
+        stack.enter_context(closing(broker)).start()
+        yield Cluster(name_server, process, broker)
 
 
 def _listening(servers: list[ServerProcess]) -> list[str]:
@@ -71,14 +89,15 @@ def _listening(servers: list[ServerProcess]) -> list[str]:
 
 
 def test_random_bytes_on_every_port_disturb_nothing(
-    cluster_of_two: tuple[OurNameServer, OurBroker], pytestconfig: pytest.Config
+    cluster: Cluster, pytestconfig: pytest.Config
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     dice = random.Random(seed)
-    name_server, broker = servers = cluster_of_two
-    ports = _listening(list(servers))
-    assert {name_server.address, broker.address} <= set(ports)
+    name_server, process, broker = cluster
+    servers: list[ServerProcess] = [process, broker]
+    ports = _listening(servers)
+    assert {name_server.address, process.address, broker.address} <= set(ports)
     before = [server.resident_bytes() for server in servers]
 
     attacks = 0

@@ -16,7 +16,7 @@ from tests.support.controllers import STOCK_VERSION, ControllerGroup, running_co
 from tests.support.load import send_request
 from tests.support.processes import NameServerProcess
 from tests.support.remoting import ask
-from tests.support.replicas import log_end, send_volume, wait_topic
+from tests.support.replicas import log_digest, log_end, send_volume, wait_equal, wait_topic
 from tests.support.tails import SETTINGS, hand_over_with_tail
 from tests.support.wait import wait_until
 
@@ -155,3 +155,47 @@ def test_the_code_where_copies_do_not_come(
         group.wait_in_sync(1)
         wait_until(lambda: code_of_send(group, topic) == alone, "the master to know it")
         assert code_of_send(group, topic, waits=False) == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION]])
+def test_a_learner_starts_with_the_last_file_and_is_never_in_sync(
+    kinds: list[str],
+    name_server: NameServerProcess,
+    controllers: ControllerGroup,
+    tmp_path: Path,
+    names,
+) -> None:
+    file_size = 1 << 20
+    with ControlledGroup(
+        names.new("b"),
+        tmp_path,
+        name_server,
+        controllers,
+        kinds,
+        {"mappedFileSizeCommitLog": str(file_size)},
+    ) as group:
+        master, learner = group[1], group[2]
+        learner.settings |= {"asyncLearner": "true", "syncFromLastFile": "true"}
+        master.start()
+        group.wait_in_sync(1)
+        topic = names.topic
+        group.wait_accepts(1, topic)
+        send_volume(master.address, topic, 5 << 19)
+        last = (log_end(master) - 1) // file_size * file_size
+        learner.start()
+        end = wait_equal(master, learner)
+        # Who was taken for a member would be one by the next look.
+        send_volume(master.address, topic, 1 << 19)
+        end = wait_equal(master, learner)
+        assert min(int(path.name) for path in (learner.store / "commitlog").iterdir()) == last > 0
+        assert log_digest(master, last, end) == log_digest(learner, last, end)
+        assert group.master.sync_state_set == {1}
+        master.kill()
+        wait_until(lambda: group.master.broker_id is None, "nobody to be elected")
+        refused = ask(learner.address, send_request(topic, 0, b"no", queues=4))
+        assert refused.code not in (ResponseCode.SUCCESS, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        master.start()
+        group.wait_master(1)
+        group.wait_accepts(1, topic)
+        end = wait_equal(master, learner)
+        assert log_digest(master, last, end) == log_digest(learner, last, end)

@@ -17,6 +17,7 @@ from tests.support.ports import ReservedPort
 from tests.support.processes import BrokerProcess, NameServerProcess
 from tests.support.replicas import log_digest, log_end, send_volume, wait_equal
 from tests.support.rmqadmin import answer as rmqadmin_answer
+from tests.support.rmqadmin import rmqadmin
 from tests.support.runbook import Machine, Rehearsal
 from tests.support.wait import wait_until
 
@@ -382,8 +383,10 @@ def test_brokers_of_5_1_get_lasting_ids(
     new.stop()
 
     rehearsal.follow("1. Change the controllers")
-    # A broker whose role is known goes on.
+    # A broker whose role is known goes on; who does not know its group elects nobody in it.
     send(java, namesrv, topic, "meanwhile")
+    unknown = rmqadmin("", f"getSyncStateSet -a {port.address} -b {master.name}")
+    assert unknown.returncode == 1 and "know no brokers named" in unknown.stderr
     new.start()
     old.launch()
     refused = "request 1003 of"

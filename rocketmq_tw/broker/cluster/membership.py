@@ -73,7 +73,8 @@ class MasterListener(Protocol):
 
 
 class Membership:
-    """Registers under `addresses`, while the broker has a role: an isolated one is not seen."""
+    """Registers under `addresses`, while the broker has a role: one that is isolated, or on its way
+    into a role, is not seen."""
 
     def __init__(
         self,
@@ -105,6 +106,8 @@ class Membership:
         #: The ordered topics as they were told last, and the version of the topics then.
         self._ordered: tuple[bytes, DataVersion | None] = (b"", None)
         self._left = False
+        #: Whether the broker is what its role says; it is not seen before.
+        self.is_ready = True
         self._unreachable: set[str] = set()
         self._sent_version: DataVersion | None = None
         self._registered_at: set[str] = set()
@@ -160,7 +163,8 @@ class Membership:
         return self._ask_all(RequestCode.UNREGISTER_BROKER, header, b"", UNREGISTER_TIMEOUT)
 
     def _is_unseen(self) -> bool:
-        return self._left or self._role.role is Role.ISOLATED or not self._config.namesrv_addr
+        has_role = self.is_ready and self._role.role is not Role.ISOLATED
+        return self._left or not has_role or not self._config.namesrv_addr
 
     def _topics_changed(self, topics: Sequence[TopicConfig], kept: Deferred[None]) -> None:
         if self._left:

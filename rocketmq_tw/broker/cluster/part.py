@@ -43,6 +43,7 @@ class Cluster(Part):
         yield Periodic("registering again", RETRY_SECONDS, membership.retry, may_hang=True)
 
     def ready(self, state: RoleState) -> None:
+        self.membership.is_ready = True
         if state.role is Role.MASTER and state.epoch is not None:
             # Name servers pass over a master of an older epoch, which may not know yet that it is
             # none any more.
@@ -52,6 +53,8 @@ class Cluster(Part):
 
     def _role_changed(self, former: RoleState, now: RoleState) -> None:
         """A master that is elected once more enters no role."""
+        if former.role is not now.role:
+            self.membership.is_ready = False
         if former.role is now.role is Role.MASTER and former.epoch != now.epoch:
             self.ready(now)
 

@@ -40,6 +40,20 @@ RETRY_SECONDS = 1.0
 #: What is said again only once in so many tries, while nothing else happens.
 _TRIES_PER_LINE = 30
 
+#: Leads the broker into the role of `group`; `as_master` or as a slave with its lasting id.
+TakeRole = Callable[[int, GroupState, bool], Deferred[None]]
+
+log = Logger()
+
+
+class NoMasterError(Exception):
+    """The group has no master, and this broker is not to be it."""
+
+
+class NotMasterError(Exception):
+    """Only a master may do this, and the broker is none, or none any more."""
+
+
 #: What may go wrong while the network, a controller or a file is out of order.
 _EXPECTED = (
     RequestError,
@@ -48,17 +62,9 @@ _EXPECTED = (
     IdTakenError,
     IdForgottenError,
     IdentityError,
+    NoMasterError,
     OSError,
 )
-
-#: Leads the broker into the role of `group`; `as_master` or as a slave with its lasting id.
-TakeRole = Callable[[int, GroupState, bool], Deferred[None]]
-
-log = Logger()
-
-
-class NotMasterError(Exception):
-    """Only a master may do this, and the broker is none, or none any more."""
 
 
 class ControllerFollower:
@@ -66,7 +72,7 @@ class ControllerFollower:
 
     `take_role` leads the broker into a role; `take_members` gives a master its new SyncStateSet,
     `members_epoch` tells of which epoch the one is that it has; `beat` sends a heartbeat once the
-    broker has an id.
+    broker has an id. A learner (`is_learner`) asks for no election.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class ControllerFollower:
         take_members: Callable[[GroupState], None],
         members_epoch: Callable[[], int],
         beat: Callable[[], None],
+        is_learner: bool = False,
     ) -> None:
         self._clock = clock
         self._controller = controller
@@ -90,6 +97,7 @@ class ControllerFollower:
         self._take_role = take_role
         self._take_members = take_members
         self._beat = beat
+        self._is_learner = is_learner
         self._turn = DeferredLock()
         self._heard_epoch = 0
         #: The newest master epoch when this process first asked; None before.
@@ -224,6 +232,12 @@ class ControllerFollower:
             yield self._controller.depose(group.master_epoch)
             group = attrs.evolve(group, master_id=None)
         if self._step(group) is Step.ELECT:
+            if self._is_learner:
+                # It would be the first master of a new group, and only it in sync from then on.
+                raise NoMasterError(
+                    "the group has no master, and this broker waits for one: with asyncLearner=true"
+                    " it never asks to be it"
+                )
             self._heard_epoch = max(self._heard_epoch, group.master_epoch)
             group = yield self._controller.elect(self.broker_id)
         yield self._turn.run(self._change, group)

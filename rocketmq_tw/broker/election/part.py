@@ -76,6 +76,7 @@ class ElectedRole(Part):
             take_members=lambda group: self._switching.apply(_members(group)),
             members_epoch=self._members_epoch,
             beat=self._beat,
+            is_learner=host.store_config.async_learner,
         )
         self._switching.propose = self.follower.propose
         self._switching.renounce = self.follower.renounce

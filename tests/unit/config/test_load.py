@@ -147,7 +147,15 @@ def test_a_key_like_no_other_warns_without_a_guess() -> None:
     assert notice.text == "b.properties:1: zzzzzzzz is no known key"
 
 
-@pytest.mark.parametrize("key", ["sendMessageThreadPoolNums", "filterServerNums", "rocketmqHome"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sendMessageThreadPoolNums",
+        "filterServerNums",
+        "rocketmqHome",
+        "controllerDeployedStandAlone",
+    ],
+)
 def test_a_key_of_stock_without_effect_is_no_warning(key: str) -> None:
     (notice,) = read(f"{key}=1\n").notices
     assert not notice.is_warning
@@ -229,6 +237,14 @@ def test_no_number_is_larger_than_stock_can_read(config_type: type[Any]) -> None
         if key.type is int and name in of_java_s_int:
             with pytest.raises(ValueError, match="give an integer from"):
                 key.parse(str(2**31))
+
+
+@pytest.mark.parametrize("config_type", ALL_TYPES)
+def test_what_is_long_in_stock_is_long_here(config_type: type[Any]) -> None:
+    stock = stock_keys().get(config_type.__name__, {})
+    for name, key in keys_of(config_type).items():
+        if name in stock and stock[name]["type"] == "long":
+            assert key.parse(str(2**63 - 1)) == 2**63 - 1, name
 
 
 @pytest.mark.parametrize("config_type", ALL_TYPES)

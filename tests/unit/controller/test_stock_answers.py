@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
@@ -212,6 +213,14 @@ def test_a_foreign_cluster_changes_nothing() -> None:
         assert wire.ask(steps[name]).code == ResponseCode.SUCCESS
     for name, code in REFUSED.items():
         before = wire.state
-        answer = wire.ask(steps[name])
+        with capturedLogs() as logs:
+            answer = wire.ask(steps[name])
         assert (answer.code, wire.state) == (code, before), name
         assert answer.remark
+        said = [formatEvent(event) or "" for event in logs]
+        assert any("of 10.9.9.9" in line and f"with {code}" in line for line in said), said
+    for name in (
+        "a heartbeat of a foreign cluster",
+        "a foreign cluster's heartbeat keeps nobody alive",
+    ):
+        assert wire.ask(steps[name]).code == steps[name]["answer"]["code"], name

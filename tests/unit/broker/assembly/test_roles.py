@@ -13,6 +13,7 @@ from twisted.internet.testing import MemoryReactorClock
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.broker import PARTS
+from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -222,6 +223,33 @@ def test_nothing_is_appended_before_every_part_is_in_its_role(
     pass_time(broker, 10)
     assert {message.body for message in broker.consume()} == {b"popped", *special}
     assert popper.bodies() != []
+
+
+def test_a_broker_is_seen_once_every_part_is_in_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    broker = BrokerInMemory(
+        kinds=[*PARTS, LateToEnter],
+        clock=pair.clock,
+        network=pair.network,
+        address="10.0.0.4:10911",
+        broker={"broker_name": "late", "namesrv_addr": NAMES},
+        broker_role="SLAVE",
+    )
+    pair.settle()
+
+    def seen() -> dict[int, str]:
+        return pair.names.table.members(broker.config.broker_cluster_name, "late").broker_addrs
+
+    assert seen() == {1: broker.address}
+    monkeypatch.setattr(LateToEnter, "seconds", 5.0)
+    changed = broker.broker.change_role(MASTER)
+    while not changed.called:
+        # As where its period is over, or a topic is made.
+        broker.broker[Cluster].membership.register()
+        broker.clock.advance(0.1)
+        assert changed.called or seen() == {1: broker.address}
+    pair.settle()
+    assert seen() == {0: broker.address}
 
 
 def test_a_role_that_cannot_be_taken_up_leaves_the_broker_isolated(

@@ -35,10 +35,14 @@ class Asked:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
+        self.given_up = 0
 
     def send_oneway(self, address: str, command: Any) -> Deferred[None]:
         self.sent.append(address)
-        return Deferred()
+        return Deferred(self._give_up)
+
+    def _give_up(self, _: object) -> None:
+        self.given_up += 1
 
 
 @pytest.fixture
@@ -46,12 +50,17 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     return Names(monkeypatch)
 
 
-def controllers(client: Asked, address: str, *, by_name: bool) -> GroupControllers:
+def controllers(
+    client: Asked, address: str, *, by_name: bool, clock: Clock | None = None, **keys: Any
+) -> GroupControllers:
     config = BrokerConfig(
-        broker_name="b", controller_addr=address, fetch_controller_addr_by_dns_lookup=by_name
+        broker_name="b",
+        controller_addr=address,
+        fetch_controller_addr_by_dns_lookup=by_name,
+        **keys,
     )
     host: Any = SimpleNamespace(
-        config=config, reactor=Clock(), client=client, in_thread=lambda job: execute(job)
+        config=config, reactor=clock or Clock(), client=client, in_thread=lambda job: execute(job)
     )
     return GroupControllers(host)
 
@@ -93,3 +102,16 @@ def test_a_list_is_taken_as_it_is(names: Names) -> None:
     fired(found.look_up())
     assert beaten(found, client) == ["one:9877", "two:9877"]
     assert not names.asked
+
+
+@pytest.mark.parametrize("timeout", [300, 2000])
+def test_a_heartbeat_that_finds_no_connection_is_given_up(timeout: int) -> None:
+    client, clock = Asked(), Clock()
+    found = controllers(
+        client, "one:9877", by_name=False, clock=clock, send_heartbeat_timeout_millis=timeout
+    )
+    assert beaten(found, client) == ["one:9877"]
+    clock.advance(timeout / 1000 - 0.01)
+    assert client.given_up == 0
+    clock.advance(0.02)
+    assert client.given_up == 1

@@ -10,7 +10,7 @@ from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
-from tests.support.elected_group import ElectedGroup
+from tests.support.elected_group import NAME, ElectedGroup
 
 
 def three(**keys: object) -> ElectedGroup:
@@ -50,6 +50,24 @@ def test_a_killed_masters_messages_are_all_at_the_next_one() -> None:
     assert group.role(1) is Role.SLAVE
 
 
+def test_a_learner_asks_for_no_election() -> None:
+    group = ElectedGroup()
+    group.controllers.leader()
+    group.start(1, async_learner=True)
+    group.run(5)
+    assert group.role(1) is Role.ISOLATED and group.routed() is None
+    group.start(2)
+    group.run_until(lambda: group.masters() == [2])
+    group.run_until(lambda: group.role(1) is Role.SLAVE)
+    group.send(2, b"m")
+    group.run_until(lambda: group.bodies(1) == [b"m"])
+    group.run(10)
+    assert group.in_sync() == {2}
+    group.kill(2)
+    group.run(10)
+    assert group.masters() == []
+
+
 def test_a_copy_of_a_store_has_no_role_while_the_original_lives() -> None:
     group = three(all_ack_in_sync_state_set=True)
     group.files[4] = group.files[2].kill()
@@ -81,6 +99,10 @@ def test_a_former_master_that_comes_back_is_no_master_at_name_servers() -> None:
         group.run(0.05)
         assert group.routed() == routed
     assert group.role(1) is Role.SLAVE
+    # It has its own number again, as the new master had.
+    (other,) = {2, 3} - {successor}
+    expected = {0: routed, 1: "10.0.0.1:10911", other: f"10.0.0.{other}:10911"}
+    group.run_until(lambda: group.name_server.table.members("C", NAME).broker_addrs == expected)
 
 
 def test_a_master_that_is_elected_again_tells_name_servers_so() -> None:

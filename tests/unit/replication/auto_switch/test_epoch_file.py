@@ -1,6 +1,7 @@
 """The epoch file in stock's format, and what is left of it after a crash."""
 
 import pytest
+from twisted.internet.defer import maybeDeferred
 
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.replication.auto_switch.epoch_file import (
@@ -10,6 +11,7 @@ from rocketmq_tw.replication.auto_switch.epoch_file import (
     encode_epochs,
 )
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
+from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from tests.support import auto_switch_goldens as goldens
 
 PATH = "/store/epochFileCheckpoint"
@@ -82,3 +84,10 @@ def test_a_power_loss_leaves_the_old_epochs_or_the_new():
     file.save(old)
     file.save(new)
     assert EpochFile(files.crash(), PATH).load().entries == ENTRIES
+
+
+@pytest.mark.parametrize(("log_end", "left"), [(6999, 0), (7000, 1), (7999, 1), (8000, 2), (9, 0)])
+def test_epochs_of_bytes_that_a_crash_took_are_forgotten(log_end, left):
+    epochs = KeptEpochs(kept(file=STOCKS)[1], maybeDeferred)
+    epochs.load(log_end)
+    assert epochs.table.entries == ENTRIES[:left]

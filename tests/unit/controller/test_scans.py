@@ -1,0 +1,77 @@
+"""How often controllers look for brokers that are gone and for groups without their master, and how
+often they try to elect."""
+
+from collections.abc import Callable
+
+import pytest
+from twisted.internet.defer import Deferred, fail
+
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.requests import Decide
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+from tests.support.memory_controllers import CLUSTER, GROUP, AskingBroker, Controllers
+from tests.unit.controller.conftest import group_of_three
+
+Make = Callable[..., Controllers]
+
+
+def master_of(controllers: Controllers) -> int | None:
+    """The master, as the leader has it."""
+    group = controllers.leader().machine.state.group(GROUP)
+    assert group is not None
+    return group.sync.master
+
+
+@pytest.mark.parametrize("interval", [300, 5_000])
+def test_a_silent_master_is_replaced_after_its_time_out(
+    make_controllers: Make, interval: int
+) -> None:
+    controllers = make_controllers(
+        scan_not_active_broker_interval=interval, scan_inactive_master_interval=10**8
+    )
+    one, two, _ = group_of_three(controllers)
+    one.beat(timeout_ms=2000)
+    began = controllers.clock.seconds()
+    controllers.run_until(lambda: master_of(controllers) != 1)
+    assert 2 < controllers.clock.seconds() - began <= 2 + interval / 1000 + 0.1
+    assert master_of(controllers) == 2 and two.told
+
+
+@pytest.mark.parametrize("interval", [700, 9_000])
+def test_a_master_that_nobody_ever_heard_of_is_replaced(
+    make_controllers: Make, interval: int
+) -> None:
+    """No connection and no silence tells of it."""
+    controllers = make_controllers(
+        scan_inactive_master_interval=interval, enable_elect_unclean_master=True
+    )
+    began = controllers.clock.seconds()
+    two = AskingBroker(controllers, 2)
+    controllers.result(two.client.apply_broker_id(CLUSTER, GROUP, 1, "10.0.0.1:10911;1"))
+    two.come_up()
+    controllers.result(two.client.elect_master(CLUSTER, GROUP, 1))
+    assert master_of(controllers) == 1
+    controllers.run_until(lambda: master_of(controllers) == 2)
+    late = (controllers.clock.seconds() - began) % (interval / 1000)
+    assert late < 0.1, "it was not a scan that found it"
+
+
+@pytest.mark.parametrize("tries", [1, 4])
+def test_an_election_without_an_answer_is_tried_so_often(
+    make_controllers: Make, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    controllers = make_controllers(
+        elect_master_max_retry_count=tries, scan_inactive_master_interval=10**8
+    )
+    one, *_ = group_of_three(controllers)
+    asked: list[Decide] = []
+
+    def decide(make: Decide) -> Deferred[Decision]:
+        asked.append(make)
+        return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
+
+    monkeypatch.setattr(controllers.leader().decider, "decide", decide)
+    one.die()
+    controllers.run(20)
+    assert len(asked) == tries
