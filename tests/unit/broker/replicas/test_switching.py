@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
@@ -186,14 +187,16 @@ def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do(later_epoc
         assert sum(store.clean(group[1].now_ms() + 10**10, at_any_hour=True))
     group.settle(11)
     group.brokers[1] = group.make(2)
-    group.tell(2, 1)
-    group.settle(5)
+    with capturedLogs() as logs:
+        group.tell(2, 1)
+        group.settle(5)
     follower = group[2].broker[Replicas].slave
     assert follower is not None
     assert not follower.client.linked
     assert group[2].store.end_offset == end
-    assert "what lies between is gone" in follower.client._noted
-    assert "start it empty" in follower.client._noted
+    said = [formatEvent(event) or "" for event in logs]
+    (told,) = [line for line in said if "what lies between is gone" in line]
+    assert "start it empty" in told
 
 
 def test_epochs_go_with_their_files() -> None:
