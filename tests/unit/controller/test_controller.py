@@ -346,6 +346,18 @@ def test_the_configuration_is_shown_changed_and_kept(controllers: Controllers) -
             {"brokerName": "g", "masterEpoch": 1},
             ResponseCode.SYSTEM_ERROR,
         ),
+        (
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}',
+            {"brokerName": "g", "masterBrokerId": 1, "masterEpoch": 0},
+            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+        ),
+        (
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}',
+            {"brokerName": "g", "masterBrokerId": 1, "masterEpoch": 1},
+            ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        ),
         (RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, b"[1,", {}, ResponseCode.SYSTEM_ERROR),
         (
             RequestCode.CONTROLLER_APPLY_BROKER_ID,
