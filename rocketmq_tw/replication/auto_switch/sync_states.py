@@ -236,7 +236,7 @@ class SyncStates:
 
     def _keeps_up(self, member: int, log_end: int, now_ms: int) -> bool:
         slave = self._slaves.get(member)
-        if slave is None:
+        if slave is None or slave.is_learner:
             return False
         return (
             slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms
