@@ -192,6 +192,34 @@ class TestSlave:
         slave = Slave(200, (1, 0), confirmed=100, all_ack=True)
         assert slave.meets(100, (1, 0), (2, 100)) == [SlaveReport(100)]
 
+    @pytest.mark.parametrize(
+        "end, master, same",
+        [
+            # It has lost its store, whatever it took since.
+            (0, [(2, 0)], None),
+            (300, [(2, 0)], lambda point: point <= 0),
+            # Another group's.
+            (100, [(1, 0)], lambda point: point <= 0),
+            (300, [(1, 0)], lambda point: point <= 0),
+        ],
+    )
+    def test_a_log_with_confirmed_messages_is_not_cut_off_as_a_whole(self, end, master, same):
+        slave = Slave(200, (1, 0), same=same, confirmed=150)
+        assert slave.meets(end, *master) == []
+        assert "confirmed up to 150" in slave.refused and "docs/controller.md" in slave.refused
+        assert len(slave.log.data) == 200
+        assert pairs(slave.epochs) == [(1, 0)]
+
+    @pytest.mark.parametrize("all_ack", [False, True])
+    def test_a_whole_log_that_nobody_confirmed_is_cut_off(self, all_ack):
+        slave = Slave(200, (1, 0), all_ack=all_ack)
+        assert slave.meets(0, (2, 0)) == [SlaveReport(0)]
+        assert not slave.log.data
+
+    def test_without_all_ack_the_end_of_what_is_confirmed_may_go(self):
+        slave = Slave(200, (1, 0), confirmed=150)
+        assert slave.meets(100, (1, 0), (2, 100)) == [SlaveReport(100)]
+
     @pytest.mark.parametrize("master", [[(1, 0)], [(0, 0), (1, 100)]])
     def test_a_group_made_anew_takes_no_confirmed_message(self, master):
         slave = Slave(150, (1, 0), confirmed=150, all_ack=True)
