@@ -182,9 +182,10 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
     def _check_confirmed(self, master: MasterHandshake, point: int) -> Generator[Any, Any, None]:
         """What all in sync had is cut off for a master only that has it as well, under another
         epoch. Without `allAckInSyncStateSet` nobody is promised that, and stock's masters call
-        confirmed what no slave has."""
+        confirmed what no slave has; but a master that has nothing of this log has lost its store,
+        or is another group's."""
         confirmed = self._switched.confirmed_offset
-        if not self._settings.all_ack or confirmed <= point:
+        if confirmed <= point or (point and not self._settings.all_ack):
             return
         if confirmed <= master.end and not (yield self._ask(confirmed)).differs:
             return

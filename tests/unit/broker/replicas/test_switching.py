@@ -199,6 +199,25 @@ def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do(later_epoc
     assert "start it empty" in told
 
 
+@pytest.mark.parametrize("all_ack", [False, True])
+def test_a_master_that_lost_its_store_takes_nobody_elses(all_ack: bool) -> None:
+    group = led(2, all_ack_in_sync_state_set=all_ack)
+    group.send(1)
+    group.settle(1)
+    bodies = group.bodies(2)
+    assert len(bodies) == 5
+    for number in (1, 2):
+        group[number].stop()
+    group.files[0] = MemoryFiles()
+    group.brokers[:] = [group.make(1), group.make(2)]
+    group.elect(1)
+    group.settle(5)
+    assert group.bodies(2) == bodies
+    follower = group[2].broker[Replicas].slave
+    assert follower is not None
+    assert "which may be here alone" in follower.client._noted
+
+
 def test_epochs_go_with_their_files() -> None:
     group = led(1, mapped_file_size_commit_log=1 << 16)
     for _ in range(3):

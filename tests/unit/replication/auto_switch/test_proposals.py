@@ -9,7 +9,7 @@ from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake, SlaveRepo
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from tests.unit.replication.auto_switch.test_links import Master
+from tests.support.switched_ends import Master
 
 UNKNOWN = ResponseCode.CONTROLLER_INVALID_REPLICAS
 NOT_ALIVE = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE

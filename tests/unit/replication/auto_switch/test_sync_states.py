@@ -206,6 +206,18 @@ class TestShrinking:
         report(group, 2, 1000)
         assert group.check(1000, 100_000) is None
 
+    def test_a_member_that_is_a_learner_now_goes(self):
+        # Its new link may be there before the end of the old one is seen.
+        group = states(1, 2)
+        connect(group, 2)
+        report(group, 2, 1000)
+        connect(group, 2, is_learner=True)
+        report(group, 2, 1000)
+        assert group.check(1000, 0) == {1}
+        assert group.waited_for == {2}
+        assert group.apply(SyncMembers(frozenset({1}), 6))
+        assert group.waited_for == frozenset()
+
     def test_a_learner_and_the_master_itself_are_no_reason(self):
         group = states(1)
         connect(group, 2, is_learner=True)
