@@ -223,13 +223,6 @@ class TestShrinking:
         connect(group, 2, is_learner=True)
         assert group.check(1000, 100_000) is None
 
-    def test_a_member_that_comes_back_as_a_learner_goes(self):
-        group = states(1, 2)
-        connect(group, 2, is_learner=True)
-        report(group, 2, 1000)
-        assert group.everyone() == 1000, "it is elected as long as the controller has it"
-        assert group.check(1000, 0) == {1}
-
 
 class TestProposals:
     def test_old_and_new_members_count_until_the_controller_has_decided(self):
