@@ -74,8 +74,9 @@ class Checkpointing:
 
     def before_cut(self, offset: int) -> None:
         """The log is about to end at `offset`: nothing behind it may be claimed, nor written by
-        what is prepared."""
+        what is prepared; nor is it confirmed, since another master's messages take its place."""
         self._written = self._prepared
+        self.last.confirm_phy_offset = min(self.last.confirm_phy_offset, offset)
         if offset < self.last.safe_offset or self.last.safe_offset < 0:
             # Nor by times: what comes in place of what is cut may be older than that.
             self._claim_nothing()

@@ -97,3 +97,24 @@ def test_truncation_takes_the_limit_along(files: MemoryFiles) -> None:
     cut(store, offsets[5])
     assert store.dispatch_limit == offsets[5]
     assert numbers(store) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("behind", [0, 10])
+def test_what_was_cut_is_not_confirmed_at_the_next_start(files: MemoryFiles, behind: int) -> None:
+    """Another master's messages take its place, and may go once more."""
+
+    def start(files: MemoryFiles) -> MessageStore:
+        store = MessageStore(small_config(), files, ManualClock(), confirmed_only=True)
+        store.load()
+        return store
+
+    store = start(files)
+    store.dispatch_limit = 1 << 40
+    offsets = put(store, *[make_message(b"%d" % n) for n in range(20)])
+    store.dispatch_limit = store.end_offset
+    store.checkpoint()
+    cut(store, offsets[5])
+    put(store, *[make_message(b"%d" % n) for n in range(100, 100 + behind)])
+    store = start(files.kill())
+    assert store.dispatch_limit == offsets[5]
+    assert numbers(store) == [0, 1, 2, 3, 4]
