@@ -78,6 +78,12 @@ def seen(popped: Json) -> Json:
 _ALIKE = (0, 2, 4, 6, 7)
 
 
+def wait_readable(java: JavaClients, namesrv: str, topic: str, count: int) -> None:
+    """Stock fills its queues behind the back of who was answered."""
+    with java.puller(namesrv) as puller:
+        puller.wait_drained(topic, count)
+
+
 def calls(java: JavaClients, cluster: Cluster, topic: str, group: str) -> list[Any]:
     """What a client sees of everything that it asks."""
     transcript: list[Any] = []
@@ -88,6 +94,7 @@ def calls(java: JavaClients, cluster: Cluster, topic: str, group: str) -> list[A
     ):
         for number in range(6):
             producer.send({"topic": topic, "body": f"m{number}", "tags": "ab"[number % 2]})
+        wait_readable(java, cluster.namesrv, topic, 6)
 
         def pop(**options: Any) -> list[Json]:
             popped = popper.pop(topic, **options)
@@ -138,6 +145,7 @@ def orderly_calls(java: JavaClients, cluster: Cluster, topic: str, group: str) -
     ):
         for number in range(4):
             producer.send({"topic": topic, "body": f"m{number}"})
+        wait_readable(java, cluster.namesrv, topic, 4)
 
         def pop(**options: Any) -> list[Json]:
             popped = popper.pop(topic, orderly=True, **options)
@@ -256,6 +264,7 @@ def test_a_store_with_check_points_that_wait(
         ):
             for number in range(4):
                 producer.send({"topic": topic, "body": f"m{number}"})
+            wait_readable(java, name_server.address, topic, 4)
             popped = popper.pop(topic, max=3, invisible=60_000)["messages"]
             assert [message["body"] for message in popped] == ["m0", "m1", "m2"]
             assert popper.ack(popped[1])["status"] == "OK"
