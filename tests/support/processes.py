@@ -126,9 +126,16 @@ class ServerProcess(Running):
             self._process.wait()
 
     def pause(self) -> None:
-        """SIGSTOP; until `resume` it does nothing, and others see only its silence."""
+        """SIGSTOP; until `resume` it does nothing, and others see only its silence. On a busy
+        machine its threads go on for a while, so back once all of them have stopped."""
         self.away = True
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until(self._has_stopped, f"{self.name} to stop")
+
+    def _has_stopped(self) -> bool:
+        """Whether no thread of the process runs; the state stands behind the name in brackets."""
+        threads = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        return all(text.rpartition(")")[2].split()[0] in "Tt" for text in threads)
 
     def resume(self) -> None:
         """Undoes `pause`."""
