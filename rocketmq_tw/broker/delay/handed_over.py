@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
-from itertools import islice
 
 from rocketmq_tw.broker.delay.delivery import BATCH_BYTES, BATCH_MESSAGES
 from rocketmq_tw.broker.delay.levels import DelayLevels, delivered_level, queue_of
@@ -34,8 +33,8 @@ _Key = tuple[int, bytes]
 
 
 class HandedOver:
-    """What stands in the log of `store` from `begin` to its end of now, `offsets` being as of
-    `begin`. `steps` moves these on; all of the log is in the queues by then."""
+    """What stands in the log of `store` from `begin` on, `offsets` being as of `begin`. `steps`
+    moves these on; all of the log is in the queues by then, and nothing is delivered meanwhile."""
 
     def __init__(
         self, store: IMessageStore, levels: DelayLevels, offsets: DelayOffsets, begin: int
@@ -44,37 +43,29 @@ class HandedOver:
         self._levels = levels
         self._offsets = offsets
         self._begin = begin
-        self._end = store.end_offset
         self._delivered: Counter[_Key] = Counter()
         #: How many messages were passed over.
         self.count = 0
 
     def steps(self) -> Iterator[None]:
-        """To be gone through in slices, before anything is delivered here."""
+        """To be gone through in slices, and not any more once the role is over: the log may be cut
+        then."""
         yield from self._look()
         for level in sorted({level for level, _ in self._delivered}):
             yield from self._pass_over(level)
 
     def _look(self) -> Iterator[None]:
-        position = self._begin
-        for _ in range(0, MOST, STEP):
-            # Begun anew each time: files may be removed meanwhile.
-            scan = self._store.scan(position)
-            for head in islice(scan, STEP):
-                self._see(head)
-            if scan.position == position or scan.position >= self._end:
+        for count, head in enumerate(self._store.records(self._begin), 1):
+            if count > MOST:
                 return
-            position = scan.position
-            yield
+            self._see(head)
+            if count % STEP == 0:
+                yield
 
     def _see(self, head: RecordHead) -> None:
         level = delivered_level(head)
         # Without an id nobody knows that it is this one.
-        if (
-            level is not None
-            and b"UNIQ_KEY" in head.properties
-            and head.physical_offset < self._end
-        ):
+        if level is not None and b"UNIQ_KEY" in head.properties:
             self._delivered[_key(min(level, self._levels.max_level), head.properties)] += 1
 
     def _pass_over(self, level: int) -> Iterator[None]:

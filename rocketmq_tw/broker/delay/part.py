@@ -100,9 +100,9 @@ class Delay(Part):
 
         def steps() -> Iterator[None]:
             for _ in handed_over.steps():
+                yield
                 if self._ends != ends:
                     return
-                yield
 
         def taken_over(_: object) -> None:
             if self._ends == ends:

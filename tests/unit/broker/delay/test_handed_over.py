@@ -126,6 +126,26 @@ def test_a_role_that_ends_meanwhile_delivers_nothing(monkeypatch: pytest.MonkeyP
     assert [message.body for message in broker.consume()] == [b"waits"]
 
 
+def test_no_step_is_made_once_the_role_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log may be cut by then, and the offsets be another master's."""
+    broker = BrokerInMemory(message_delay_level="1s 2s 30s")
+    broker.become(SLAVE)
+    offsets = broker.broker[Delay].offsets
+    offsets.follow(offsets.table(), broker.store.end_offset)
+    went_on = []
+
+    def steps(_: object) -> Iterator[None]:
+        yield
+        went_on.append(True)
+
+    monkeypatch.setattr(handed_over.HandedOver, "steps", steps)
+    broker.broker.change_role(MASTER)
+    assert broker.broker.role.role is Role.MASTER
+    broker.broker.change_role(SLAVE)
+    broker.clock.advance(10)
+    assert not went_on
+
+
 def test_a_look_at_the_log_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handed_over, "MOST", handed_over.STEP)
     broker = BrokerInMemory(message_delay_level="1s 2s 30s")
