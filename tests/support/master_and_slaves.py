@@ -15,6 +15,7 @@ from rocketmq_tw.broker.timer.progress import TimerProgress
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory, Threads, messages_of, ok
 from tests.support.network import MemoryNetwork, MemoryTransport
+from tests.support.noted_sends import log_of
 
 MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
 NEXT_MASTER = "10.0.0.2:10911"
@@ -30,11 +31,7 @@ class Replica:
 
     def bytes(self, start: int = 0) -> bytes:
         """The log's bytes from an offset on."""
-        store, pieces = self.plane.store, []
-        while start < store.written_offset:
-            pieces.append(store.read_log(start, FILE_SIZE))
-            start += len(pieces[-1])
-        return b"".join(pieces)
+        return log_of(self.plane, start)
 
 
 class MasterAndSlaves:

@@ -56,9 +56,9 @@ def bodies_of(broker: BrokerInMemory) -> list[bytes]:
     return [message.body for queue in range(QUEUES) for message in broker.consume("Topic", queue)]
 
 
-def log_of(broker: BrokerInMemory) -> bytes:
-    """The commit log up to its end."""
-    store, pieces, at = broker.store, [], 0
+def log_of(broker: BrokerInMemory, start: int = 0) -> bytes:
+    """The commit log from an offset to its end."""
+    store, pieces, at = broker.store, [], start
     while at < store.written_offset:
         pieces.append(store.read_log(at, 1 << 20))
         at += len(pieces[-1])

@@ -251,9 +251,9 @@ class Transactions(Part):
 
     def _while_wanted(self, takeover: Takeover) -> Generator[None, None, None]:
         for _ in takeover.steps():
+            yield
             if not self._wanted:
                 return
-            yield
         self._took_over(takeover)
 
     def _ended(self, _result: Any) -> None:
