@@ -33,6 +33,7 @@ from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.timer.progress import TimerProgress
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Redirects
@@ -230,6 +231,10 @@ class BrokerInMemory:
     @property
     def commit(self) -> Commit:
         return self.broker[Writing].commit
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.broker[Writing].dispatcher
 
     @property
     def flusher(self) -> Flusher:

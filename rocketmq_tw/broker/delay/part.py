@@ -41,6 +41,7 @@ class Delay(Part):
         self._host = host
         self._store = writing.store
         self._commit = writing.commit
+        self._dispatcher = writing.dispatcher
         self.levels = DelayLevels(host.store_config.message_delay_level)
         self.offsets = DelayOffsets(host.table_file("delayOffset"), host.now_ms)
         self.delivery = DelayDelivery(
@@ -54,11 +55,10 @@ class Delay(Part):
         )
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
         writing.store.on_arrival(self.delivery.arrived)
-        #: Where the log ended when the broker became the master, while that is not in its queues.
-        self._began_at: int | None = None
+        #: Ends the master's waiting for its queues.
+        self._stop_waiting = lambda: None
         #: How often a role has ended.
         self._ends = 0
-        writing.commit.on_dispatched(self._dispatched)
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self._pause)
 
@@ -72,21 +72,17 @@ class Delay(Part):
     def ready(self, state: RoleState) -> None:
         # Not before: until then other parts may still look where the log ends.
         if state.role is Role.MASTER:
-            self._began_at = self._store.end_offset
-            self._dispatched()
+            self._stop_waiting = self._dispatcher.when_dispatched(self._begin)
 
     def leave(self, state: RoleState) -> Deferred[None]:
         return self.delivery.stop()
 
     def _pause(self) -> None:
         self._ends += 1
-        self._began_at = None
+        self._stop_waiting()
         self.delivery.pause()
 
-    def _dispatched(self) -> None:
-        if self._began_at is None or self._store.dispatched_offset < self._began_at:
-            return
-        self._began_at = None
+    def _begin(self) -> None:
         begin, self.offsets.followed_at = self.offsets.followed_at, None
         if begin is None:
             self.delivery.start()

@@ -79,7 +79,7 @@ class DLedgerGroup(Part):
         self._following = RoleOfGroup(
             host.reactor,
             self.member,
-            writing.commit,
+            writing.dispatcher,
             self._role,
             self._changes.change,
             settings.broker_id,

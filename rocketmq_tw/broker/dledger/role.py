@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.dledger.member import GroupMember
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.raft.core.codes import RaftRole
 
 #: Seconds between two looks whether a new leader's log is committed and in its queues.
@@ -32,14 +32,14 @@ class RoleOfGroup:
         self,
         clock: IReactorTime,
         member: GroupMember,
-        commit: Commit,
+        dispatcher: Dispatcher,
         holder: RoleHolder,
         change: Callable[[RoleState], Deferred[None]],
         broker_id: int,
     ) -> None:
         self._clock = clock
         self._member = member
-        self._commit = commit
+        self._dispatcher = dispatcher
         self._holder = holder
         self._change = change
         self._broker_id = broker_id
@@ -106,7 +106,7 @@ class RoleOfGroup:
     def _settle(self, number: int) -> Generator[Deferred[Any], Any, None]:
         """Fires once all of the log is committed and in its queues, or another role is wanted."""
         while number == self._round and self._running and not self._member.is_settled:
-            yield self._commit.dispatch_all()
+            yield self._dispatcher.dispatch_all()
             yield deferLater(self._clock, SETTLE_SECONDS)
 
     def _cannot_take(self, failure: Any) -> None:

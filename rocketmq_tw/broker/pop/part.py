@@ -115,7 +115,7 @@ class Pop(Part):
         self._handlers = self._requests(checks, messages, reads, stats, filters)
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
-            commit.on_dispatched(held.wake_ready)
+            writing.dispatcher.on_dispatched(held.wake_ready)
         offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self.revive.pause)

@@ -46,7 +46,7 @@ class Reading(Part):
         store = writing.store
         self.long_polling = LongPolling(store, host.config, host.elapsed_ms, host.in_slices)
         store.on_arrival(self.long_polling.arrived)
-        writing.commit.on_dispatched(self.long_polling.wake_ready)
+        writing.dispatcher.on_dispatched(self.long_polling.wake_ready)
         self._handlers = merge_handlers(
             [
                 PullRequests(

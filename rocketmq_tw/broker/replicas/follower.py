@@ -14,7 +14,7 @@ from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.tables.topics import TopicTable
-from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.errors import RequestError
@@ -32,7 +32,7 @@ class Follower:
     def __init__(
         self,
         reactor: Any,
-        commit: Commit,
+        dispatcher: Dispatcher,
         store: IMessageStore,
         topics: TopicTable,
         metadata: SlaveMetadata,
@@ -53,7 +53,7 @@ class Follower:
         self._own_address = own_address
         self._master = Master(address, "")
         self._unsubscribe = [
-            commit.on_dispatched(metadata.log_grew),
+            dispatcher.on_dispatched(metadata.log_grew),
             store.on_arrival(self.arrived),
         ]
 

@@ -145,7 +145,7 @@ class Replicas(Part):
             return
         self.slave = Follower(
             host.reactor,
-            writing.commit,
+            writing.dispatcher,
             writing.store,
             self._tables.topics,
             self._metadata,
@@ -167,7 +167,7 @@ class Replicas(Part):
             host.reactor,
             host.store_config,
             make_client,
-            writing.commit,
+            writing.dispatcher,
             writing.truncation,
             writing.store,
             self._tables.topics,
@@ -219,7 +219,7 @@ class Replicas(Part):
         return None if self.master_is_near() else self._membership.register(force=True)
 
     def _catch_up(self, request: RemotingCommand, peer: IPeer) -> None:
-        self._writing.commit.dispatch_now()
+        self._writing.dispatcher.dispatch_waiting()
 
     def _runtime_info(self) -> HARuntimeInfo:
         links: MasterLinks | Follower | None = self.master or self.slave

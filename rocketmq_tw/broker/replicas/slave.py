@@ -16,7 +16,7 @@ from rocketmq_tw.broker.replicas.kinship import check_kinship, compare_before
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.tables.topics import TopicTable
-from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.address import join_address, split_address
@@ -43,7 +43,7 @@ class MasterFollower(Follower):
         reactor: Any,
         store_config: MessageStoreConfig,
         make_client: MakeClient,
-        commit: Commit,
+        dispatcher: Dispatcher,
         truncation: Truncation,
         store: IMessageStore,
         topics: TopicTable,
@@ -54,7 +54,7 @@ class MasterFollower(Follower):
         address: str = "",
     ) -> None:
         self._endpoint_for = endpoint_for or host_endpoints(reactor, CONNECT_TIMEOUT)
-        super().__init__(reactor, commit, store, topics, metadata)
+        super().__init__(reactor, dispatcher, store, topics, metadata)
         self._config = store_config
         self._truncation = truncation
         self._calls = calls

@@ -132,7 +132,7 @@ class Timer(Part):
         self._enqueue_rate = Rate(host.elapsed_ms)
         self._deliver_rate = Rate(host.elapsed_ms)
         if self.enabled:
-            writing.commit.on_dispatched(self._pump)
+            writing.dispatcher.on_dispatched(self._pump)
             self.progress.on_followed(self._followed)
             # At once: what it would append is refused from the moment when the role is another.
             role.on_end(self.delivery.pause)

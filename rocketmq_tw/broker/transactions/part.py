@@ -81,8 +81,8 @@ class Transactions(Part):
         self._op_offset = 0
         self._is_first = False
         self._wanted = False
-        #: Where the log ended when this broker became the master, until all of that is in queues.
-        self._began_at: int | None = None
+        #: Ends the master's waiting for its queues.
+        self._stop_waiting = lambda: None
         self._taking_over: Deferred[Any] | None = None
         self._retry: IDelayedCall | None = None
         self._asking: list[Deferred[Settling]] = []
@@ -102,7 +102,6 @@ class Transactions(Part):
         )
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         store.on_arrival(self._arrived)
-        writing.commit.on_dispatched(self._dispatched)
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self._pause)
 
@@ -128,8 +127,7 @@ class Transactions(Part):
         if state.role is Role.MASTER:
             self._wanted = True
             # What is in no queue yet, as with a new master under controllers, may be decided there.
-            self._began_at = self._writing.store.end_offset
-            self._dispatched()
+            self._stop_waiting = self._writing.dispatcher.when_dispatched(self._take_over)
         else:
             self._was_slave = state.role in COPYING_ROLES
 
@@ -221,6 +219,7 @@ class Transactions(Part):
 
     def _pause(self) -> None:
         self._wanted = False
+        self._stop_waiting()
         if self.checks is not None:
             self.checks.stop()
         if self._retry is not None and self._retry.active():
@@ -232,13 +231,6 @@ class Transactions(Part):
         asking: Deferred[Settling] = Deferred()
         self._asking.append(asking)
         return asking
-
-    def _dispatched(self) -> None:
-        if not self._wanted or self._began_at is None:
-            return
-        if self._writing.store.dispatched_offset >= self._began_at:
-            self._began_at = None
-            self._take_over()
 
     def _take_over(self) -> None:
         config = self._host.config

@@ -16,13 +16,13 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.writing.append_times import AppendTimes
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
@@ -49,11 +49,6 @@ STORED = frozenset(
 #: Those of them by which what was promised to whoever is answered holds. A power loss, or the next
 #: master, may take what has only waited long enough.
 SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
-
-#: Seconds until queues that could not be filled are tried again, if nothing is sent before.
-DISPATCH_RETRY = 1.0
-#: Seconds by which a slave fills its queues later than its log: many small appends share the work.
-SLAVE_DISPATCH = 0.01
 
 log = Logger()
 
@@ -93,6 +88,7 @@ class Commit:
         config: MessageStoreConfig,
         clock: IReactorTime,
         flusher: Flusher,
+        dispatcher: Dispatcher,
         role: RoleHolder,
         *,
         gather: Callable[..., None] = _at_once,
@@ -106,13 +102,13 @@ class Commit:
         self._config = config
         self._clock = clock
         self._flusher = flusher
+        self._dispatcher = dispatcher
         self._role = role
         #: Asked about each message that waits, while there is one.
         self.replicator: IReplicator | None = None
         #: Whether it is asked about the others as well: what it does not confirm may be lost.
         self.all_wait = False
         self._after_write: list[Callable[[], None]] = []
-        self._after_dispatch: list[Callable[[], None]] = []
         self._appends: list[_Entry] = []
         self._turn_is_open = False
         self._is_ending_turn = False
@@ -120,19 +116,16 @@ class Commit:
         self._turn_began = 0.0
         self.times = AppendTimes()
         self._last_appends: list[Callable[[AppendLast], None]] = []
-        self._retry: IDelayedCall | None = None
-        self._later: IDelayedCall | None = None
         self._stopped = False
         # With SYNC_FLUSH the store shows messages only once they are durable.
-        flusher.on_round(self._dispatch)
+        flusher.on_round(dispatcher.dispatch)
 
     def stop(self) -> Deferred[None]:
         """Accepts nothing any more; fires once all that was accepted is durable and answered."""
         self._stopped = True
-        if self._retry is not None and self._retry.active():
-            self._retry.cancel()
+        self._dispatcher.stop()
         self._write_now()
-        self.dispatch_now()
+        self._dispatcher.dispatch_waiting()
         self._flusher.when_flushed(self._store.end_offset, lambda _durable: None)
         return self._flusher.stop()
 
@@ -141,12 +134,6 @@ class Commit:
         returned ends that."""
         self._after_write.append(callback)
         return lambda: self._after_write.remove(callback)
-
-    def on_dispatched(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls `callback` after each dispatch, so once for all messages of a turn; what is
-        returned ends that."""
-        self._after_dispatch.append(callback)
-        return lambda: self._after_dispatch.remove(callback)
 
     def append(
         self,
@@ -177,7 +164,7 @@ class Commit:
 
         def done(code: ResponseCode, _: Appended) -> None:
             if self._store.dispatched_offset < end:
-                self._dispatch()
+                self._dispatcher.dispatch()
             safe.callback(code)
 
         entry = (done, Appended(end, end, 0, 0, ""), True)
@@ -220,26 +207,16 @@ class Commit:
             self._store.write_pending()
         except StoreError as error:
             return fail(error)
-        self.dispatch_later()
+        self._dispatcher.dispatch_later()
         return self.settled()
 
     def confirmed(self) -> None:
         """The store's dispatch limit has moved on: a master's readers see what it held back at
         once, before senders are told that it is safe."""
         if not self._role.is_master:
-            self.dispatch_later()
+            self._dispatcher.dispatch_later()
         elif not self._is_ending_turn:
-            self._gather(self._dispatch)
-
-    def dispatch_later(self) -> None:
-        """Fills the queues in a while; `dispatch_now` does not wait for that."""
-        if self._later is None:
-            self._later = self._clock.callLater(SLAVE_DISPATCH, self._dispatch)
-
-    def dispatch_now(self) -> None:
-        """Fills a slave's queues with what waits for `SLAVE_DISPATCH`."""
-        if self._later is not None:
-            self._dispatch()
+            self._gather(self._dispatcher.dispatch)
 
     def settled(self) -> Deferred[int]:
         """Fires with the log's end, as written now, once all before it is as safe as flushDiskType
@@ -271,17 +248,6 @@ class Commit:
         """Fires as `flushed` does; fails with `NotWritableError` where that cannot be."""
         if not (yield self.flushed()):
             raise NotWritableError("the log could not be made durable: see its first failure")
-
-    @inlineCallbacks
-    def dispatch_all(self) -> Generator[Deferred[None], Any, None]:
-        """Fills the queues with all that the log has, and lets others in between; fails with what
-        the store raises where some of it cannot be dispatched."""
-        while self._store.dispatch():
-            for callback in tuple(self._after_dispatch):
-                callback()
-            if self._store.is_dispatched:
-                break
-            yield deferLater(self._clock, 0)
 
     def _stored(self, message: StoredMessage, batch: Batch | None) -> Appended:
         try:
@@ -334,26 +300,7 @@ class Commit:
         else:
             self._answer_or_wait(appends, began)
         # Senders go on meanwhile.
-        self._gather(self._dispatch)
-
-    def _dispatch(self) -> None:
-        if self._later is not None and self._later.active():
-            self._later.cancel()
-        self._later = None
-        try:
-            if not self._store.dispatch():
-                return
-        except Exception:
-            # The messages are in the log, and the store goes on from there the next time.
-            log.failure("filling the queues failed; what is stored will be seen later")
-            if not self._stopped and not (self._retry and self._retry.active()):
-                self._retry = self._clock.callLater(DISPATCH_RETRY, self._dispatch)
-            return
-        for callback in tuple(self._after_dispatch):
-            callback()
-        if self._later is None and not self._stopped and not self._store.is_dispatched:
-            # Others first.
-            self._later = self._clock.callLater(0, self._dispatch)
+        self._gather(self._dispatcher.dispatch)
 
     def _answer_or_wait(self, appends: list[_Entry], began: float) -> None:
         entries = appends if self.all_wait else [entry for entry in appends if entry[2]]

@@ -16,6 +16,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
@@ -52,18 +53,26 @@ class Writing(Part):
             open_files=room_for_files(),
         )
         self.flusher = Flusher(self.store, config, reactor, host.in_thread)
+        self.dispatcher = Dispatcher(self.store, reactor)
         self.commit = Commit(
             self.store,
             config,
             reactor,
             self.flusher,
+            self.dispatcher,
             role,
             gather=host.listener.gather,
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         self.redirects = Redirects(refusals(host.config))
         self.truncation = Truncation(
-            self.store, self.commit, self.flusher, parts, host.in_slices, host.in_thread
+            self.store,
+            self.commit,
+            self.dispatcher,
+            self.flusher,
+            parts,
+            host.in_slices,
+            host.in_thread,
         )
 
     @inlineCallbacks

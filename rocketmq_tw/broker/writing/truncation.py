@@ -18,6 +18,7 @@ from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.store.message_store import MessageStore
 
@@ -35,6 +36,7 @@ class Truncation:
         self,
         store: MessageStore,
         commit: Commit,
+        dispatcher: Dispatcher,
         flusher: Flusher,
         parts: Assembly,
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
@@ -42,6 +44,7 @@ class Truncation:
     ) -> None:
         self._store = store
         self._commit = commit
+        self._dispatcher = dispatcher
         self._flusher = flusher
         self._parts = parts
         self._in_slices = in_slices
@@ -81,7 +84,7 @@ class Truncation:
         finally:
             self._flusher.resume()
         # What stands in front of the cut had to wait for its queues.
-        self._commit.dispatch_later()
+        self._dispatcher.dispatch_later()
         # The one that there was may claim nothing any more: a crash would find all to be read.
         self._flusher.checkpoint_soon()
         for part in self._parts:
@@ -96,7 +99,7 @@ class Truncation:
         yield self._working.acquire()
         try:
             yield self._commit.make_durable()
-            yield self._commit.dispatch_all()
+            yield self._dispatcher.dispatch_all()
             end = store.dispatched_offset
             if store.dispatch_limit is not None and end < store.written_offset:
                 end = yield self._whole_end(end)

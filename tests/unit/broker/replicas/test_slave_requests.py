@@ -8,7 +8,7 @@ import pytest
 
 from rocketmq_tw.broker.sending.part import STORING
 from rocketmq_tw.broker.tables.part import CHANGING
-from rocketmq_tw.broker.writing.commit import SLAVE_DISPATCH
+from rocketmq_tw.broker.writing.dispatcher import SLAVE_SECONDS
 from rocketmq_tw.config.change import change
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
@@ -60,7 +60,7 @@ def test_many_appends_of_a_slave_share_the_work_of_its_queues() -> None:
         (link,) = group.part.service.slaves
         assert link.link.acknowledged == group.master.plane.store.written_offset
         assert store.max_queue_offset("Topic", 0) == 0, f"{number} acknowledged, none in its queue"
-    group.clock.advance(SLAVE_DISPATCH)
+    group.clock.advance(SLAVE_SECONDS)
     assert store.max_queue_offset("Topic", 0) == 3
 
 
@@ -70,9 +70,9 @@ def test_whoever_asks_need_not_wait_for_it() -> None:
     group.send(b"first")
     for _ in range(5):
         group.clock.advance(0)
-    slave.plane.commit.dispatch_now()
+    slave.plane.dispatcher.dispatch_waiting()
     assert slave.plane.store.max_queue_offset("Topic", 0) == 1
-    slave.plane.commit.dispatch_now()
+    slave.plane.dispatcher.dispatch_waiting()
     group.settle()
     assert slave.plane.store.max_queue_offset("Topic", 0) == 1
 

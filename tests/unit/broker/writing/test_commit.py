@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from rocketmq_tw.broker.interfaces import Appended, IReplicator
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import IFiles
@@ -62,7 +63,10 @@ class Alone:
         self.store = open_store(files or MemoryFiles(), **store)
         config = self.store.config
         self.flusher = Flusher(self.store, config, self.clock, threads or Threads())
-        self.commit = Commit(self.store, config, self.clock, self.flusher, a_master(), **given)
+        self.dispatcher = Dispatcher(self.store, self.clock)
+        self.commit = Commit(
+            self.store, config, self.clock, self.flusher, self.dispatcher, a_master(), **given
+        )
 
 
 def test_one_turn_is_one_write_and_its_answers_come_together() -> None:
@@ -94,7 +98,7 @@ def test_the_turn_ends_where_the_reactor_says_so() -> None:
 
 def test_who_listens_to_dispatches_is_told_once_for_a_turn() -> None:
     plane, told = BrokerInMemory(), []
-    plane.commit.on_dispatched(lambda: told.append(len(plane.consume())))
+    plane.dispatcher.on_dispatched(lambda: told.append(len(plane.consume())))
     for _ in range(3):
         plane.commit.append(make_message(), lambda code, appended: None)
     plane.clock.advance(0)
@@ -105,7 +109,7 @@ def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
     plane, order = BrokerInMemory(), Answers()
     plane.commit.replicator = Replicas()
     plane.commit.on_written(lambda: order.to("written")(ResponseCode.SUCCESS, None))
-    plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
+    plane.dispatcher.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
     plane.commit.append(make_message(), order.to("answered"))
     plane.clock.advance(0)
     assert [name for name, _ in order] == ["written", "dispatched"]
@@ -115,7 +119,7 @@ def test_replicas_get_the_bytes_before_the_work_of_the_queues() -> None:
 
 def test_senders_are_answered_before_the_work_of_the_queues() -> None:
     plane, order = BrokerInMemory(), Answers()
-    plane.commit.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
+    plane.dispatcher.on_dispatched(lambda: order.to("dispatched")(ResponseCode.SUCCESS, None))
     plane.commit.append(make_message(b"a"), order.to("a"))
     plane.commit.append(make_message(b"b"), order.to("b"))
     plane.clock.advance(0)
@@ -372,40 +376,15 @@ def test_stop_answers_all_and_accepts_no_more() -> None:
     assert not alone.clock.getDelayedCalls(), "nothing ticks any more"
 
 
-def others_between(alone: Alone) -> list[int]:
-    """Gets, from a call of the reactor's after each dispatch, how many of them there were."""
-    dispatches: list[int] = []
-    seen: list[int] = []
-
-    def dispatched() -> None:
-        dispatches.append(alone.store.dispatched_offset)
-        alone.clock.callLater(0, lambda: seen.append(len(dispatches)))
-
-    alone.commit.on_dispatched(dispatched)
-    return seen
-
-
-def test_many_keys_let_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_senders_of_many_keys_wait_for_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "_WORK", 100)
-    alone, answers = Alone(), Answers()
-    seen = others_between(alone)
-    for number in range(6):
-        message = make_message(keys=" ".join(map(str, range(60))))
-        alone.commit.append(message, answers.to(str(number)))
-    alone.clock.advance(0)
-    assert [code for _, code in answers] == [ResponseCode.SUCCESS] * 6
-    assert seen == [1, 2, 3] and alone.store.is_dispatched
-    assert [call for call in alone.clock.getDelayedCalls() if call.getTime() == 0] == []
+    alone, waiting = Alone(), []
 
+    def done(code: ResponseCode, _: Appended) -> None:
+        assert code is ResponseCode.SUCCESS
+        waiting.append(not alone.store.is_dispatched)
 
-def test_dispatch_all_lets_others_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatching, "_WORK", 100)
-    alone = Alone()
-    seen = others_between(alone)
     for _ in range(6):
-        alone.store.append(make_message(keys=" ".join(map(str, range(60)))))
-    alone.store.write_pending()
-    done = alone.commit.dispatch_all()
-    assert not done.called
+        alone.commit.append(make_message(keys=" ".join(map(str, range(60)))), done)
     alone.clock.advance(0)
-    assert done.called and seen == [1, 2, 3] and alone.store.is_dispatched
+    assert waiting == [True] * 6 and alone.store.is_dispatched

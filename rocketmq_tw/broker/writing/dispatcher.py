@@ -1,0 +1,107 @@
+"""When the queues and the index get what is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+
+#: Seconds until queues that could not be filled are tried again, if nothing is sent before.
+RETRY_SECONDS = 1.0
+#: Seconds by which a slave fills its queues later than its log: many small appends share the work.
+SLAVE_SECONDS = 0.01
+
+log = Logger()
+
+
+class Dispatcher:
+    """Dispatches the log of `store`, a slice in each reactor turn, and tells who waits for that."""
+
+    def __init__(self, store: IMessageStore, clock: IReactorTime) -> None:
+        self._store = store
+        self._clock = clock
+        self._callbacks: list[Callable[[], None]] = []
+        self._retry: IDelayedCall | None = None
+        self._later: IDelayedCall | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Goes on by itself no more."""
+        self._stopped = True
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+
+    def on_dispatched(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` after each dispatch, so once for all messages of a turn; what is
+        returned ends that."""
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+    def when_dispatched(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` once, when all that the log has by now is in the queues: at once where
+        that is so. What is returned ends the waiting, and does nothing after it."""
+        end = self._store.end_offset
+        waiting = True
+
+        def look() -> None:
+            if waiting and self._store.dispatched_offset >= end:
+                stop()
+                callback()
+
+        def stop() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                stop_looking()
+
+        stop_looking = self.on_dispatched(look)
+        look()
+        return stop
+
+    def dispatch(self) -> None:
+        """Dispatches a slice now; what is left follows in the next turns, or after a failure."""
+        if self._later is not None and self._later.active():
+            self._later.cancel()
+        self._later = None
+        try:
+            if not self._store.dispatch():
+                return
+        except Exception:
+            # The messages are in the log, and the store goes on from there the next time.
+            log.failure("filling the queues failed; what is stored will be seen later")
+            if not self._stopped and not (self._retry and self._retry.active()):
+                self._retry = self._clock.callLater(RETRY_SECONDS, self.dispatch)
+            return
+        self._tell()
+        if self._later is None and not self._stopped and not self._store.is_dispatched:
+            # Others first.
+            self._later = self._clock.callLater(0, self.dispatch)
+
+    def dispatch_later(self) -> None:
+        """Dispatches in a while; `dispatch_waiting` does not wait for that."""
+        if self._later is None:
+            self._later = self._clock.callLater(SLAVE_SECONDS, self.dispatch)
+
+    def dispatch_waiting(self) -> None:
+        """Dispatches now where something waits for its time."""
+        if self._later is not None:
+            self.dispatch()
+
+    @inlineCallbacks
+    def dispatch_all(self) -> Generator[Deferred[None], None, None]:
+        """Dispatches all that the log has, and lets others in between; fails with what the store
+        raises where some of it cannot be dispatched."""
+        while self._store.dispatch():
+            self._tell()
+            if self._store.is_dispatched:
+                break
+            yield deferLater(self._clock, 0)
+
+    def _tell(self) -> None:
+        for callback in tuple(self._callbacks):
+            callback()
