@@ -30,6 +30,7 @@ from tests.support import tails
 from tests.support.cluster import OURS, make_name_server
 from tests.support.controlled import ControlledGroup
 from tests.support.controllers import STOCK_VERSION, running_controllers
+from tests.support.elected_brokers import STOCK_IS_STUCK
 from tests.support.hosts import HostNetwork, can_enter_own_network, enter_own_network
 from tests.support.jars import driver_classpath
 from tests.support.java_client import JavaClients
@@ -41,9 +42,6 @@ from tests.support.send_gaps import GapGroup
 _KINDS = ("ours", "mixed", "stock")
 _CELLS = [f"{controllers},{brokers}" for controllers in _KINDS for brokers in _KINDS]
 _MODULE = "tools.controller_campaign"
-#: Seconds out of sync after which stock's brokers are started again: after some outages they never
-#: come back by themselves.
-_STOCK_IS_STUCK = 40.0
 
 
 def matrix(options: argparse.Namespace) -> int:
@@ -66,7 +64,7 @@ def matrix(options: argparse.Namespace) -> int:
                     java,
                     rounds,
                     network=network,
-                    restart_after=_STOCK_IS_STUCK if brokers == "stock" else None,
+                    restart_after=STOCK_IS_STUCK if brokers == "stock" else None,
                     say=_say,
                 )
         except (AssertionError, TimeoutError, ServerFailed) as error:

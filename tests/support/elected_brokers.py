@@ -22,6 +22,9 @@ from tests.support.wait import wait_until
 
 #: Between a refused send and the next one.
 _REFUSED_SECONDS = 0.01
+#: Seconds out of sync after which stock's brokers are to be started again: after some outages they
+#: never come back by themselves.
+STOCK_IS_STUCK = 40.0
 
 
 class ElectedBrokers(Running):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.cluster import OURS, make_name_server
 from tests.support.controllers import ControllerGroup, running_controllers
-from tests.support.elected_brokers import ElectedBrokers
+from tests.support.elected_brokers import STOCK_IS_STUCK, ElectedBrokers
 from tests.support.java_client import JavaClients, JavaError, Producer
 from tests.support.outages import Outage
 from tests.support.running import Closing, Running
@@ -80,7 +80,15 @@ class GapGroup(Running):
         names = self._open.enter_context(make_name_server(kind, home / "names"))
         members = ["ours" if kind == OURS else "stock"] * 3
         controllers: ControllerGroup = self._open.enter_context(running_controllers(home, members))
-        group = ElectedBrokers(f"gap-{kind}", home, names, controllers, [kind] * 3, _DEFAULTS)
+        group = ElectedBrokers(
+            f"gap-{kind}",
+            home,
+            names,
+            controllers,
+            [kind] * 3,
+            _DEFAULTS,
+            restart_after=None if kind == OURS else STOCK_IS_STUCK,
+        )
         self._brokers = self._open.enter_context(group)
         self._java.create_topic(names.address, group.wait_in_sync().address, _TOPIC, 4)
         producer = self._java.producer(names.address, self._java.handle("gap"), **_PRODUCER)

@@ -14,7 +14,8 @@ from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.switched_group import Broken, RecordLog, run
+from tests.support.switched.group import run
+from tests.support.switched.record_log import Broken, RecordLog
 
 SEEDS = 600
 

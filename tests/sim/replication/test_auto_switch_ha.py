@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.switched_group import run
+from tests.support.switched.group import run
 
 SEEDS = 500
 
