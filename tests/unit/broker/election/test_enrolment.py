@@ -157,6 +157,38 @@ def test_a_kill_at_every_step_gives_one_id_only() -> None:
     assert at > 8
 
 
+def test_a_kill_at_every_step_behind_a_refusal_gives_one_id_only() -> None:
+    """What was applied for is another broker's by the time it comes to the controller."""
+    for at in range(1, 200):
+        memory, controllers = MemoryFiles(), Controllers()
+        identity_files(memory).write_claim(1, "own code")
+        controllers.codes[1] = "another broker's code"
+        files = FaultyFiles(memory)
+        files.lose_power_at = at
+        try:
+            with pytest.raises(IdTakenError):
+                enrol(files, controllers, now=1)
+            enrol(files, controllers, now=1)
+        except PowerLoss:
+            memory.crash()
+        else:
+            break
+        for now in (2, 3):
+            try:
+                enrolled = enrol(memory, controllers, now=now)
+                break
+            except IdTakenError:
+                # The claim was still there.
+                assert now == 2, at
+        assert enrolled.identity.broker_id == 2, at
+        assert set(controllers.codes) == {1, 2}, at
+        assert memory.read(PATH) == b"cluster#broker-a#2", at
+        assert not memory.exists(CLAIM_PATH), at
+    else:
+        pytest.fail("it never came to its end")
+    assert at > 8
+
+
 def test_what_a_crash_left_beside_the_identity_goes() -> None:
     files = MemoryFiles()
     identity_files(files).write_claim(1, "code")

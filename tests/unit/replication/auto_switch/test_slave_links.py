@@ -36,6 +36,22 @@ class TestSlave:
         assert len(slave.log.data) == 70
         assert pairs(slave.epochs) == [(1, 0)]
 
+    def test_a_crash_in_a_cut_leaves_no_log_that_is_longer_than_its_epochs_say(self):
+        slave, seen = Slave(100, (1, 0), (2, 80)), []
+        cut = slave.log.truncate
+
+        def truncate(end):
+            seen.append(pairs(slave.epochs))
+            return cut(end)
+
+        slave.log.truncate = truncate
+        assert slave.meets(95, (1, 0), (3, 70)) == [SlaveReport(70)]
+        assert seen == [[(1, 0), (2, 80)]]
+
+    def test_epochs_of_bytes_that_are_gone_are_forgotten_when_a_link_opens(self):
+        assert pairs(Slave(100, (1, 0), (2, 100)).epochs) == [(1, 0), (2, 100)]
+        assert pairs(Slave(100, (1, 0), (2, 101)).epochs) == [(1, 0)]
+
     @pytest.mark.parametrize("end, same", [(100, True), (250, lambda point: point <= 100)])
     def test_what_is_confirmed_is_not_cut_off_for_a_master_that_lacks_it(self, end, same):
         slave = Slave(200, (1, 0), same=same, confirmed=150, all_ack=True)
