@@ -29,13 +29,15 @@ ADDRESS = "10.0.0.1:10911"
 
 class Controllers:
     """The ids of one group as controllers give them. `lose` says of which request only the answer
-    gets lost, `refuse` which one nobody hears."""
+    gets lost, `refuse` which one nobody hears, `leave_open` which one is carried out and answered
+    with a code that does not tell."""
 
     def __init__(self) -> None:
         self.codes: dict[int, str] = {}
         self.addresses: dict[int, str] = {}
         self.lose: str | None = None
         self.refuse: str | None = None
+        self.leave_open: str | None = None
 
     def next_broker_id(self) -> Deferred[int]:
         return self._answer("next", lambda: max(self.codes, default=0) + 1)
@@ -63,6 +65,9 @@ class Controllers:
         if self.lose == name:
             answer.addErrback(lambda _: None)
             return fail(TimeoutError("the answer got lost"))
+        if self.leave_open == name:
+            answer.addErrback(lambda _: None)
+            return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
         return answer
 
 
@@ -99,13 +104,13 @@ def test_a_broker_keeps_its_id_at_another_address() -> None:
 
 
 @pytest.mark.parametrize("request_name", ["next", "apply", "register"])
-@pytest.mark.parametrize("fault", ["lose", "refuse"])
+@pytest.mark.parametrize("fault", ["lose", "refuse", "leave_open"])
 def test_what_no_answer_came_to_is_taken_up_again(request_name: str, fault: str) -> None:
     files, controllers = MemoryFiles(), Controllers()
     setattr(controllers, fault, request_name)
-    with pytest.raises((ConnectionError, TimeoutError)):
+    with pytest.raises((ConnectionError, TimeoutError, RequestError)):
         enrol(files, controllers, now=1)
-    controllers.lose = controllers.refuse = None
+    setattr(controllers, fault, None)
     assert enrol(files, controllers, now=2).identity.broker_id == 1
     assert len(controllers.codes) == 1
 

@@ -263,6 +263,18 @@ def test_a_proposal_that_nobody_decides_changes_nothing() -> None:
     assert joining.members == []
 
 
+def test_a_yes_to_a_master_of_an_epoch_that_is_over_counts_for_nothing() -> None:
+    controllers = electing(group(1, 3, {1}, 1))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.answers = Deferred()
+    asked = joining.follower.propose({1, 2})
+    joining.role.renew(4)
+    controllers.answers.callback(None)
+    with pytest.raises(NotMasterError, match="epoch 3"):
+        fired(asked)
+
+
 def test_a_role_that_could_not_be_taken_is_taken_later() -> None:
     controllers = electing(group(1, 3, {1}))
     joining = Joining(controllers)
