@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
 
 from rocketmq_tw.replication.auto_switch.epochs import EpochTable
 from rocketmq_tw.replication.auto_switch.frames import (
@@ -11,6 +13,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveReader,
     SlaveReport,
 )
+from rocketmq_tw.replication.auto_switch.interfaces import Comparison
 from tests.support import auto_switch_goldens as goldens
 from tests.support.switched_ends import (
     Slave,
@@ -217,6 +220,27 @@ class TestSlave:
         slave.connection.connectionLost()
         assert stopped == [None]
         assert len(slave.log.data) == 50
+
+    @pytest.mark.parametrize(
+        ("question", "answer"), [(0, 0), (0, 150), (1, 0), (2, 0)], ids=lambda value: str(value)
+    )
+    def test_nothing_changes_for_a_master_that_is_gone(self, question, answer):
+        """Its answer is on its way while the link ends: another one may be the master by now."""
+        slave = Slave(150, (1, 0), (7, 100), confirmed=150, all_ack=True)
+        late = Deferred()
+        compare = slave.client._compare
+
+        def asked(point):
+            answered = compare(point)
+            return late if len(slave.compared) == question + 1 else answered
+
+        slave.client._compare = asked
+        assert slave.meets(160, (1, 0), (7, 150)) == []
+        assert len(slave.compared) == question + 1
+        slave.connection.connectionLost(Failure(ConnectionDone()))
+        late.callback(Comparison(differs=False, same_until=answer))
+        assert len(slave.log.data) == 150
+        assert pairs(slave.epochs) == [(1, 0), (7, 100)]
 
     def test_nothing_is_appended_before_the_logs_agree(self):
         slave = Slave(50, (1, 0))
