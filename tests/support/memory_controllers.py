@@ -185,7 +185,14 @@ class AskingBroker:
         result(client.register_broker(CLUSTER, self.name, self.broker_id, self.address))
         self.beat()
 
-    def beat(self, *, epoch: int = 1, offset: int = 0, timeout_ms: int = 3_600_000) -> None:
+    def beat(
+        self,
+        *,
+        epoch: int = 1,
+        offset: int = 0,
+        timeout_ms: int = 3_600_000,
+        priority: int | None = None,
+    ) -> None:
         """A heartbeat to all controllers, which have it on return."""
         self.client.heartbeat(
             BrokerHeartbeatRequestHeader(
@@ -196,6 +203,7 @@ class AskingBroker:
                 epoch=epoch,
                 max_offset=offset,
                 heartbeat_timeout_mills=timeout_ms,
+                election_priority=priority,
             )
         )
         self.controllers.run(0.05)
@@ -203,5 +211,9 @@ class AskingBroker:
     def die(self) -> None:
         """Its connections are closed, as of a process that was killed."""
         self.controllers.network.stop(self.address)
+        self.lose_controllers()
+
+    def lose_controllers(self) -> None:
+        """Its connections are closed; who connects to it finds it."""
         self._remoting.close()
         self.controllers.run(0.05)

@@ -30,6 +30,14 @@ ADVICE = (
 )
 
 
+#: In a group with controllers, where the rest of the store says who the broker is.
+CONTROLLED_ADVICE = (
+    "nothing was changed. Stop this broker, move its store away but for brokerIdentity, and start"
+    " it: it copies all that the master has; where it has messages that must not be lost, read"
+    ' docs/controller.md first, "A broker that follows no master"'
+)
+
+
 @inlineCallbacks
 def newest_record(
     store: IMessageStore, file_size: int, clock: IReactorTime, end: int
@@ -96,7 +104,7 @@ def compare_before(
     if 0 < point < log.start:
         raise LinkError(
             f"this log would go on at {point}, the master's starts only at {log.start}: what lies"
-            f" between is gone; {ADVICE}"
+            f" between is gone; {CONTROLLED_ADVICE}"
         )
     offset = yield newest_record(store, file_size, clock, point)
     own = None if offset < log.start else store.record_at(offset)

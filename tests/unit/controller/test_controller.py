@@ -131,6 +131,32 @@ def test_brokers_are_not_told_where_they_are_not_to_be(make_controllers: Make) -
     assert two.told == third.told == []
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_an_election_that_is_asked_for_is_told_to_who_lives(
+    make_controllers: Make, told: bool
+) -> None:
+    controllers = make_controllers(notify_broker_role_changed=told)
+    one, two, third = group_of_three(controllers)
+    third.lose_controllers()
+    controllers.result(one.client.elect_master("C", GROUP, 2, designate=True))
+    controllers.run(0.1)
+    assert [len(broker.told) for broker in (one, two, third)] == [told, told, 0]
+    # Nor is anybody told of an election that changes nothing.
+    controllers.result(one.client.elect_master("C", GROUP, 2))
+    controllers.run(0.1)
+    assert [len(broker.told) for broker in (one, two, third)] == [told, told, 0]
+
+
+def test_of_equal_logs_the_lowest_priority_leads(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    one, two, third = three
+    two.beat(offset=500, priority=5)
+    third.beat(offset=500, priority=4)
+    one.die()
+    assert master_of(controllers) == (3, 2)
+
+
 def test_the_last_of_the_set_that_is_gone_is_waited_for(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
@@ -234,6 +260,30 @@ def test_without_a_majority_nothing_is_decided_and_nothing_changes(
     # Its brokers hear in the end that there is nobody to ask.
     with pytest.raises(NoControllerError):
         controllers.result(three[0].client.replica_info(GROUP))
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (
+            RequestCode.CONTROLLER_REGISTER_BROKER,
+            {"brokerId": 1, "brokerAddress": "10.0.0.1:10911"},
+        ),
+        (RequestCode.CONTROLLER_ELECT_MASTER, {"brokerId": 2}),
+    ],
+)
+def test_without_a_majority_nobody_hears_that_all_is_as_it_was(
+    controllers: Controllers, three: list[AskingBroker], code: int, fields: dict[str, object]
+) -> None:
+    """Another one may lead, and have decided otherwise."""
+    leader, asked_for = controllers.leader_id(), {"clusterName": "C", "brokerName": GROUP}
+    known = controllers.ask(leader, code, **asked_for, **fields)
+    assert known.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+    for member in PEERS:
+        if member != leader:
+            controllers.stop(member)
+    asked = controllers.ask(leader, code, **asked_for, **fields)
+    assert asked.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.CONTROLLER_NOT_LEADER)
 
 
 def test_a_decision_that_was_given_up_counts_before_the_next_one(
@@ -357,6 +407,18 @@ def test_the_configuration_is_shown_changed_and_kept(controllers: Controllers) -
             b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}',
             {"brokerName": "g", "masterBrokerId": 1, "masterEpoch": 1},
             ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        ),
+        (
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            b'{"syncStateSet":[1,2],"syncStateSetEpoch":3}',
+            {"brokerName": "g", "masterBrokerId": 1, "masterEpoch": 1},
+            ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        ),
+        (
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}',
+            {"brokerName": "g", "masterBrokerId": 1, "masterEpoch": 2},
+            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
         ),
         (RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, b"[1,", {}, ResponseCode.SYSTEM_ERROR),
         (

@@ -5,12 +5,19 @@ from collections.abc import Callable
 
 import pytest
 from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import Clock
 
 from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.controller.core.requests import Decide
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.controller.liveness import BrokerLiveness
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 from tests.support.memory_controllers import CLUSTER, GROUP, AskingBroker, Controllers
+from tests.support.network import FakePeer
 from tests.unit.controller.conftest import group_of_three
 
 Make = Callable[..., Controllers]
@@ -36,6 +43,33 @@ def test_a_silent_master_is_replaced_after_its_time_out(
     controllers.run_until(lambda: master_of(controllers) != 1)
     assert 2 < controllers.clock.seconds() - began <= 2 + interval / 1000 + 0.1
     assert master_of(controllers) == 2 and two.told
+
+
+def test_a_silent_brokers_connection_is_closed_once_nobody_lives_on_it() -> None:
+    clock, peer = Clock(), FakePeer()
+    gone: list[int] = []
+    live: LiveBrokers[IPeer] = LiveBrokers(lambda: int(clock.seconds() * 1000), lambda key: True)
+    liveness = BrokerLiveness(clock, live, 1, lambda key: gone.append(key.broker_id))
+
+    def beat(broker_id: int, timeout_ms: int) -> None:
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name=CLUSTER,
+            broker_name=GROUP,
+            broker_addr="10.0.0.1:10911",
+            broker_id=broker_id,
+            heartbeat_timeout_mills=timeout_ms,
+        )
+        liveness.heartbeat(RemotingCommand.request(RequestCode.BROKER_HEARTBEAT, header), peer)
+
+    beat(1, 2000)
+    beat(2, 5000)
+    clock.advance(3)
+    liveness.scan()
+    assert gone == [1] and peer.closed is None
+    assert live.standing(*ReplicaKey(CLUSTER, GROUP, 2)) is not None
+    clock.advance(3)
+    liveness.scan()
+    assert gone == [1, 2] and peer.closed
 
 
 @pytest.mark.parametrize("interval", [700, 9_000])

@@ -225,6 +225,21 @@ def test_nothing_is_appended_before_every_part_is_in_its_role(
     assert popper.bodies() != []
 
 
+def test_a_part_leaves_before_those_that_it_uses() -> None:
+    served: list[bool] = []
+
+    class Ending(Part):
+        def __init__(self, replicas: Replicas, pop: Pop) -> None:
+            self._replicas = replicas
+
+        def leave(self, state: RoleState) -> None:
+            served.append(self._replicas.master is not None)
+
+    broker = BrokerInMemory(kinds=[*PARTS, Ending])
+    broker.become(RoleState(Role.ISOLATED, 0))
+    assert served == [True]
+
+
 def test_a_broker_is_seen_once_every_part_is_in_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair()
     broker = BrokerInMemory(

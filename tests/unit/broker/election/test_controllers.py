@@ -1,4 +1,4 @@
-"""Where the controllers are, as a broker looks it up."""
+"""The controllers as a broker sees them: where they are, what it tells and asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.controller import GetMetaDataResponseHeader
 from tests.support.broker import fired
+from tests.support.network import MemoryNetwork
 
 
 class Names:
@@ -51,7 +57,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
 
 
 def controllers(
-    client: Asked, address: str, *, by_name: bool, clock: Clock | None = None, **keys: Any
+    client: Any, address: str, *, by_name: bool, clock: Clock | None = None, **keys: Any
 ) -> GroupControllers:
     config = BrokerConfig(
         broker_name="b",
@@ -115,3 +121,39 @@ def test_a_heartbeat_that_finds_no_connection_is_given_up(timeout: int) -> None:
     assert client.given_up == 0
     clock.advance(0.02)
     assert client.given_up == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "is_over"),
+    [
+        (ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, True),
+        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, True),
+        (ResponseCode.SYSTEM_ERROR, False),
+        (ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, False),
+    ],
+)
+def test_which_answers_end_an_epoch(code: ResponseCode, is_over: bool) -> None:
+    clock = Clock()
+    network = MemoryNetwork(clock)
+
+    def metadata(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        header = GetMetaDataResponseHeader(controller_leader_address="10.0.0.1:9877")
+        return request.response(header=header)
+
+    network.serve(
+        "10.0.0.1:9877",
+        {
+            RequestCode.CONTROLLER_GET_METADATA_INFO: metadata,
+            RequestCode.CONTROLLER_ELECT_MASTER: lambda request, peer: request.response(code, "x"),
+        },
+    )
+    found = controllers(network.client(), "10.0.0.1:9877", by_name=False, clock=clock)
+    deposing = found.depose(3)
+    for _ in range(10):
+        clock.advance(0.1)
+    if is_over:
+        fired(deposing)
+    else:
+        with pytest.raises(RequestError) as refused:
+            fired(deposing)
+        assert refused.value.code == code

@@ -29,13 +29,15 @@ ADDRESS = "10.0.0.1:10911"
 
 class Controllers:
     """The ids of one group as controllers give them. `lose` says of which request only the answer
-    gets lost, `refuse` which one nobody hears."""
+    gets lost, `refuse` which one nobody hears, `leave_open` which one is carried out and answered
+    with a code that does not tell."""
 
     def __init__(self) -> None:
         self.codes: dict[int, str] = {}
         self.addresses: dict[int, str] = {}
         self.lose: str | None = None
         self.refuse: str | None = None
+        self.leave_open: str | None = None
 
     def next_broker_id(self) -> Deferred[int]:
         return self._answer("next", lambda: max(self.codes, default=0) + 1)
@@ -63,6 +65,9 @@ class Controllers:
         if self.lose == name:
             answer.addErrback(lambda _: None)
             return fail(TimeoutError("the answer got lost"))
+        if self.leave_open == name:
+            answer.addErrback(lambda _: None)
+            return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
         return answer
 
 
@@ -99,13 +104,13 @@ def test_a_broker_keeps_its_id_at_another_address() -> None:
 
 
 @pytest.mark.parametrize("request_name", ["next", "apply", "register"])
-@pytest.mark.parametrize("fault", ["lose", "refuse"])
+@pytest.mark.parametrize("fault", ["lose", "refuse", "leave_open"])
 def test_what_no_answer_came_to_is_taken_up_again(request_name: str, fault: str) -> None:
     files, controllers = MemoryFiles(), Controllers()
     setattr(controllers, fault, request_name)
-    with pytest.raises((ConnectionError, TimeoutError)):
+    with pytest.raises((ConnectionError, TimeoutError, RequestError)):
         enrol(files, controllers, now=1)
-    controllers.lose = controllers.refuse = None
+    setattr(controllers, fault, None)
     assert enrol(files, controllers, now=2).identity.broker_id == 1
     assert len(controllers.codes) == 1
 
@@ -152,6 +157,38 @@ def test_a_kill_at_every_step_gives_one_id_only() -> None:
         assert kept in (None, enrolled.identity), at
         assert set(controllers.codes) == {1, 2}, at
         assert memory.read(PATH) == b"cluster#broker-a#2", at
+    else:
+        pytest.fail("it never came to its end")
+    assert at > 8
+
+
+def test_a_kill_at_every_step_behind_a_refusal_gives_one_id_only() -> None:
+    """What was applied for is another broker's by the time it comes to the controller."""
+    for at in range(1, 200):
+        memory, controllers = MemoryFiles(), Controllers()
+        identity_files(memory).write_claim(1, "own code")
+        controllers.codes[1] = "another broker's code"
+        files = FaultyFiles(memory)
+        files.lose_power_at = at
+        try:
+            with pytest.raises(IdTakenError):
+                enrol(files, controllers, now=1)
+            enrol(files, controllers, now=1)
+        except PowerLoss:
+            memory.crash()
+        else:
+            break
+        for now in (2, 3):
+            try:
+                enrolled = enrol(memory, controllers, now=now)
+                break
+            except IdTakenError:
+                # The claim was still there.
+                assert now == 2, at
+        assert enrolled.identity.broker_id == 2, at
+        assert set(controllers.codes) == {1, 2}, at
+        assert memory.read(PATH) == b"cluster#broker-a#2", at
+        assert not memory.exists(CLAIM_PATH), at
     else:
         pytest.fail("it never came to its end")
     assert at > 8

@@ -263,6 +263,18 @@ def test_a_proposal_that_nobody_decides_changes_nothing() -> None:
     assert joining.members == []
 
 
+def test_a_yes_to_a_master_of_an_epoch_that_is_over_counts_for_nothing() -> None:
+    controllers = electing(group(1, 3, {1}, 1))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.answers = Deferred()
+    asked = joining.follower.propose({1, 2})
+    joining.role.renew(4)
+    controllers.answers.callback(None)
+    with pytest.raises(NotMasterError, match="epoch 3"):
+        fired(asked)
+
+
 def test_a_role_that_could_not_be_taken_is_taken_later() -> None:
     controllers = electing(group(1, 3, {1}))
     joining = Joining(controllers)
@@ -315,6 +327,18 @@ def test_nothing_happens_any_more_once_it_stopped(joined: bool) -> None:
     assert not joining.clock.getDelayedCalls()
 
 
+def test_an_answer_that_comes_once_it_stopped_changes_nothing() -> None:
+    controllers = Controllers(group(2, 3))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.state = group(1, 4, {1})
+    late = controllers.answers = Deferred()
+    joining.follower.poll()
+    fired(joining.follower.stop())
+    late.callback(None)
+    assert joining.roles == [(Role.SLAVE, 3)]
+
+
 def test_a_slave_proposes_nothing() -> None:
     joining = Joining(Controllers(group(2, 3)))
     joining.follower.start()
@@ -351,6 +375,9 @@ def test_hearsay_is_asked_about_and_never_believed() -> None:
     answers.callback(None)
     assert controllers.asked == 2
     assert joining.roles == [(Role.SLAVE, 3)]
+    # It knows of that one.
+    joining.follower.told(3)
+    assert controllers.asked == 2
 
 
 def test_a_process_does_not_go_on_in_the_epoch_of_a_former_one() -> None:

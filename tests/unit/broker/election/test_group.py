@@ -150,6 +150,19 @@ def test_a_broker_tells_of_the_epochs_of_its_log() -> None:
         assert last == EpochEntryBody(epoch=first_epoch + 1, start_offset=begin)
 
 
+def test_what_slaves_lack_is_not_acknowledged_and_in_the_last_epoch_all_the_same() -> None:
+    group = three(all_ack_in_sync_state_set=True)
+    master = group.brokers[1]
+    for slave in (2, 3):
+        group.processes[slave].pause()
+    group.send(1, b"tail")
+    group.run(0.5)
+    assert group.acknowledged == []
+    switching = master.broker[Replicas].switching
+    assert switching.progress.confirmed < master.store.end_offset
+    assert epochs_of(master).max_offset == master.store.end_offset
+
+
 def test_only_brokers_with_a_controller_have_epochs() -> None:
     broker = BrokerInMemory()
     answer = broker.request(RemotingCommand.request(RequestCode.GET_BROKER_EPOCH_CACHE))

@@ -8,13 +8,16 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader
+from tests.support.broker import fired
 from tests.support.noted_sends import log_of
 from tests.support.played_group import PlayedGroup, led
 from tests.support.stores import ROOT
@@ -62,6 +65,8 @@ def test_masters_change_and_all_logs_are_one(flush: str) -> None:
         group.send(master, 10)
         group.settle(1)
     assert len(group.acknowledged) >= 40
+    # Only a master has a set.
+    assert [group.switching(number).members for number in (1, 2)] == [None, None]
     assert group.members.members == {1, 2, 3}
     group.check_equal()
     assert [entry.epoch for entry in group.switching(2).epochs.table.entries] == [1, 2, 3, 4, 5]
@@ -96,6 +101,36 @@ def test_a_slave_shows_what_is_confirmed_and_no_more() -> None:
     confirmed = group.switching(1).progress.confirmed
     assert confirmed == group[1].store.end_offset == group.switching(2).progress.confirmed
     assert group[2].broker.role.state.confirmed_offset == confirmed
+
+
+def test_what_is_cut_off_is_confirmed_no_more() -> None:
+    group = led(2)
+    group.send(1)
+    broker = group[2].broker
+    end = group[2].store.end_offset
+    assert broker.role.state.confirmed_offset == end
+    group[1].stop()
+    fired(broker[Writing].truncation.cut(0))
+    assert broker.role.state.confirmed_offset == 0 == group.switching(2).progress.confirmed
+
+
+def test_nothing_is_confirmed_between_two_roles() -> None:
+    group = led(2)
+    group.send(1)
+    broker, store = group[2].broker, group[2].store
+    group.network.stop(group[1].address)
+    confirmed, changed = store.dispatch_limit, []
+    log = SwitchedLog(
+        store,
+        broker[Writing].store.config,
+        broker[Writing].commit,
+        broker[Writing].truncation,
+        broker.role,
+    )
+    broker.role.subscribe(lambda former, now: changed.append(log.confirm(confirmed + 1)))
+    broker.role.change(RoleState(Role.ISOLATED, 2))
+    assert changed == [None]
+    assert store.dispatch_limit == confirmed
 
 
 def test_who_has_its_answer_finds_its_message() -> None:
@@ -196,7 +231,16 @@ def test_a_slave_whose_data_the_master_has_no_more_is_told_what_to_do(later_epoc
     assert group[2].store.end_offset == end
     said = [formatEvent(event) or "" for event in logs]
     (told,) = [line for line in said if "what lies between is gone" in line]
-    assert "start it empty" in told
+    assert "but for brokerIdentity" in told and "docs/controller.md" in told
+    # What it says helps.
+    group[2].stop()
+    group.files[1] = MemoryFiles()
+    group.brokers[1] = group.make(2)
+    group.tell(2, 1)
+    group.settle(6)
+    held = [(one.store.min_physical_offset, one.store.end_offset) for one in group.brokers]
+    assert held[0] == held[1]
+    assert group.members.members == {1, 2}
 
 
 @pytest.mark.parametrize("all_ack", [False, True])

@@ -180,22 +180,34 @@ def test_nothing_is_synced_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch)
     threads.eager = False
     ok(broker.send(b"last"))
     broker.clock.advance(1)
-    assert threads.waiting, "a sync is under way"
-    done = broker.broker[Writing].truncation.cut(unit.position)
-    broker.clock.advance(1)
-    assert not done.called
+    (under_way,) = threads.waiting
+    threads.waiting.clear()
+    writing, durable = broker.broker[Writing], []
+    done = writing.truncation.cut(unit.position)
     cut_at: list[int] = []
     truncate = broker.store.truncate_to
 
     def watched(offset: int) -> Iterator[None]:
-        assert not threads.waiting
         cut_at.append(offset)
-        return truncate(offset)
+        # Who waits for the disk has to wait.
+        writing.flusher.when_flushed(0, durable.append)
+        for _ in truncate(offset):
+            assert not threads.waiting
+            yield
+        assert not threads.waiting
+
+    def go_on() -> None:
+        for _ in range(10):
+            broker.clock.advance(0.1)
+            threads.run()
 
     monkeypatch.setattr(broker.store, "truncate_to", watched)
-    for _ in range(10):
-        threads.run()
+    go_on()
+    assert not cut_at and not done.called, "a sync is under way"
+    threads.waiting.append(under_way)
+    go_on()
     fired(done)
+    assert durable == [True]
     assert cut_at == [unit.position]
 
 

@@ -53,7 +53,12 @@ def test_a_change_keeps_the_former_content_beside_it():
 
 @pytest.mark.parametrize(
     "damaged",
-    [b"", b"2\n773307083\n7-7000\n", b"3\n773307083\n7-7000\n8-8000\n", b"2\n1\n7-7000\n"],
+    [
+        b"",
+        b"2\n773307083\n7-7000\n",
+        b"3\n773307083\n7-7000\n8-8000\n",
+        b"2\n773307083\n7-7000\n8-8001\n",
+    ],
 )
 def test_a_damaged_file_is_read_from_its_copy(damaged):
     assert kept(file=damaged, copy=STOCKS)[1].load().entries == ENTRIES

@@ -75,6 +75,30 @@ class TestMaster:
         connection.dataReceived(data)
         assert transport.disconnecting
 
+    def test_a_slave_that_is_silent_for_too_long_is_gone_from_the_set(self):
+        master = Master(1, 2, housekeeping_ms=3000)
+        master.service.doStart()
+        connection, transport = master.link()
+        connection.dataReceived(SlaveHandshake(2).encode() + SlaveReport(250).encode())
+        master.clock.advance(3)
+        assert not transport.disconnecting
+        master.clock.advance(0.1)
+        assert transport.disconnecting
+        connection.connectionLost(None)
+        assert master.asked == [{1}]
+
+    def test_a_master_that_steps_down_proposes_nothing(self):
+        master = Master(1, 2, all_ack=True)
+        master.service.doStart()
+        connection, _ = master.link()
+        connection.dataReceived(SlaveHandshake(2).encode() + SlaveReport(100).encode())
+        stopped = master.service.stop()
+        assert not stopped.called, "the slave lacks something"
+        connection.connectionLost(None)
+        master.clock.advance(5)
+        assert stopped.called
+        assert master.asked == [] and master.log.confirmed == 100
+
     def test_a_slave_that_is_back_takes_the_place_of_its_old_link(self):
         master = Master(1, 2)
         first, former = master.link()

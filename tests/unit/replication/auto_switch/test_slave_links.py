@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.python.failure import Failure
 
 from rocketmq_tw.replication.auto_switch.epochs import EpochTable
 from rocketmq_tw.replication.auto_switch.frames import (
@@ -11,6 +13,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveReader,
     SlaveReport,
 )
+from rocketmq_tw.replication.auto_switch.interfaces import Comparison
 from tests.support import auto_switch_goldens as goldens
 from tests.support.switched_ends import (
     Slave,
@@ -35,6 +38,22 @@ class TestSlave:
         assert slave.meets(95, (1, 0), (3, 70)) == [SlaveReport(70)]
         assert len(slave.log.data) == 70
         assert pairs(slave.epochs) == [(1, 0)]
+
+    def test_a_crash_in_a_cut_leaves_no_log_that_is_longer_than_its_epochs_say(self):
+        slave, seen = Slave(100, (1, 0), (2, 80)), []
+        cut = slave.log.truncate
+
+        def truncate(end):
+            seen.append(pairs(slave.epochs))
+            return cut(end)
+
+        slave.log.truncate = truncate
+        assert slave.meets(95, (1, 0), (3, 70)) == [SlaveReport(70)]
+        assert seen == [[(1, 0), (2, 80)]]
+
+    def test_epochs_of_bytes_that_are_gone_are_forgotten_when_a_link_opens(self):
+        assert pairs(Slave(100, (1, 0), (2, 100)).epochs) == [(1, 0), (2, 100)]
+        assert pairs(Slave(100, (1, 0), (2, 101)).epochs) == [(1, 0)]
 
     @pytest.mark.parametrize("end, same", [(100, True), (250, lambda point: point <= 100)])
     def test_what_is_confirmed_is_not_cut_off_for_a_master_that_lacks_it(self, end, same):
@@ -201,6 +220,27 @@ class TestSlave:
         slave.connection.connectionLost()
         assert stopped == [None]
         assert len(slave.log.data) == 50
+
+    @pytest.mark.parametrize(
+        ("question", "answer"), [(0, 0), (0, 150), (1, 0), (2, 0)], ids=lambda value: str(value)
+    )
+    def test_nothing_changes_for_a_master_that_is_gone(self, question, answer):
+        """Its answer is on its way while the link ends: another one may be the master by now."""
+        slave = Slave(150, (1, 0), (7, 100), confirmed=150, all_ack=True)
+        late = Deferred()
+        compare = slave.client._compare
+
+        def asked(point):
+            answered = compare(point)
+            return late if len(slave.compared) == question + 1 else answered
+
+        slave.client._compare = asked
+        assert slave.meets(160, (1, 0), (7, 150)) == []
+        assert len(slave.compared) == question + 1
+        slave.connection.connectionLost(Failure(ConnectionDone()))
+        late.callback(Comparison(differs=False, same_until=answer))
+        assert len(slave.log.data) == 150
+        assert pairs(slave.epochs) == [(1, 0), (7, 100)]
 
     def test_nothing_is_appended_before_the_logs_agree(self):
         slave = Slave(50, (1, 0))

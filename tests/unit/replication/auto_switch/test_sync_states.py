@@ -237,6 +237,9 @@ class TestProposals:
         assert group.count == 2
         assert group.apply(SyncMembers(frozenset({1, 3}), 6))
         assert group.waited_for == {3}
+        for proposed, count in (({1}, 2), ({1, 2, 3}, 3)):
+            group.propose(proposed)
+            assert group.count == count
 
     def test_what_is_not_answered_is_asked_again_and_nothing_else(self):
         group = states(1, 2)
