@@ -116,7 +116,7 @@ class BrokerConfig(Config, frozen=True):
     forward_timeout: Live[PositiveLong] = 3_000
 
     # controllers; milliseconds
-    controller_addr: AddressList = ""
+    controller_addr: Live[AddressList] = ""
     fetch_controller_addr_by_dns_lookup: bool = False
     sync_controller_metadata_period: PositiveLong = 10_000
     sync_broker_metadata_period: PositiveLong = 5_000

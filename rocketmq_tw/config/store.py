@@ -120,16 +120,16 @@ class MessageStoreConfig(Config, frozen=True):
     ha_flow_control_enable: bool = False
     max_ha_transfer_byte_in_second: PositiveLong = 100 << 20
     #: How far a slave may be behind and count: 5.x's name for it, and 4.9's.
-    ha_max_gap_not_in_sync: NonNegative = _MAX_GAP
-    ha_slave_fallbehind_max: NonNegative = _MAX_GAP
-    slave_timeout: Positive = 3_000
-    in_sync_replicas: Positive = 1
-    min_in_sync_replicas: Positive = 1
-    enable_auto_in_sync_replicas: bool = False
+    ha_max_gap_not_in_sync: Live[NonNegative] = _MAX_GAP
+    ha_slave_fallbehind_max: Live[NonNegative] = _MAX_GAP
+    slave_timeout: Live[Positive] = 3_000
+    in_sync_replicas: Live[Positive] = 1
+    min_in_sync_replicas: Live[Positive] = 1
+    enable_auto_in_sync_replicas: Live[bool] = False
 
     # replication in controller mode; milliseconds
-    all_ack_in_sync_state_set: bool = False
-    ha_max_time_slave_not_catchup: PositiveLong = 15_000
+    all_ack_in_sync_state_set: Live[bool] = False
+    ha_max_time_slave_not_catchup: Live[PositiveLong] = 15_000
     sync_from_last_file: bool = False
     async_learner: bool = False
 

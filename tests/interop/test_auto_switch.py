@@ -81,6 +81,23 @@ def test_hand_overs_between_stock_and_ours(
         wait_topic(group[1], topic)
 
 
+@pytest.mark.parametrize("kinds", [[STOCK_VERSION, OURS], [OURS, STOCK_VERSION]])
+def test_a_group_without_messages_changes_its_master(
+    kinds: list[str],
+    name_server: NameServerProcess,
+    controllers: ControllerGroup,
+    tmp_path: Path,
+    names,
+) -> None:
+    with ControlledGroup(names.new("b"), tmp_path, name_server, controllers, kinds) as group:
+        group.start()
+        for master in (2, 1, 2, 1):
+            group.hand_over(master)
+        topic = names.topic
+        group.wait_accepts(1, topic)
+        assert group.check_equal(1) > 0
+
+
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "elected"])
 def test_a_former_master_cuts_off_a_tail_that_nobody_has(
     killed: bool,

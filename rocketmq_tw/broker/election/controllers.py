@@ -14,7 +14,8 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.client.controller import ControllerClient, Elected, Registered
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.net.address import join_address, split_address
+from rocketmq_tw.config.change import on_change
+from rocketmq_tw.net.address import join_address, split_address, split_addresses
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
 from rocketmq_tw.wire.codes import ResponseCode
@@ -38,23 +39,37 @@ class GroupControllers:
         self._in_thread = host.in_thread
         self._cluster, self._name = config.broker_cluster_name, config.broker_name
         self._client = ControllerClient(host.reactor, host.client, config.controller_addr)
+        on_change(config, self._changed)
 
     @inlineCallbacks
     def look_up(self) -> Generator[Any, Any, None]:
-        """With fetchControllerAddrByDnsLookup, takes all addresses that the name in controllerAddr
-        has today; the old ones stay where it cannot be looked up. (Otherwise each connection looks
-        up its name.)"""
+        """Takes the addresses of controllerAddr; with fetchControllerAddrByDnsLookup all that the
+        name in it has today. The old ones stay where there are none, or where the name cannot be
+        looked up. (Names of several addresses are looked up at each connection.)"""
         name = self._config.controller_addr
-        if not self._config.fetch_controller_addr_by_dns_lookup:
-            return
         try:
-            found = yield self._in_thread(lambda: _addresses_of(name))
+            if self._config.fetch_controller_addr_by_dns_lookup:
+                found = yield self._in_thread(lambda: _addresses_of(name))
+            else:
+                found = split_addresses(name)
         except (OSError, ValueError) as error:
             log.warn("controllerAddr={name}: {error}", name=name, error=error)
             return
-        if found != self._client.addresses:
+        if not found:
+            log.warn(
+                "controllerAddr is empty: the controllers are taken to be at {addresses} still",
+                addresses=self._client.addresses,
+            )
+        elif found != self._client.addresses:
             log.info("the controllers are at {addresses}", addresses=found)
             self._client.addresses = found
+            # It may be none of them.
+            self._client.leader = None
+
+    def _changed(self, keys: frozenset[str]) -> None:
+        if "controllerAddr" in keys:
+            looking = self.look_up()
+            looking.addErrback(lambda failure: log.failure("looking up controllers", failure))
 
     def find_leader(self) -> Deferred[str]:
         """Asks who leads; fails where nobody knows."""

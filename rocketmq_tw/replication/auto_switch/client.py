@@ -173,7 +173,9 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             yield self._switched.truncate(point)
             self._end = point
             yield self._epochs.cut(point)
-        if point and (agreed is None or agreed.offset < point):
+        if not point:
+            yield self._epochs.restart(self._masters)
+        elif agreed is None or agreed.offset < point:
             # So that its next ones can follow.
             yield self._epochs.adopt(self._masters, point)
         return point

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 #: The epoch of what a log had before its group had a controller.
 BEFORE_EPOCHS = 0
+#: Of the epochs in which a log has stayed without a byte so many are kept.
+MAX_EMPTY = 100
 
 
 class EpochEntry(NamedTuple):
@@ -75,8 +77,9 @@ class EpochTable:
         A known epoch of that number is another one, since controllers that are started anew count
         from 1 again: it goes away, as its bytes belong to the epoch in front for who does not know
         better. An epoch that starts at the log's end has no bytes and goes away: two epochs with
-        one start could not be told apart by their stretches. What lies in front of all epochs
-        becomes `BEFORE_EPOCHS`.
+        one start could not be told apart by their stretches. Only where the log has no byte at all
+        they stay, since a stock slave without one asks for the epoch that it knows. What lies in
+        front of all epochs becomes `BEFORE_EPOCHS`.
         """
         last = self.last
         if last is not None and last.epoch > epoch:
@@ -85,7 +88,7 @@ class EpochTable:
                 ' their store, docs/controller.md says what to do: "Controllers that were started'
                 ' anew"'
             )
-        kept = [entry for entry in self._entries if entry.start < end and entry.epoch < epoch]
+        kept = [entry for entry in self._before(end) if entry.epoch < epoch]
         kept.append(EpochEntry(epoch, end))
         if kept[0].start > log_start and kept[0].epoch > BEFORE_EPOCHS:
             kept.insert(0, EpochEntry(BEFORE_EPOCHS, 0))
@@ -99,9 +102,13 @@ class EpochTable:
             return False
         if last is not None and entry.epoch <= last.epoch:
             raise EpochError(f"the master's epoch is {entry}, this log has {last}")
-        kept = [known for known in self._entries if known.start < entry.start]
-        self._entries = (*kept, entry)
+        self._entries = (*self._before(entry.start), entry)
         return True
+
+    def restart(self, master: EpochTable) -> None:
+        """The log has no byte: whatever it names, its epochs are those that the master began
+        there."""
+        self._entries = tuple(entry for entry in master.entries if entry.start == 0)
 
     def adopt(self, master: EpochTable, point: int) -> None:
         """The log is the master's up to `point`, whatever epochs both named it with: the master's
@@ -147,6 +154,12 @@ class EpochTable:
         ):
             return Agreement(firsts[0], 0)
         return None
+
+    def _before(self, start: int) -> tuple[EpochEntry, ...]:
+        """The epochs that stay where one follows that starts at `start`."""
+        if start == 0:
+            return self._entries[-MAX_EMPTY:]
+        return tuple(entry for entry in self._entries if entry.start < start)
 
     def _stretches(self, end: int) -> list[tuple[EpochEntry, int]]:
         """Each epoch and where it ends; those that start behind `end` have nothing in the log."""

@@ -46,6 +46,10 @@ class KeptEpochs:
         """See `EpochTable.adopt`."""
         return self._change(lambda table: table.adopt(master, point))
 
+    def restart(self, master: EpochTable) -> Deferred[None]:
+        """See `EpochTable.restart`."""
+        return self._change(lambda table: table.restart(master))
+
     def cut(self, offset: int) -> Deferred[None]:
         """See `EpochTable.truncate_suffix_by_offset`."""
         return self._change(lambda table: table.truncate_suffix_by_offset(offset))

@@ -63,7 +63,9 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         renounce: Renounce,
     ) -> None:
         super().__init__(switched, settings, clock)
-        self.states = SyncStates(own_id, applied, not_caught_up_ms=settings.not_caught_up_ms)
+        self.states = SyncStates(
+            own_id, applied, not_caught_up_ms=lambda: settings.not_caught_up_ms
+        )
         self.confirmed = confirmed
         self._switched = switched
         self._own_id = own_id

@@ -8,7 +8,7 @@ which of them the controller has.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import attrs
@@ -63,10 +63,12 @@ class SyncStates:
     """What the master `own_id` knows of its group; times are milliseconds of any clock.
 
     `proposed` are members that the controller was asked for and may have taken: in one who was not
-    taken nothing is lost by waiting for it.
+    taken nothing is lost by waiting for it. `not_caught_up_ms` tells for how long a member may lag.
     """
 
-    def __init__(self, own_id: int, applied: SyncMembers, *, not_caught_up_ms: int) -> None:
+    def __init__(
+        self, own_id: int, applied: SyncMembers, *, not_caught_up_ms: Callable[[], int]
+    ) -> None:
         self.applied = applied
         self.proposed: frozenset[int] | None = None
         #: A question about `proposed` was not answered, and may reach the controller even now.
@@ -240,7 +242,7 @@ class SyncStates:
         if slave is None or slave.is_learner:
             return False
         return (
-            slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms
+            slave.acknowledged >= log_end or now_ms - slave.caught_up_ms <= self._not_caught_up_ms()
         )
 
     def _may_try(self, broker_id: int | None, now_ms: int) -> bool:

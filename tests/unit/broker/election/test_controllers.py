@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.change import change
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -157,3 +158,21 @@ def test_which_answers_end_an_epoch(code: ResponseCode, is_over: bool) -> None:
         with pytest.raises(RequestError) as refused:
             fired(deposing)
         assert refused.value.code == code
+
+
+def test_controllers_that_moved_are_named_while_the_broker_runs() -> None:
+    client = Asked()
+    found = controllers(client, "10.0.0.1:9877;10.0.0.2:9877", by_name=False)
+    change(found._config, {"controllerAddr": "10.0.0.2:9877; 10.0.0.3:9877"})
+    assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]
+    change(found._config, {"controllerAddr": ""})
+    assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]
+
+
+def test_another_name_of_controllers_is_looked_up_at_once(names: Names) -> None:
+    client = Asked()
+    names.addresses = {"old": ["10.0.0.1"], "new": ["10.0.0.2", "10.0.0.3"]}
+    found = controllers(client, "old:9877", by_name=True)
+    fired(found.look_up())
+    change(found._config, {"controllerAddr": "new:9877"})
+    assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]

@@ -239,3 +239,40 @@ def test_never_is_a_period_too(asked: Asked) -> None:
     asked_for = {request.code for _, _, request in asked.notes}
     assert asked_for == {RequestCode.BROKER_HEARTBEAT}
     assert group.in_sync() == {1, 2}
+
+
+def update(group: ElectedGroup, number: int, keys: bytes) -> None:
+    """As `mqadmin updateBrokerConfig`."""
+    group.brokers[number].ask(RequestCode.UPDATE_BROKER_CONFIG, body=keys)
+
+
+def test_who_counts_as_in_sync_may_change_while_it_runs(asked: Asked) -> None:
+    group = led(
+        asked,
+        2,
+        broker={"controller_heart_beat_timeout_mills": 600_000},
+        all_ack_in_sync_state_set=True,
+        ha_max_time_slave_not_catchup=300_000,
+        ha_housekeeping_interval=600_000,
+        slave_timeout=600_000,
+    )
+    group.processes[2].pause()
+    group.send(1, b"held")
+    group.run(30)
+    assert len(group.in_sync()) == 2 and group.acknowledged == []
+    update(group, 1, b"haMaxTimeSlaveNotCatchup=5000")
+    group.run_until(lambda: group.acknowledged == [b"held"], limit=10)
+    assert group.in_sync() == {1}
+
+
+def test_a_broker_follows_controllers_that_moved(asked: Asked) -> None:
+    group = led(asked, broker={"controller_addr": "10.9.9.9:1;127.0.0.1:1"})
+    update(group, 1, b"controllerAddr=" + ";".join(PEERS.values()).encode())
+    asked.forget()
+    group.run(2)
+    assert {member for _, member, _ in asked.of(RequestCode.BROKER_HEARTBEAT)} == set(PEERS)
+    group.controllers.stop("n0")
+    group.controllers.leader()
+    asked.forget()
+    group.run(12)
+    assert asked.of(RequestCode.CONTROLLER_GET_REPLICA_INFO), "whoever leads is asked"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from tests.support.played_group import PlayedGroup, led
 
 OK, TIMEOUT, REFUSED = (
@@ -83,3 +83,22 @@ def test_the_code(keys: dict[str, Any], lost: int, told: bool, code: int) -> Non
 def test_who_does_not_wait_is_not_refused_either(keys: dict[str, Any]) -> None:
     assert answer(with_lost(1, keys, told=False), WAIT="false") == OK
     assert answer(with_lost(2, keys, told=True), WAIT="false") == OK
+
+
+@pytest.mark.parametrize(
+    ("keys", "lost", "told", "changed", "before", "after"),
+    [
+        (EVERY | {"min_in_sync_replicas": 3}, 1, True, b"minInSyncReplicas=2", REFUSED, OK),
+        (EVERY, 1, True, b"minInSyncReplicas=3", OK, REFUSED),
+        (EVERY, 1, False, b"allAckInSyncStateSet=false", TIMEOUT, OK),
+        (SOME, 1, False, b"allAckInSyncStateSet=true", OK, TIMEOUT),
+        (SOME, 2, False, b"inSyncReplicas=2", OK, TIMEOUT),
+    ],
+)
+def test_how_many_may_change_while_the_master_runs(
+    keys: dict[str, Any], lost: int, told: bool, changed: bytes, before: int, after: int
+) -> None:
+    group = with_lost(lost, keys, told=told)
+    assert answer(group) == before
+    group[1].ask(RequestCode.UPDATE_BROKER_CONFIG, body=changed)
+    assert answer(group) == after

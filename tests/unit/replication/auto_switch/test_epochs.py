@@ -56,6 +56,10 @@ class TestAgreement:
             pytest.param([(1, 0), (2, 800)], 700, [(1, 0)], 750, 700, id="an-epoch-behind-the-end"),
             pytest.param([], 0, [(1, 0)], 700, None, id="a-new-replica"),
             pytest.param(
+                [(1, 0)], 100, [(1, 0), (2, 0)], 500, 0, id="the-master-began-with-nothing"
+            ),
+            pytest.param([(1, 0), (2, 0)], 100, [(1, 0), (2, 0)], 500, 100, id="all-without-bytes"),
+            pytest.param(
                 [(1, 0), (2, 300), (3, 500)], 700, [(1, 0), (2, 300), (3, 500)], 600, 600, id="same"
             ),
         ],
@@ -70,6 +74,11 @@ class TestBegin:
         "before, epoch, end, start, after",
         [
             ([], 1, 0, 0, [(1, 0)]),
+            # Without messages all stay: with none of them before it a stock slave that names one
+            # would find no way.
+            ([(1, 0)], 2, 0, 0, [(1, 0), (2, 0)]),
+            ([(1, 0), (2, 0)], 3, 0, 0, [(1, 0), (2, 0), (3, 0)]),
+            ([(1, 0), (2, 0)], 3, 70, 0, [(1, 0), (2, 0), (3, 70)]),
             ([(1, 0)], 2, 500, 0, [(1, 0), (2, 500)]),
             # Two epochs with one start: stock leaves the later one out, and logs that differ agree.
             ([(1, 0), (7, 1000)], 8, 1000, 0, [(1, 0), (8, 1000)]),
@@ -92,6 +101,13 @@ class TestBegin:
         epochs.begin(epoch, end, start)
         assert pairs(epochs) == after
 
+    def test_of_very_many_epochs_without_messages_the_newest_stay(self):
+        epochs = table()
+        for epoch in range(1, 1001):
+            epochs.begin(epoch, 0, 0)
+        assert pairs(epochs)[-2:] == [(999, 0), (1000, 0)]
+        assert len(epochs.entries) == 101
+
     def test_no_epoch_begins_behind_a_later_one(self):
         epochs = table((1, 0), (3, 100))
         with pytest.raises(EpochError, match="epoch 2 is over"):
@@ -106,6 +122,12 @@ class TestLearn:
         assert not epochs.learn(EpochEntry(3, 100))
         assert epochs.learn(EpochEntry(4, 100)), "epoch 3 had no bytes"
         assert pairs(epochs) == [(1, 0), (4, 100)]
+
+    def test_those_without_messages_stay_where_there_is_nothing_else(self):
+        epochs = table((1, 0))
+        assert epochs.learn(EpochEntry(2, 0))
+        assert epochs.learn(EpochEntry(4, 30))
+        assert pairs(epochs) == [(1, 0), (2, 0), (4, 30)]
 
     @pytest.mark.parametrize("entry", [(3, 200), (2, 200)])
     def test_no_epoch_follows_a_later_one_or_moves(self, entry):
@@ -130,6 +152,15 @@ class TestAdopt:
         epochs = table(*own)
         epochs.adopt(table(*master), point)
         assert pairs(epochs) == names
+
+
+class TestRestart:
+    def test_a_log_without_bytes_has_the_epochs_that_its_master_began_there(self):
+        epochs = table((1, 0), (5, 0))
+        epochs.restart(table((1, 0), (2, 0), (3, 90)))
+        assert pairs(epochs) == [(1, 0), (2, 0)]
+        epochs.restart(table((3, 90)))
+        assert pairs(epochs) == []
 
 
 class TestTruncation:

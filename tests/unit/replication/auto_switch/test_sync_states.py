@@ -17,7 +17,7 @@ OWN = 1
 
 
 def states(*members: int) -> SyncStates:
-    return SyncStates(OWN, SyncMembers(frozenset(members), 5), not_caught_up_ms=15_000)
+    return SyncStates(OWN, SyncMembers(frozenset(members), 5), not_caught_up_ms=lambda: 15_000)
 
 
 def connect(of: SyncStates, broker_id: int, *, now_ms: int = 0, is_learner: bool = False) -> None:
