@@ -81,6 +81,17 @@ class DLedgerBrokers:
         for _ in range(int(seconds / 0.02)):
             self.clock.advance(0.02)
 
+    def settle(self) -> None:
+        """Runs until all have one log, committed and in its queues. After two elections at once
+        that takes some seconds: a member whose term is the later one has to be followed first."""
+        for _ in range(600):
+            self.run(0.1)
+            stores = [broker.store for broker in self.brokers.values()]
+            places = ((store.end_offset, store.dispatched_offset) for store in stores)
+            if len({offset for both in places for offset in both}) == 1:
+                return
+        raise AssertionError("the members have not come together in a minute")
+
     @property
     def masters(self) -> list[str]:
         return [

@@ -27,7 +27,7 @@ def test_all_members_have_what_was_acknowledged() -> None:
     group = DLedgerBrokers()
     wanted = [b"%d" % number for number in range(20)]
     group.send(*wanted)
-    group.run(1)
+    group.settle()
     assert group.bodies() == dict.fromkeys(IDS, wanted)
 
 
@@ -74,7 +74,7 @@ def test_the_next_master_goes_on_where_the_one_before_was_killed() -> None:
         wanted.append(b"without %d" % turn)
         group.start(dead)
     group.send(b"last")
-    group.run(3)
+    group.settle()
     found = group.bodies()
     for member in IDS:
         assert [body for body in found[member] if body != b"lost"] == [*wanted, b"last"]
@@ -94,7 +94,7 @@ def test_what_comes_in_the_turn_of_a_lost_election_is_refused_at_once() -> None:
     group.run(0.02)
     assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_ERROR]
     group.send(b"two")
-    group.run(3)
+    group.settle()
     assert group.bodies() == {member: [b"one", b"two"] for member in IDS}
 
 
@@ -109,7 +109,7 @@ def test_a_stop_and_a_start_of_all() -> None:
         report = group.start(member).store.report
         assert report is not None and report.clean
     group.send(b"more")
-    group.run(3)
+    group.settle()
     assert group.bodies() == {member: [*wanted, b"more"] for member in IDS}
 
 
@@ -119,7 +119,7 @@ def test_leadership_goes_to_the_preferred_member() -> None:
     group.run(20)
     assert group.masters == ["n1"]
     group.send(b"two")
-    group.run(3)
+    group.settle()
     assert group.bodies() == {member: [b"one", b"two"] for member in IDS}
 
 
@@ -136,7 +136,7 @@ def test_messages_from_before_the_group_stay_readable() -> None:
     before = [b"old %d" % number for number in range(5)]
     group = DLedgerBrokers({member: plain_store(*before) for member in IDS})
     group.send(b"new 1")
-    group.run(1)
+    group.settle()
     assert group.bodies() == {member: [*before, b"new 1"] for member in IDS}
     master = group.master()
     (first,) = [member for member in IDS if group.brokers[member] is master]
@@ -146,7 +146,7 @@ def test_messages_from_before_the_group_stay_readable() -> None:
     group.send(b"new 2")
     group.start(first)
     group.send(b"new 3")
-    group.run(3)
+    group.settle()
     wanted = [*before, b"new 1", b"new 2", b"new 3"]
     assert group.bodies() == dict.fromkeys(IDS, wanted)
 
@@ -159,7 +159,7 @@ def test_a_member_without_the_messages_from_before_gets_what_came_since() -> Non
     group.send(b"new 1")
     group.start("n2")
     group.send(b"new 2")
-    group.run(3)
+    group.settle()
     found = group.bodies()
     assert found["n0"] == found["n1"] == [*before, b"new 1", b"new 2"]
     assert found["n2"] == [b"new 1", b"new 2"]
@@ -184,14 +184,13 @@ def test_who_was_away_until_old_files_went_begins_where_the_leader_does(is_leade
     group.run(1)
     group.start("n2")
     group.send(b"last")
-    # The leader has to ask for it for more than two heartbeats.
-    group.run(10)
+    group.settle()
     found = group.bodies()
     assert found["n2"] == found["n0"] == found["n1"]
     assert found["n2"][-1] == b"last" and 1 < len(found["n2"]) < 60
     group.stop("n2")
     group.start("n2")
-    group.run(3)
+    group.settle()
     assert group.bodies() == found
 
 

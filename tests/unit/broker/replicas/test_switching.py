@@ -120,6 +120,7 @@ def test_nothing_is_confirmed_between_two_roles() -> None:
     broker, store = group[2].broker, group[2].store
     group.network.stop(group[1].address)
     confirmed, changed = store.dispatch_limit, []
+    assert confirmed is not None
     log = SwitchedLog(
         store,
         broker[Writing].store.config,
