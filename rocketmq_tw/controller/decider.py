@@ -98,7 +98,7 @@ class Decider:
             decision = make(self._machine.state, self._life)
             if decision.events:
                 await self._append([encode_event(event) for event in decision.events])
-                self.log.info("decided: {events}", events=decision.events)
+                self.log.info("decided: {events}", events=", ".join(map(str, decision.events)))
             else:
                 await self._confirm()
             return decision

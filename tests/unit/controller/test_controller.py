@@ -116,6 +116,19 @@ def test_a_master_that_loses_its_connection_is_replaced_at_once(
         assert told.is_oneway
 
 
+def test_the_log_says_who_is_gone_and_what_is_decided(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    with capturedLogs() as logs:
+        three[0].die()
+        AskingBroker(controllers, 4).beat(offset=7)
+    said = {formatEvent(event) or "" for event in logs}
+    event = '{"brokerName":"g","eventType":"ELECT_MASTER_EVENT","newMasterBrokerId":2'
+    assert any(line.startswith(f"decided: {event}") for line in said), said
+    assert "broker 1 of g in C is without a connection" in said
+    assert "broker 4 of g in C is alive: epoch 1, log end 7, priority 2147483647" in said
+
+
 def test_a_slave_that_is_gone_changes_nothing(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
