@@ -14,13 +14,17 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller import decider
 from rocketmq_tw.controller.controller import node_config
+from rocketmq_tw.controller.core.requests import elect_master
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
+from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import (
+    ElectMasterRequestHeader,
     GetMetaDataResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
@@ -247,6 +251,27 @@ def test_decisions_that_come_at_once_are_made_one_after_the_other(
     assert elections[0].header.master_epoch == 2
     assert elections[1].value.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
     assert master_of(controllers) == (2, 2)
+
+
+def test_who_waits_for_its_turn_hears_of_a_new_leader(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    waiting = leader.decider._turn
+    waiting.acquire()
+    header = ElectMasterRequestHeader(
+        cluster_name="C", broker_name=GROUP, broker_id=2, designate_elect=True
+    )
+    asked = leader.decider.decide(elect_master(header, controllers.configs["n0"]))
+    # Another one has led in between, and what it decided is not here yet.
+    for listener in leader.node.role_listeners:
+        listener(RaftRole.FOLLOWER, leader.node.core.term)
+    waiting.release()
+    with pytest.raises(RequestError) as refused:
+        controllers.result(asked)
+    assert refused.value.code == ResponseCode.CONTROLLER_NOT_LEADER
+    group = leader.machine.state.group(GROUP)
+    assert group is not None and group.sync.master == 1
 
 
 def test_without_a_majority_nothing_is_decided_and_nothing_changes(

@@ -212,6 +212,19 @@ def test_where_identity_and_epochs_are(
     assert group.broker_id(1) == 1
 
 
+def test_with_another_brokers_identity_it_does_not_start(asked: Asked) -> None:
+    group = led(asked)
+    group.start(2)
+    group.run_until(lambda: group.broker_id(2) == 2)
+    group.kill(2)
+    path = f"{ROOT}/brokerIdentity"
+    file = group.files[2].open(path, create=True)
+    file.truncate(0)
+    file.pwrite(b"C#broker-b#2", 0)
+    with pytest.raises(ConfigError, match="is that of broker broker-b"):
+        group.start(2)
+
+
 def test_without_the_address_of_a_controller_it_does_not_start() -> None:
     group = ElectedGroup({"controller_addr": ""})
     with pytest.raises(ConfigError, match="enableControllerMode=true without controllerAddr"):
