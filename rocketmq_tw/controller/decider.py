@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock, FirstError, gatherResults
-from twisted.internet.error import TimeoutError
+from twisted.internet.defer import (
+    CancelledError,
+    Deferred,
+    DeferredLock,
+    FirstError,
+    TimeoutError,
+    gatherResults,
+)
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure

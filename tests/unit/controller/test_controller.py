@@ -274,6 +274,18 @@ def test_who_waits_for_its_turn_hears_of_a_new_leader(
     assert group is not None and group.sync.master == 1
 
 
+def test_nobody_waits_for_a_decision_for_more_than_five_seconds(controllers: Controllers) -> None:
+    leader = controllers.leader()
+    leader.decider._turn.acquire()
+    header = ElectMasterRequestHeader(broker_name=GROUP)
+    asked = leader.decider.decide(elect_master(header, controllers.configs["n0"]))
+    began = controllers.clock.seconds()
+    with pytest.raises(RequestError, match="no decision within 5 s") as refused:
+        controllers.result(asked)
+    assert refused.value.code == ResponseCode.SYSTEM_ERROR
+    assert controllers.clock.seconds() - began == pytest.approx(5, abs=0.1)
+
+
 def test_without_a_majority_nothing_is_decided_and_nothing_changes(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
