@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -101,6 +102,18 @@ def test_a_slave_shows_what_is_confirmed_and_no_more() -> None:
     confirmed = group.switching(1).progress.confirmed
     assert confirmed == group[1].store.end_offset == group.switching(2).progress.confirmed
     assert group[2].broker.role.state.confirmed_offset == confirmed
+
+
+def test_a_slave_follows_whom_the_controller_names_and_nobody_else() -> None:
+    group = led(2)
+    follower = group[2].broker[Replicas].slave
+    assert follower is not None
+    followed = follower.client.master_address
+    follower.learned(Master("10.0.0.9:10911", "10.0.0.9:10912"))
+    group.send(1)
+    group.settle(6)
+    assert follower.client.master_address == followed
+    group.check_equal()
 
 
 def test_what_is_cut_off_is_confirmed_no_more() -> None:
