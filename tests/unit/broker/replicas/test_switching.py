@@ -110,9 +110,8 @@ def test_a_slave_follows_whom_the_controller_names_and_nobody_else() -> None:
     assert follower is not None
     followed = follower.client.master_address
     follower.learned(Master("10.0.0.9:10911", "10.0.0.9:10912"))
-    group.send(1)
-    group.settle(6)
     assert follower.client.master_address == followed
+    group.send(1)
     group.check_equal()
 
 
