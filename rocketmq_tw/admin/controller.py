@@ -11,8 +11,12 @@ from rocketmq_tw.admin.options import ask_first, yes_option
 from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.repeating import interval_option, show_repeatedly
 from rocketmq_tw.admin.tool import Servers, Tool, fail
+from rocketmq_tw.client.controller import ControllerClient
+from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.address import split_address, split_addresses
+from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.controller import ReplicaIdentity, ReplicasInfo
+from rocketmq_tw.wire.headers.controller import GetMetaDataResponseHeader
 
 
 def _check_addresses(context: click.Context, option: click.Parameter, text: str) -> str:
@@ -120,11 +124,10 @@ def _replica(one: ReplicaIdentity, info: ReplicasInfo, in_sync: bool) -> dict[st
 @_controller_option
 @click.pass_obj
 def get_controller_metadata(tool: Tool, controllers: str) -> None:
-    """Shows who leads the controllers, as the first of -a says it."""
+    """Shows who leads the controllers, as the first of -a that answers says it."""
 
     async def look(servers: Servers) -> Report:
-        client = servers.controllers(controllers)
-        said = await client.metadata(client.addresses[0])
+        said = await _first_metadata(servers.controllers(controllers))
         peers = [
             {"id": member, "address": address}
             for member, _, address in (
@@ -145,6 +148,16 @@ def get_controller_metadata(tool: Tool, controllers: str) -> None:
         return Report(data, [Listing(columns, peers)], [line])
 
     tool.report(look, needs_names=False)
+
+
+async def _first_metadata(client: ControllerClient) -> GetMetaDataResponseHeader:
+    reasons = []
+    for address in client.addresses:
+        try:
+            return await client.metadata(address)
+        except (RemotingError, BrokerError) as error:
+            reasons.append(str(error))
+    raise click.ClickException("no controller answers: " + "; ".join(reasons))
 
 
 @click.command("electMaster")

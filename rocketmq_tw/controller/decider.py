@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock, FirstError, gatherResults
-from twisted.internet.error import TimeoutError
+from twisted.internet.defer import (
+    CancelledError,
+    Deferred,
+    DeferredLock,
+    FirstError,
+    TimeoutError,
+    gatherResults,
+)
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -98,7 +104,7 @@ class Decider:
             decision = make(self._machine.state, self._life)
             if decision.events:
                 await self._append([encode_event(event) for event in decision.events])
-                self.log.info("decided: {events}", events=decision.events)
+                self.log.info("decided: {events}", events=", ".join(map(str, decision.events)))
             else:
                 await self._confirm()
             return decision

@@ -36,9 +36,11 @@ class Log:
 
     start_offset = 0
 
-    def __init__(self, size: int = 0) -> None:
-        self.data = bytes(size)
+    def __init__(self, size: int = 0, part: int = 0) -> None:
+        self.data = bytes(size + part)
         self.confirmed = 0
+        #: So many of its last bytes are a record that is not whole.
+        self.part = part
 
     @property
     def end_offset(self) -> int:
@@ -60,7 +62,8 @@ class Log:
         return self.settled()
 
     def end_at_whole_record(self) -> Deferred[None]:
-        return succeed(None)
+        part, self.part = self.part, 0
+        return self.truncate(len(self.data) - part)
 
     def truncate(self, end: int) -> Deferred[None]:
         self.data = self.data[:end]
@@ -104,8 +107,9 @@ class Slave:
         same: Any = None,
         confirmed: int = 0,
         all_ack: bool = False,
+        part: int = 0,
     ) -> None:
-        self.log = Log(size)
+        self.log = Log(size, part)
         self.log.confirmed = confirmed
         self.epochs = kept(*entries)
         self.compared: list[int] = []

@@ -201,7 +201,7 @@ def elect_master(
         designated = asked if request.designate_elect else None
         new = elect(life, group.cluster, group.name, circles, sync.master, designated)
     if new is None:
-        return _nobody_elected(group, asked)
+        return _nobody_elected(group, request)
     if new == sync.master:
         return Decision(
             code=ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
@@ -229,12 +229,15 @@ def _is_over(request: ElectMasterRequestHeader, sync: SyncState) -> bool:
     return request.master_epoch not in (None, sync.master_epoch)
 
 
-def _nobody_elected(group: Group, asked: int) -> Decision:
-    if asked != -1:
+def _nobody_elected(group: Group, request: ElectMasterRequestHeader) -> Decision:
+    if request.broker_id != -1:
+        who = f"broker {request.broker_id} cannot be elected"
+        if not request.designate_elect:
+            who = f"nobody can be elected for broker {request.broker_id}"
         return Decision(
             code=ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,
-            remark=f"nobody of the SyncStateSet of broker-set {group.name} can be elected"
-            f" for broker {asked}",
+            remark=f"{who}: the SyncStateSet of broker-set {group.name} is"
+            f" {sorted(group.sync.members)}, and only those alive count",
             header=ElectMasterResponseHeader(),
         )
     # Nobody asks for himself, so this is about the old master: it is gone.

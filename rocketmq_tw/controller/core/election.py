@@ -12,6 +12,9 @@ class CandidateStanding(NamedTuple):
     #: The lower, the better.
     priority: int = 2**31 - 1
 
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, log end {self.max_offset}, priority {self.priority}"
+
 
 class BrokerLife(Protocol):
     """What is known of the brokers' heartbeats at the moment of a decision."""

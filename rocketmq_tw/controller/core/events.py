@@ -20,6 +20,9 @@ class _Event(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
 
     broker_name: str
 
+    def __str__(self) -> str:
+        return _members(self).decode()
+
 
 class AlterSyncStateSet(_Event, kw_only=True, frozen=True):
     """The group's SyncStateSet is another one."""
@@ -94,13 +97,18 @@ class EventError(ValueError):
 
 def encode_event(event: ControllerEvent) -> bytes:
     """The body of the entry that carries `event`."""
+    return _NUMBER.pack(event.number) + _members(event)
+
+
+def _members(event: _Event) -> bytes:
     fields: dict[str, Any] = msgspec.to_builtins(event)
     fields["eventType"] = event.event_type
-    members = {
-        name: sorted(value) if isinstance(value, list) else value
-        for name, value in sorted(fields.items())
-    }
-    return _NUMBER.pack(event.number) + fastjson.dumps(members)
+    return fastjson.dumps(
+        {
+            name: sorted(value) if isinstance(value, list) else value
+            for name, value in sorted(fields.items())
+        }
+    )
 
 
 def decode_event(body: bytes) -> ControllerEvent:

@@ -26,6 +26,9 @@ class ReplicaKey(NamedTuple):
     name: str
     broker_id: int
 
+    def __str__(self) -> str:
+        return f"broker {self.broker_id} of {self.name} in {self.cluster}"
+
 
 class _Live(msgspec.Struct, Generic[Owner]):
     owner: Owner

@@ -77,6 +77,17 @@ def test_who_leads_the_controllers(controlled: ControlledWorld) -> None:
         assert said["peers"] == [{"id": one, "address": at} for one, at in PEERS.items()]
 
 
+def test_who_leads_is_asked_until_one_answers(controlled: ControlledWorld) -> None:
+    controllers = controlled.controllers
+    first = next(iter(PEERS))
+    controllers.stop(first)
+    leader = controllers.leader_id()
+    controllers.run(3)
+    assert controlled.ask(f"getControllerMetaData -a {ALL}")["leaderId"] == leader
+    error = controlled.fail(f"getControllerMetaData -a {PEERS[first]}")
+    assert f"no controller answers: {PEERS[first]}" in error
+
+
 @pytest.mark.parametrize("which", [f"-b {GROUP}", f"-c {CLUSTER} -n {NAMES}"])
 def test_the_sync_state_set_is_shown(controlled: ControlledWorld, which: str) -> None:
     (shown,) = controlled.ask(f"getSyncStateSet -a {ALL} {which}")["brokerSets"]

@@ -14,13 +14,17 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller import decider
 from rocketmq_tw.controller.controller import node_config
+from rocketmq_tw.controller.core.requests import elect_master
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
+from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import (
+    ElectMasterRequestHeader,
     GetMetaDataResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
@@ -116,6 +120,19 @@ def test_a_master_that_loses_its_connection_is_replaced_at_once(
         assert told.is_oneway
 
 
+def test_the_log_says_who_is_gone_and_what_is_decided(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    with capturedLogs() as logs:
+        three[0].die()
+        AskingBroker(controllers, 4).beat(offset=7)
+    said = {formatEvent(event) or "" for event in logs}
+    event = '{"brokerName":"g","eventType":"ELECT_MASTER_EVENT","newMasterBrokerId":2'
+    assert any(line.startswith(f"decided: {event}") for line in said), said
+    assert "broker 1 of g in C is without a connection" in said
+    assert "broker 4 of g in C is alive: epoch 1, log end 7, priority 2147483647" in said
+
+
 def test_a_slave_that_is_gone_changes_nothing(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
@@ -160,8 +177,11 @@ def test_of_equal_logs_the_lowest_priority_leads(
 def test_the_last_of_the_set_that_is_gone_is_waited_for(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
-    for broker in (three[2], three[1], three[0]):
-        broker.die()
+    with capturedLogs() as logs:
+        for broker in (three[2], three[1], three[0]):
+            broker.die()
+    said = " ".join(formatEvent(event) or "" for event in logs)
+    assert "g: nobody of the SyncStateSet of broker-set g is alive: no master" in said
     assert master_of(controllers) == (None, 2)
     outsider = AskingBroker(controllers, 4)
     outsider.come_up()
@@ -234,6 +254,39 @@ def test_decisions_that_come_at_once_are_made_one_after_the_other(
     assert elections[0].header.master_epoch == 2
     assert elections[1].value.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
     assert master_of(controllers) == (2, 2)
+
+
+def test_who_waits_for_its_turn_hears_of_a_new_leader(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    waiting = leader.decider._turn
+    waiting.acquire()
+    header = ElectMasterRequestHeader(
+        cluster_name="C", broker_name=GROUP, broker_id=2, designate_elect=True
+    )
+    asked = leader.decider.decide(elect_master(header, controllers.configs["n0"]))
+    # Another one has led in between, and what it decided is not here yet.
+    for listener in leader.node.role_listeners:
+        listener(RaftRole.FOLLOWER, leader.node.core.term)
+    waiting.release()
+    with pytest.raises(RequestError) as refused:
+        controllers.result(asked)
+    assert refused.value.code == ResponseCode.CONTROLLER_NOT_LEADER
+    group = leader.machine.state.group(GROUP)
+    assert group is not None and group.sync.master == 1
+
+
+def test_nobody_waits_for_a_decision_for_more_than_five_seconds(controllers: Controllers) -> None:
+    leader = controllers.leader()
+    leader.decider._turn.acquire()
+    header = ElectMasterRequestHeader(broker_name=GROUP)
+    asked = leader.decider.decide(elect_master(header, controllers.configs["n0"]))
+    began = controllers.clock.seconds()
+    with pytest.raises(RequestError, match="no decision within 5 s") as refused:
+        controllers.result(asked)
+    assert refused.value.code == ResponseCode.SYSTEM_ERROR
+    assert controllers.clock.seconds() - began == pytest.approx(5, abs=0.1)
 
 
 def test_without_a_majority_nothing_is_decided_and_nothing_changes(

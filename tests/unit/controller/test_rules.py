@@ -223,6 +223,27 @@ def test_the_first_master_is_one_of_the_group() -> None:
     assert first.code == ResponseCode.SUCCESS and first.events
 
 
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (3, ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH),
+        (4, ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE),
+        (5, ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH),
+    ],
+)
+def test_a_deposition_ends_the_epoch_that_it_names(epoch: int, expected: int) -> None:
+    decision = ask(
+        state_of(),
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        brokerName="g",
+        brokerId=-1,
+        designateElect="true",
+        masterEpoch=epoch,
+    )
+    assert decision.code == expected
+    assert bool(decision.events) == (epoch == 4)
+
+
 @pytest.mark.parametrize("unclean", [False, True])
 def test_outside_of_the_set_only_an_unclean_election_looks(unclean: bool) -> None:
     life = Alive(b3=(1, 1, 1))

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.controller.core.requests import Decide
+from rocketmq_tw.controller.decider import DECISION_TIMEOUT
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -109,3 +110,16 @@ def test_an_election_without_an_answer_is_tried_so_often(
     one.die()
     controllers.run(20)
     assert len(asked) == tries
+
+
+def test_an_election_without_a_decision_in_time_is_tried_again(make_controllers: Make) -> None:
+    controllers = make_controllers(scan_inactive_master_interval=10**8)
+    one, two, _ = group_of_three(controllers)
+    turn = controllers.leader().decider._turn
+    turn.acquire()
+    one.die()
+    controllers.run(DECISION_TIMEOUT + 1)
+    assert master_of(controllers) == 1
+    turn.release()
+    controllers.run(1)
+    assert master_of(controllers) == 2 and two.told

@@ -9,6 +9,7 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import cutting, index_file
+from rocketmq_tw.store.checkpoint_file import read_checkpoint
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.index_file import IndexFile
 from rocketmq_tw.store.message_store import MessageStore
@@ -128,6 +129,19 @@ def test_messages_that_are_older_come_in_place_of_what_was_cut(
     assert found[:20] == kept
     assert found[20:] == numbered(100, 40)[: len(found) - 20]
     assert not index or all(has_key(after, int(body.split()[0])) for body in found)
+
+
+def test_a_checkpoint_that_was_prepared_claims_nothing_behind_a_cut(files: MemoryFiles) -> None:
+    store = open_store(files)
+    offsets = fill(store, numbered(0, 20))
+    store.fsync()
+    write = store.prepare_checkpoint(thorough=True)
+    assert write is not None
+    cut(store, offsets[10])
+    copy(store, 10, numbered(100, 30), START_MS)
+    store.fsync()
+    write()
+    assert read_checkpoint(files, store.paths.checkpoint).safe_offset <= offsets[10]
 
 
 @pytest.mark.parametrize("seed", range(40))

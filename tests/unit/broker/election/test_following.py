@@ -420,6 +420,28 @@ def test_nor_where_another_one_is_elected_then() -> None:
     assert (controllers.deposed, joining.roles) == ([3], [(Role.SLAVE, 5)])
 
 
+@pytest.mark.parametrize(
+    ("news", "roles"),
+    [
+        # Another one is the master by now, or this one in a later epoch.
+        (group(2, 4), [(Role.MASTER, 3), (Role.SLAVE, 4)]),
+        (group(1, 4, {1}, 2), [(Role.MASTER, 3), (Role.MASTER, 4)]),
+        # The set is a newer one, so it is known who is in sync.
+        (group(1, 3, {1, 2}, 2), [(Role.MASTER, 3)]),
+    ],
+)
+def test_a_master_ends_no_epoch_but_its_own(
+    news: GroupState, roles: list[tuple[Role, int]]
+) -> None:
+    controllers = electing(group(1, 3, {1}, 1))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.state = news
+    fired(joining.follower.renounce())
+    assert controllers.deposed == []
+    assert joining.roles == roles
+
+
 def test_an_epoch_that_cannot_be_ended_is_not_begun_either() -> None:
     controllers = Controllers(group(1, 3, {1}))
     controllers.elected = group(1, 5, {1})

@@ -125,6 +125,24 @@ def test_a_heartbeat_says_how_far_the_log_is(asked: Asked) -> None:
     assert master.store.end_offset > confirmed
 
 
+def test_a_heartbeat_tells_of_the_logs_epoch_and_not_of_the_roles(asked: Asked) -> None:
+    group = led(asked, 2)
+    group.send(1, b"m")
+    group.run(1)
+    group.kill(2)
+    asked.forget()
+    group.start(2)
+
+    def beats() -> list[BrokerHeartbeatRequestHeader]:
+        notes = asked.of(RequestCode.BROKER_HEARTBEAT)
+        told = [request.header(BrokerHeartbeatRequestHeader) for _, _, request in notes]
+        return [one for one in told if one.broker_id == 2]
+
+    group.run_until(beats)
+    # It had no role then.
+    assert beats()[0].epoch == 1
+
+
 @pytest.mark.parametrize(
     ("behind", "check", "earliest", "latest"),
     [(2000, 300, 2.0, 2.4), (5000, 300, 5.0, 5.4), (2000, 30_000, 20.0, 32.0)],
@@ -210,6 +228,19 @@ def test_where_identity_and_epochs_are(
     group.start(1)
     group.run_until(lambda: group.masters() == [1])
     assert group.broker_id(1) == 1
+
+
+def test_with_another_brokers_identity_it_does_not_start(asked: Asked) -> None:
+    group = led(asked)
+    group.start(2)
+    group.run_until(lambda: group.broker_id(2) == 2)
+    group.kill(2)
+    path = f"{ROOT}/brokerIdentity"
+    file = group.files[2].open(path, create=True)
+    file.truncate(0)
+    file.pwrite(b"C#broker-b#2", 0)
+    with pytest.raises(ConfigError, match="is that of broker broker-b"):
+        group.start(2)
 
 
 def test_without_the_address_of_a_controller_it_does_not_start() -> None:

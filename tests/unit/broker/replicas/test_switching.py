@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -103,6 +104,17 @@ def test_a_slave_shows_what_is_confirmed_and_no_more() -> None:
     assert group[2].broker.role.state.confirmed_offset == confirmed
 
 
+def test_a_slave_follows_whom_the_controller_names_and_nobody_else() -> None:
+    group = led(2)
+    follower = group[2].broker[Replicas].slave
+    assert follower is not None
+    followed = follower.client.master_address
+    follower.learned(Master("10.0.0.9:10911", "10.0.0.9:10912"))
+    assert follower.client.master_address == followed
+    group.send(1)
+    group.check_equal()
+
+
 def test_what_is_cut_off_is_confirmed_no_more() -> None:
     group = led(2)
     group.send(1)
@@ -119,8 +131,8 @@ def test_nothing_is_confirmed_between_two_roles() -> None:
     group.send(1)
     broker, store = group[2].broker, group[2].store
     group.network.stop(group[1].address)
-    confirmed, changed = store.dispatch_limit, []
-    assert confirmed is not None
+    confirmed, changed = store.dispatched_offset, []
+    assert store.dispatch_limit == confirmed
     log = SwitchedLog(
         store,
         broker[Writing].store.config,

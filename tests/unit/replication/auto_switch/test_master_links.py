@@ -92,11 +92,14 @@ class TestMaster:
         master.service.doStart()
         connection, _ = master.link()
         connection.dataReceived(SlaveHandshake(2).encode() + SlaveReport(100).encode())
+        answers = []
+        master.service.wait(250).addCallback(answers.append)
         stopped = master.service.stop()
         assert not stopped.called, "the slave lacks something"
         connection.connectionLost(None)
         master.clock.advance(5)
         assert stopped.called
+        assert answers == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
         assert master.asked == [] and master.log.confirmed == 100
 
     def test_a_slave_that_is_back_takes_the_place_of_its_old_link(self):

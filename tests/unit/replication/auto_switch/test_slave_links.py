@@ -33,6 +33,12 @@ class TestSlave:
         assert pairs(slave.epochs) == [(1, 0), (2, 100)]
         assert slave.log.confirmed == 120
 
+    def test_a_part_of_a_record_is_cut_off_before_the_logs_are_compared(self):
+        slave = Slave(90, (1, 0), part=10, same=True)
+        assert slave.meets(150, (1, 0)) == [SlaveReport(90)]
+        assert set(slave.compared) == {90}
+        assert len(slave.log.data) == 90
+
     def test_what_the_master_does_not_have_is_cut_off(self):
         slave = Slave(100, (1, 0), (2, 80))
         assert slave.meets(95, (1, 0), (3, 70)) == [SlaveReport(70)]
