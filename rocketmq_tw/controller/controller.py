@@ -15,6 +15,7 @@ from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.machine import ControllerMachine
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.controller.requests import ControllerRequests
+from rocketmq_tw.controller.waking_time import WakingTime
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.kept_config import KeptConfig
@@ -86,9 +87,8 @@ class Controller:
             machine=self.machine,
             random=random,
         )
-        self.live: LiveBrokers[IPeer] = LiveBrokers(
-            lambda: int(clock.seconds() * 1000), self._is_registered
-        )
+        self._waking_time = WakingTime(clock)
+        self.live: LiveBrokers[IPeer] = LiveBrokers(self._waking_time.now_ms, self._is_registered)
         self.decider = Decider(clock, self.node, self.machine, self.live, config)
         notifier = RoleNotifier(client, self.live)
         self._elections = Elections(clock, self.decider, self.machine, self.live, notifier, config)
@@ -120,6 +120,7 @@ class Controller:
         port = listener.listen()
         self._listener = listener
         self.node.start()
+        self._waking_time.start()
         self._liveness.start()
         self._elections.start()
         return port
@@ -128,6 +129,7 @@ class Controller:
         """Fires when its connections and files are closed."""
         self._elections.stop()
         self._liveness.stop()
+        self._waking_time.stop()
         listener, self._listener = self._listener, None
         closed = succeed(None) if listener is None else listener.stop(0.5)
         return closed.addCallback(lambda _: self.node.stop())

@@ -46,4 +46,13 @@ def next_step(
         return Step.MASTER if is_this_one else Step.SLAVE
     if state.role is Role.MASTER and group.sync_state_set_epoch > members_epoch:
         return Step.MEMBERS
+    if state.role is Role.SLAVE and _has_moved(state, group):
+        # Stock's master goes on in its epoch wherever it is started again.
+        return Step.SLAVE
     return Step.NOTHING
+
+
+def _has_moved(state: RoleState, group: GroupState) -> bool:
+    """Whether the master that is copied is at another address."""
+    followed = state.controlled
+    return followed is not None and followed.master_address != group.master_address

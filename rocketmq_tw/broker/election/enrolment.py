@@ -63,17 +63,23 @@ class Enrolment:
         else:
             # What a crash may have left beside it.
             yield self._in_thread(self._files.drop_claim)
+        group = yield self.register(identity.broker_id, address)
+        return Enrolled(identity, group)
+
+    @inlineCallbacks
+    def register(self, broker_id: int, address: str) -> Generator[Any, Any, GroupState]:
+        """Tells the controllers where the broker of this id is; fails as `run` does."""
         try:
-            group: GroupState = yield self._controller.register(identity.broker_id, address)
+            group: GroupState = yield self._controller.register(broker_id, address)
         except RequestError as refusal:
             if refusal.code != ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
                 raise
             raise IdForgottenError(
-                f"the controllers do not know id {identity.broker_id} ({refusal.remark}): where"
-                f" they are meant to have forgotten it, stop this broker, remove {self._files.path}"
-                " and start it, then it joins its group as a new one"
+                f"the controllers do not know id {broker_id} ({refusal.remark}): where they are"
+                f" meant to have forgotten it, stop this broker, remove {self._files.path} and"
+                " start it, then it joins its group as a new one"
             ) from refusal
-        return Enrolled(identity, group)
+        return group
 
     @inlineCallbacks
     def _apply(self, address: str) -> Generator[Any, Any, Identity]:

@@ -37,6 +37,8 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Seconds between two tries to get a role.
 RETRY_SECONDS = 1.0
+#: Seconds after which a slave that is not in sync registers once more.
+REGISTER_SECONDS = 30.0
 #: What is said again only once in so many tries, while nothing else happens.
 _TRIES_PER_LINE = 30
 
@@ -104,6 +106,7 @@ class ControllerFollower:
         self._former_epoch: int | None = None
         self._members_epoch = members_epoch
         self._failures = 0
+        self._known_until = 0.0
         self._next_try: IDelayedCall | None = None
         self._stopped = False
         self._is_told = self._is_asking = False
@@ -191,6 +194,7 @@ class ControllerFollower:
     @inlineCallbacks
     def _enrol(self) -> Generator[Any, Any, None]:
         enrolled: Enrolled = yield self._enrolment.run(self._address())
+        self._known_until = self._clock.seconds() + REGISTER_SECONDS
         self.broker_id = enrolled.identity.broker_id
         # A controller elects only who it heard of.
         self._beat()
@@ -220,6 +224,17 @@ class ControllerFollower:
             yield self._enrol()
         else:
             yield self._follow(group)
+            yield self._check_is_known(group)
+
+    @inlineCallbacks
+    def _check_is_known(self, group: GroupState) -> Generator[Any, Any, None]:
+        """A slave that is not in sync registers once more, now and then: nothing else tells it that
+        an administrator took it out, and that it will never be in sync."""
+        now = self._clock.seconds()
+        if self.broker_id in group.sync_state_set or now < self._known_until:
+            return
+        self._known_until = now + REGISTER_SECONDS
+        yield self._enrolment.register(self.broker_id, self._address())
 
     @inlineCallbacks
     def _follow(self, group: GroupState) -> Generator[Any, Any, None]:
@@ -285,8 +300,10 @@ class ControllerFollower:
             if failure.check(*_EXPECTED) is None:
                 log.failure("following the controllers", failure)
             elif self._failures % _TRIES_PER_LINE == 0:
+                has_role = self._role.role is not Role.ISOLATED
                 log.warn(
-                    "no role from the controllers, tried again: {why}",
+                    "{what}, tried again: {why}",
+                    what=f"no {'news' if has_role else 'role'} from the controllers",
                     why=failure.getErrorMessage(),
                 )
             self._failures += 1

@@ -73,6 +73,29 @@ def test_a_silent_brokers_connection_is_closed_once_nobody_lives_on_it() -> None
     assert gone == [1, 2] and peer.closed
 
 
+@pytest.mark.parametrize("seconds", [3, 3600])
+def test_who_was_silent_while_nobody_listened_is_not_gone(
+    make_controllers: Make, seconds: int
+) -> None:
+    """All controllers were paused, or their machines asleep."""
+    controllers = make_controllers(scan_not_active_broker_interval=300)
+    brokers = group_of_three(controllers)
+    for broker in brokers:
+        broker.beat(timeout_ms=2500)
+    controllers.clock.advance(seconds)
+    controllers.run(0.3)
+    for broker in brokers:
+        broker.beat(timeout_ms=2500)
+    controllers.run(2)
+    assert master_of(controllers) == 1
+    assert not any(broker.told for broker in brokers)
+    # Who stays silent is gone all the same.
+    for broker in brokers[1:]:
+        broker.beat(timeout_ms=60_000)
+    controllers.run(1)
+    assert master_of(controllers) in (2, 3)
+
+
 @pytest.mark.parametrize("interval", [700, 9_000])
 def test_a_master_that_nobody_ever_heard_of_is_replaced(
     make_controllers: Make, interval: int

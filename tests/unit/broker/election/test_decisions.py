@@ -6,16 +6,20 @@ import pytest
 
 from rocketmq_tw.broker.election.decisions import Step, next_step
 from rocketmq_tw.broker.election.interfaces import GroupState
-from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
 
 ME, OTHER = 2, 1
 ISOLATED = RoleState(Role.ISOLATED, ME)
 MASTER_3 = RoleState(Role.MASTER, 0, epoch=3)
-SLAVE_3 = RoleState(Role.SLAVE, ME, epoch=3)
 
 
 def address_of(number: int) -> str:
     return f"10.0.0.{number}:10911"
+
+
+SLAVE_3 = RoleState(
+    Role.SLAVE, ME, epoch=3, controlled=Controlled(ME, master_address=address_of(OTHER))
+)
 
 
 def group(
@@ -40,6 +44,9 @@ def group(
         (SLAVE_3, group(ME, 4), Step.MASTER),
         (SLAVE_3, group(OTHER, 4), Step.SLAVE),
         (MASTER_3, group(ME, 4), Step.MASTER),
+        # A master of stock's that was started again somewhere else, and goes on in its epoch.
+        (SLAVE_3, group(OTHER, 3, host=9), Step.SLAVE),
+        (SLAVE_3, group(OTHER, 2, host=9), Step.NOTHING),
         # A copy of this broker's store, somewhere else.
         (ISOLATED, group(ME, 3, host=9), Step.SLAVE),
         (SLAVE_3, group(ME, 4, host=9), Step.SLAVE),

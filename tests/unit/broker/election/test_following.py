@@ -10,6 +10,7 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred, execute, fail, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
@@ -34,6 +35,8 @@ class Controllers:
         self.state = group
         self.down = False
         self.knows = True
+        #: Whether the broker's id was taken out.
+        self.is_cleaned = False
         self.registered: list[str] = []
         self.elections = 0
         #: The epochs whose masters were deposed.
@@ -55,6 +58,9 @@ class Controllers:
     def register(self, broker_id: int, address: str) -> Deferred[GroupState]:
         def register() -> GroupState:
             self.registered.append(address)
+            if self.is_cleaned:
+                code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+                raise RequestError(code, f"id {broker_id} was not given to anybody")
             self.knows = True
             return self.registration or self.state
 
@@ -453,3 +459,32 @@ def test_an_epoch_that_cannot_be_ended_is_not_begun_either() -> None:
     controllers.keeps_its_master = False
     joining.clock.advance(RETRY_SECONDS)
     assert joining.roles == [(Role.MASTER, 5)]
+
+
+def test_a_slave_that_was_taken_out_while_it_lives_says_so_now_and_then() -> None:
+    controllers = Controllers(group(2, 3, {1, 2}))
+    joining = Joining(controllers)
+    joining.follower.start()
+    controllers.is_cleaned = True
+    controllers.state = group(2, 3, {2}, 2)
+    with capturedLogs() as logs:
+        for _ in range(90):
+            joining.clock.advance(1)
+            fired(joining.follower.poll())
+    told = [formatEvent(event) for event in logs]
+    assert len(told) == 3
+    assert all("do not know id 1" in line and "brokerIdentity" in line for line in told)
+    assert joining.roles == [(Role.SLAVE, 3)]
+
+
+def test_who_is_in_sync_or_waits_for_it_is_known() -> None:
+    controllers = Controllers(group(2, 3, {1, 2}))
+    joining = Joining(controllers)
+    joining.follower.start()
+    for seconds in (29, 2, 29):
+        joining.clock.advance(seconds)
+        fired(joining.follower.poll())
+    assert controllers.registered == [ME]
+    controllers.state = group(2, 3, {2}, 2)
+    fired(joining.follower.poll())
+    assert controllers.registered == [ME, ME]

@@ -1,0 +1,53 @@
+"""The time that brokers may be judged by: while this process could hear them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+#: Seconds between two looks at the clock.
+LOOK_SECONDS = 0.5
+#: A look that comes so many seconds after the one before: the process was not at work.
+ABSENT_SECONDS = 2.0
+
+
+class WakingTime:
+    """A clock that stands still while the process is paused, its machine asleep or its reactor
+    held. What brokers said meanwhile is not read yet when it goes on; by any other clock all of
+    them have been silent for too long then, and all masters would be taken away.
+
+    It looks at `clock` from `start` to `stop`.
+    """
+
+    log = Logger()
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+        self._looked_at = clock.seconds()
+        self._missed = 0.0
+        self._looks = LoopingCall(self.now_ms)
+        self._looks.clock = clock
+
+    def start(self) -> None:
+        """Looks from now on."""
+        self._looked_at = self._clock.seconds()
+        self._looks.start(LOOK_SECONDS, now=False)
+
+    def stop(self) -> None:
+        """Looks no more."""
+        if self._looks.running:
+            self._looks.stop()
+
+    def now_ms(self) -> int:
+        """Milliseconds of it."""
+        now = self._clock.seconds()
+        passed, self._looked_at = now - self._looked_at, now
+        if self._looks.running and passed > ABSENT_SECONDS:
+            self._missed += passed
+            self.log.warn(
+                "this process was not at work for {seconds} s: brokers get as much longer",
+                seconds=f"{passed:.1f}",
+            )
+        return int((now - self._missed) * 1000)
