@@ -62,7 +62,8 @@ def test_hand_overs_between_stock_and_ours(
     tmp_path: Path,
     names,
 ) -> None:
-    settings = {"mappedFileSizeCommitLog": str(1 << 20)}
+    # A send waits for the slave as long as a busy machine may need.
+    settings = {"mappedFileSizeCommitLog": str(1 << 20), "slaveTimeout": "50000"}
     with ControlledGroup(
         names.new("b"), tmp_path, name_server, controllers, kinds, settings
     ) as group:
@@ -156,7 +157,7 @@ def test_the_code_where_copies_do_not_come(
     names,
 ) -> None:
     """All cases in memory: `tests/unit/broker/replicas/test_enough_copies.py`."""
-    settings = {"slaveTimeout": "1000", "haMaxTimeSlaveNotCatchup": "20000", **settings}
+    settings = {"slaveTimeout": "1000", "haMaxTimeSlaveNotCatchup": "60000", **settings}
     with ControlledGroup(
         names.new("b"), tmp_path, name_server, controllers, kinds, settings
     ) as group:

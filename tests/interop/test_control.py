@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats, CorrectionOffsetBody
+from rocketmq_tw.wire.bodies.offsets import ConsumeStats, CorrectionOffsetBody, OffsetWrapper
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.groups import GetConsumeStatsRequestHeader
@@ -99,15 +99,25 @@ class Group:
 
     def offsets(self) -> list[int]:
         """What the group has committed, queue by queue."""
+        return [queue.consumer_offset for queue in self._queues()]
+
+    def _queues(self) -> list[OffsetWrapper]:
         header = GetConsumeStatsRequestHeader(consumer_group=self.name, topic=self.topic)
         answer = ask(
             self.broker.address, RemotingCommand.request(RequestCode.GET_CONSUME_STATS, header)
         )
         queues = decode_body(ConsumeStats, answer.body).offset_table
-        return [queues[queue].consumer_offset for queue in sorted(queues)]
+        return [queues[queue] for queue in sorted(queues)]
 
     def wait_offsets(self, *offsets: int) -> None:
         wait_until(lambda: self.offsets() == list(offsets), f"offsets {offsets}", interval=0.2)
+
+    def wait_readable(self, *ends: int) -> None:
+        """Stock fills its queues behind the back of who was answered."""
+        wait_until(
+            lambda: [queue.broker_offset for queue in self._queues()] == list(ends),
+            f"queues that end at {ends}",
+        )
 
 
 @pytest.fixture
@@ -153,6 +163,7 @@ def test_how_far_a_group_is_in_time(group: Group) -> None:
         group.wait_offsets(1, 1)
         consumer.stop()
     group.send("later")
+    group.wait_readable(2, 1)
     spans = {
         span["messageQueue"]["queueId"]: span
         for span in group.admin("queryConsumeTimeSpan", group.topic, group.name)
@@ -194,6 +205,7 @@ def test_what_has_piled_up_is_passed_over(group: Group) -> None:
         group.wait_offsets(1, 1)
         consumer.stop()
     group.send(*(f"piled-{number}" for number in range(10)))
+    group.wait_readable(6, 6)
     group.mqadmin(f"skipAccumulatedMessage -g {group.name} -t {group.topic}")
     assert group.offsets() == [6, 6]
     with group.consumer() as consumer:

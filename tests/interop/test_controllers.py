@@ -66,14 +66,14 @@ class Setting:
         """kill -9 of the master: the other one takes over; then the old one `comes_back`."""
         master = self.wait_in_sync()
         other = next(one for one in self.brokers if one is not master)
-        before = self.controllers.master(BROKER_SET)
+        before = wait_until(lambda: self.controllers.master(BROKER_SET), "the master's epoch")
         master.kill()
         wait_until(
             lambda: self.controllers.master(BROKER_SET).address == other.address,
             "the other broker to be master",
             interval=0.05,
         )
-        after = self.controllers.master(BROKER_SET)
+        after = wait_until(lambda: self.controllers.master(BROKER_SET), "the next master's epoch")
         assert after.epoch == before.epoch + 1
         assert after.sync_state_set == frozenset((after.broker_id,))
         wait_until(lambda: f'0:"{other.address}"'.encode() in self.names.cluster_body(), "routes")
@@ -108,6 +108,12 @@ def epochs_of(setting: Setting) -> list[Any]:
     return rmqadmin_answer(setting.names.address, f"getBrokerEpoch -b {BROKER_SET}")["brokers"]
 
 
+def both_epochs(setting: Setting) -> list[Any]:
+    """As `epochs_of`; empty while name servers do not know one of the two."""
+    told = epochs_of(setting)
+    return told if len(told) == 2 else []
+
+
 def store_one_everywhere(setting: Setting) -> None:
     """Both logs have a message: stock keeps no epoch in which there is none."""
     master = setting.wait_in_sync()
@@ -123,8 +129,8 @@ def store_one_everywhere(setting: Setting) -> None:
     wait_until(is_stored, "the master to store a message", interval=0.2)
 
     def both_have_it() -> bool:
-        ends = [broker["maxOffset"] for broker in epochs_of(setting)]
-        return len(ends) == 2 and 0 < ends[0] == ends[1]
+        ends = [broker["maxOffset"] for broker in both_epochs(setting)]
+        return bool(ends) and 0 < ends[0] == ends[1]
 
     wait_until(both_have_it, "both to have the message", interval=0.2)
 
@@ -135,7 +141,8 @@ def test_stock_brokers_follow_our_controllers(tmp_path: Path) -> None:
         setting.fail_over()
         # Stock's brokers say of their logs what the controllers decided; a slave of stock's notes
         # its master's epoch with the first message of it, and there may be none.
-        told = [[epoch["epoch"] for epoch in broker["epochs"]] for broker in epochs_of(setting)]
+        both = wait_until(lambda: both_epochs(setting), "both to be registered", interval=0.2)
+        told = [[epoch["epoch"] for epoch in broker["epochs"]] for broker in both]
         assert sorted(told) in ([[1], [1, 2]], [[1, 2], [1, 2]])
         setting.controllers.wait_leader().kill()
         setting.fail_over(comes_back=False)

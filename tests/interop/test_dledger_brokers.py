@@ -11,6 +11,7 @@ from tests.support.cluster import OURS, make_name_server
 from tests.support.dledger_group import DLedgerGroupProcesses
 from tests.support.elected_brokers import SteadyLoad
 from tests.support.java_client import JavaClients
+from tests.support.wait import wait_until
 
 V4, V5 = "4.9.7", "5.3.3"
 #: Stock refuses what no quorum has only after this.
@@ -87,7 +88,8 @@ def test_whoever_is_preferred_leads_stock_and_ours(
             assert all(one["status"] == "SEND_OK" for one in sent)
         group.wait_equal()
         with java.puller(name_server.address, names.group) as puller:
-            found = puller.query(topic, "k7")
+            # Stock fills its index behind the back of who was answered.
+            found = wait_until(lambda: puller.query(topic, "k7"), "the message of a key")
             assert [one["body"] for one in found] == ["b7"]
             viewed = puller.view(topic, sent[3]["offsetMsgId"])
             assert viewed["body"] == "b3"

@@ -38,6 +38,8 @@ class KillingProxy(Closing):
         self._kill = kill
         self._lock = threading.Lock()
         self._closed = False
+        #: Whether the broker is being killed.
+        self._killing = False
         #: Set once the broker was killed.
         self.killed = threading.Event()
         self._listener = socket.create_server((LOOPBACK, 0))
@@ -83,7 +85,7 @@ class KillingProxy(Closing):
             while data := source.recv(1 << 16):
                 for frame in decoder.feed(data):
                     command = decode_command(frame)
-                    if self.killed.is_set() or not passes(command, asked):
+                    if self._killing or not passes(command, asked):
                         return
                     sink.sendall(encode_command(command))
 
@@ -106,7 +108,8 @@ class KillingProxy(Closing):
 
     def _end(self) -> None:
         with self._lock:
-            if self._closed or self.killed.is_set():
+            if self._closed or self._killing:
                 return
-            self.killed.set()
+            self._killing = True
         self._kill()
+        self.killed.set()

@@ -29,7 +29,7 @@ from tests.support.processes import (
     ServerProcess,
     write_properties,
 )
-from tests.support.remoting import ask
+from tests.support.remoting import DEFAULT_TIMEOUT, ask
 from tests.support.servers import OurNameServer, twistd_command, twistd_environment
 from tests.support.stock import StockBroker, stock_java, stock_logs
 from tests.support.wait import PeerFailed, wait_until
@@ -232,9 +232,11 @@ class ControllerGroup:
         assert found is not None
         return found
 
-    def request(self, command: RemotingCommand) -> RemotingCommand:
+    def request(
+        self, command: RemotingCommand, timeout: float = DEFAULT_TIMEOUT
+    ) -> RemotingCommand:
         """What the one that decides answers."""
-        return ask(self.wait_leader().address, command, _PROBE_TIMEOUT)
+        return ask(self.wait_leader().address, command, timeout)
 
     def master(self, broker_name: str) -> Master:
         """Who the master of a group is, by the one that decides now; fails while there is none."""
@@ -242,7 +244,8 @@ class ControllerGroup:
             RemotingCommand.request(
                 RequestCode.CONTROLLER_GET_REPLICA_INFO,
                 GetReplicaInfoRequestHeader(broker_name=broker_name),
-            )
+            ),
+            _PROBE_TIMEOUT,
         )
         if answer.code:
             raise PeerFailed(f"{broker_name}: {answer.code} {answer.remark}")

@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode, MetadataRequest, MetadataResponse
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.store.ledger import open_data
-from rocketmq_tw.raft.store.recovery import scan
 from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.dledger_entries import read_entries
 from tests.support.jars import PROJECT, compiled, java_command, stock_jars
 from tests.support.ports import ReservedPort
 from tests.support.processes import ServerFailed, ServerProcess
@@ -94,11 +92,8 @@ class Member(ServerProcess):
         return self.metadata().peers is not None
 
     def entries(self) -> list[Entry]:
-        """All entries in the files of a node that does not run."""
-        data = open_data(PosixFiles(), f"{self.store}/dledger-{self.name}", DATA_FILE_SIZE)
-        found = list(scan(data, data.starts[0])) if data.starts else []
-        data.close()
-        return found
+        """All entries in the node's files."""
+        return read_entries(self.store / f"dledger-{self.name}", DATA_FILE_SIZE, self.home)
 
     def term(self) -> int:
         """The term that the node has stored."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.raft.bodies import (
     DLedgerRequestCode,
     TransferRequestBody,
     encode_dledger_body,
 )
 from rocketmq_tw.raft.core.entry import Entry
-from rocketmq_tw.raft.store.ledger import open_data
-from rocketmq_tw.raft.store.recovery import scan
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.cluster import make_broker
+from tests.support.dledger_entries import read_entries
 from tests.support.dledger_findings import Writers, written
 from tests.support.outages import Outage
 from tests.support.ports import ReservedPort
@@ -165,19 +162,7 @@ class DLedgerGroupProcesses(Running):
     def entries(self, member: BrokerProcess) -> list[Entry]:
         """All entries of a member that does not run."""
         directory = member.store / f"dledger-n{self.number_of(member)}"
-        # Opening may repair: not the member's own files.
-        copy = member.home / "entries-seen"
-        shutil.rmtree(copy, ignore_errors=True)
-        (copy / "data").mkdir(parents=True)
-        for path in (directory / "data").iterdir():
-            with path.open("rb") as source, (copy / "data" / path.name).open("wb") as target:
-                shutil.copyfileobj(source, target)
-        data = open_data(PosixFiles(), str(copy), FILE_SIZE)
-        try:
-            return list(scan(data, data.starts[0])) if data.starts else []
-        finally:
-            data.close()
-            shutil.rmtree(copy, ignore_errors=True)
+        return read_entries(directory, FILE_SIZE, member.home)
 
     def check(self, member: BrokerProcess) -> dict[tuple[str, int], list[Record]]:
         """The records of each queue of a member that does not run, where its log and its queues

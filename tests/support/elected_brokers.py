@@ -75,13 +75,18 @@ class ElectedBrokers(Running):
 
     def wait_in_sync(self, count: int | None = None) -> BrokerProcess:
         """Waits until all brokers, or at least `count`, are in the SyncStateSet; the master."""
+        return self._wait_led(count)[0]
+
+    def _wait_led(self, count: int | None) -> tuple[BrokerProcess, int]:
+        """As `wait_in_sync`; the master and its epoch."""
         needed = len(self.brokers) if count is None else count
 
-        def master() -> BrokerProcess | None:
+        def master() -> tuple[BrokerProcess, int] | None:
             told = self.told
             if len(told.sync_state_set) < needed:
                 return None
-            return next((one for one in self.brokers if one.address == told.address), None)
+            found = (one for one in self.brokers if one.address == told.address)
+            return next(((one, told.epoch) for one in found), None)
 
         what = f"{needed} of {self.name} to be in sync"
         if self._restart_after is not None:
@@ -106,8 +111,7 @@ class ElectedBrokers(Running):
 
     def fail_master(self, outage: Outage, in_sync: int | None = None) -> BrokerProcess:
         """The master goes, once so many are in sync; back when another one has taken over."""
-        master = self.wait_in_sync(in_sync)
-        epoch = self.told.epoch
+        master, epoch = self._wait_led(in_sync)
         outage.begin(master)
         wait_until(
             lambda: self.told.epoch > epoch and self.told.address not in (None, master.address),

@@ -16,6 +16,7 @@ from tests.support.java_client import JavaClients
 from tests.support.outages import Outage
 from tests.support.processes import ServerProcess
 from tests.support.storecheck import check_store
+from tests.support.wait import wait_until
 
 #: Silence is noticed after three seconds, so that a round need not take longer.
 _BROKERS = {"controllerHeartBeatTimeoutMills": "3000", "haMaxTimeSlaveNotCatchup": "3000"}
@@ -113,7 +114,7 @@ def run_cell(
             load.wait_more(_SENDS)
             acknowledged, refused = load.stop(), load.refused
         end = group.check_equal()
-        epochs = group.told.epoch
+        epochs = wait_until(lambda: group.told.epoch, "the last epoch")
         for broker in group.brokers:
             broker.stop()
         for broker, seen in zip(group.brokers, group.bodies(topic), strict=True):

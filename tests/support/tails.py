@@ -12,8 +12,13 @@ from tests.support.remoting import Connection, ask
 from tests.support.replicas import log_end
 from tests.support.wait import wait_until
 
-#: What a group of two needs in its files: a send that its slave does not have is answered soon.
-SETTINGS = {"slaveTimeout": "500"}
+#: What a group of two needs in its files: a send that its slave does not have is answered soon, and
+#: who is paused stays one that may be elected, however long the sends take.
+SETTINGS = {
+    "slaveTimeout": "500",
+    "controllerHeartBeatTimeoutMills": "60000",
+    "haMaxTimeSlaveNotCatchup": "60000",
+}
 #: 256 KiB; the connections of this machine hold less than `MANY`, those of hosts with small buffers
 #: less than `FEW`.
 _BODIES = [b"tail" * 4096] * 16
