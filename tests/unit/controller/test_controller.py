@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.client.controller import NoControllerError
@@ -14,6 +15,8 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller import decider
 from rocketmq_tw.controller.controller import node_config
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.events import ElectMaster
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.node_config import NodeConfig
@@ -234,6 +237,25 @@ def test_without_a_majority_nothing_is_decided_and_nothing_changes(
     # Its brokers hear in the end that there is nobody to ask.
     with pytest.raises(NoControllerError):
         controllers.result(three[0].client.replica_info(GROUP))
+
+
+def test_decisions_on_one_group_are_made_in_turn_those_on_others_meanwhile(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    decided: list[str] = []
+
+    def decide(name: str) -> Deferred[Decision]:
+        def make(*_: object) -> Decision:
+            decided.append(name)
+            return Decision(events=(ElectMaster(broker_name=name, new_master_elected=False),))
+
+        return leader.decider.decide(name, make)
+
+    waiting = [decide(name) for name in ("g", "h", "g", "i", "h")]
+    assert decided == ["g", "h", "i"]
+    controllers.result(gatherResults(waiting))
+    assert sorted(decided[3:]) == ["g", "h"]
 
 
 def test_a_decision_that_was_given_up_counts_before_the_next_one(

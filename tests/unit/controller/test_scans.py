@@ -90,7 +90,7 @@ def test_an_election_without_an_answer_is_tried_so_often(
     one, *_ = group_of_three(controllers)
     asked: list[Decide] = []
 
-    def decide(make: Decide) -> Deferred[Decision]:
+    def decide(name: str, make: Decide) -> Deferred[Decision]:
         asked.append(make)
         return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
 
