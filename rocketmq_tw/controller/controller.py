@@ -15,10 +15,10 @@ from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.machine import ControllerMachine
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.controller.requests import ControllerRequests
-from rocketmq_tw.controller.waking_time import WakingTime
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.waking_time import WakingTime
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import RaftNode, RunBlocking

@@ -1,4 +1,5 @@
-"""Decisions in turn: each one looks at a state that all earlier ones have become part of."""
+"""Decisions in turn: each one looks at a state that all earlier ones about its group have become
+part of."""
 
 from collections.abc import Sequence
 
@@ -59,7 +60,9 @@ class Decider:
         self._machine = machine
         self._life = life
         self._config = config
-        self._turn = DeferredLock()
+        self._turns: dict[str, DeferredLock] = {}
+        #: Up to here the log may have entries that somebody gave up waiting for.
+        self._doubtful_end = -1
         self._waiting = self._reading = 0
         self._ready_term: int | None = None
         node.role_listeners.append(self._role_changed)
@@ -69,14 +72,15 @@ class Decider:
         """Whether decisions are made here now."""
         return self._node.is_leader and self._ready_term == self._node.core.term
 
-    def decide(self, make: Decide) -> "Deferred[Decision]":
-        """Fires with the decision once its events are applied; one without events once it is
-        certain that nobody else could have decided meanwhile."""
+    def decide(self, name: str, make: Decide) -> "Deferred[Decision]":
+        """Fires with the decision on the group of this name once its events are applied; one
+        without events once it is certain that nobody else could have decided meanwhile. Those on
+        different groups do not wait for each other: no event of one group touches another one."""
         self._check_leads()
         if self._waiting >= MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
         self._waiting += 1
-        return self._within_time(self._decide(make)).addBoth(self._decided)
+        return self._within_time(self._in_turn(name, make)).addBoth(self._decided)
 
     def read(self, make: Decide) -> "Deferred[Decision]":
         """Fires with the decision on a request that only looks: it sees all that was answered
@@ -93,23 +97,33 @@ class Decider:
             known = "no leader is known" if leader is None else f"{leader} leads the controllers"
             raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, f"not the leader: {known}")
 
-    async def _decide(self, make: Decide) -> Decision:
-        await self._turn.acquire()
+    async def _in_turn(self, name: str, make: Decide) -> Decision:
+        turn = self._turns.setdefault(name, DeferredLock())
+        await turn.acquire()
         try:
-            core = self._node.core
-            if core.applied_index < core.log.end_index:
-                # Somebody gave up waiting for an entry, and it may yet count.
-                await self._append_empty()
-            self._check_leads()
-            decision = make(self._machine.state, self._life)
-            if decision.events:
-                await self._append([encode_event(event) for event in decision.events])
-                self.log.info("decided: {events}", events=", ".join(map(str, decision.events)))
-            else:
-                await self._confirm()
-            return decision
+            return await self._decide(make)
         finally:
-            self._turn.release()
+            turn.release()
+            # Who waited may be done by now, and have made room for another one.
+            if not turn.locked and self._turns.get(name) is turn:
+                del self._turns[name]
+
+    async def _decide(self, make: Decide) -> Decision:
+        core = self._node.core
+        if core.applied_index < self._doubtful_end:
+            await self._append_empty()
+        self._check_leads()
+        decision = make(self._machine.state, self._life)
+        if not decision.events:
+            await self._confirm()
+            return decision
+        try:
+            await self._append([encode_event(event) for event in decision.events])
+        except BaseException:
+            self._doubtful_end = core.log.end_index
+            raise
+        self.log.info("decided: {events}", events=", ".join(map(str, decision.events)))
+        return decision
 
     async def _read(self, make: Decide) -> Decision:
         await self._confirm()

@@ -101,7 +101,7 @@ class Elections:
         request = ElectMasterRequestHeader(broker_name=name)
         for attempt in range(1, self._config.elect_master_max_retry_count + 1):
             try:
-                decision = await self._decider.decide(elect_master(request, self._config))
+                decision = await self._decider.decide(name, elect_master(request, self._config))
             except RequestError as error:
                 self.log.warn(
                     "{name}: attempt {attempt} at an election: {reason}",

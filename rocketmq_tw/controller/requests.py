@@ -99,10 +99,13 @@ class ControllerRequests:
 
     def _handler(self, parse: Parse, *, is_write: bool) -> Handler:
         def handle(request: RemotingCommand, peer: IPeer) -> Any:
-            decide = parse(request)
+            make = parse(request)
             # Nothing of the body is needed any more, and the answer may take its time.
             request.body = b""
-            deciding = self._decider.decide(decide) if is_write else self._decider.read(decide)
+            if is_write:
+                deciding = self._decider.decide(request.ext_fields.get("brokerName", ""), make)
+            else:
+                deciding = self._decider.read(make)
             return deciding.addCallback(self._answer, request, peer)
 
         return handle

@@ -20,6 +20,7 @@ from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IListener, InThread, IRemotingServer
 from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.net.waking_time import WakingTime
 
 
 class NameServer:
@@ -40,10 +41,9 @@ class NameServer:
         on_min_id_change: Callable[[MinIdChange], None] = lambda change: None,
         in_thread: InThread = at_once,
     ) -> None:
-        def now_ms() -> int:
-            return int(clock.seconds() * 1000)
-
         self.config = config
+        self._waking_time = WakingTime(clock)
+        now_ms = self._waking_time.now_ms
         background = Background(clock, in_thread)
         self.kv = KvConfig(files, config.kv_config_path, in_thread)
         self.table = RouteTable(
@@ -76,11 +76,13 @@ class NameServer:
             listener.register(code, handler)
         port = listener.listen()
         self._listener = listener
+        self._waking_time.start()
         self.liveness.start()
         return port
 
     def stop(self) -> Deferred[None]:
         """Fires when all its connections are closed; the server goes on."""
         self.liveness.stop()
+        self._waking_time.stop()
         listener, self._listener = self._listener, None
         return succeed(None) if listener is None else listener.stop()

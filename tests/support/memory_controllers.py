@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
@@ -139,6 +139,12 @@ class Controllers:
         self.run_until(decides)
         (leader,) = decides()
         return leader
+
+    def take_turn(self, group: str) -> DeferredLock:
+        """Keeps decisions on a group waiting until what is returned is released."""
+        turn = self.leader().decider._turns.setdefault(group, DeferredLock())
+        turn.acquire()
+        return turn
 
     def leader_id(self) -> str:
         return self.leader().node.core.config.self_id

@@ -33,8 +33,8 @@ from rocketmq_tw.wire.headers.controller import (
     RegisterBrokerToControllerResponseHeader,
 )
 
-#: Anybody may apply for ids, so there is an end to it: groups, replicas of all groups together,
-#: and characters of a name, an address or a code.
+#: Anybody may apply for ids, so there is an end to it: groups, replicas of all groups together (a
+#: few more where many apply at once), and characters of a name, an address or a code.
 MAX_GROUPS = 10_000
 MAX_REPLICAS = 20_000
 MAX_TEXT = 255

@@ -107,8 +107,11 @@ class EpochTable:
 
     def restart(self, master: EpochTable) -> None:
         """The log has no byte: whatever it names, its epochs are those that the master began
-        there."""
-        self._entries = tuple(entry for entry in master.entries if entry.start == 0)
+        there, but for one that has bytes and is over, of which the log may come to lack some."""
+        began = [entry for entry in master.entries if entry.start == 0]
+        if began and began[-1] != master.last:
+            began.pop()
+        self._entries = tuple(began)
 
     def adopt(self, master: EpochTable, point: int) -> None:
         """The log is the master's up to `point`, whatever epochs both named it with: the master's

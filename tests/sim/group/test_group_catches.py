@@ -94,20 +94,7 @@ def decides_before_its_log_is_applied(patch: pytest.MonkeyPatch) -> None:
 
 
 def decides_out_of_turn(patch: pytest.MonkeyPatch) -> None:
-    class Turn:
-        def acquire(self) -> Deferred[None]:
-            return succeed(None)
-
-        def release(self) -> None:
-            pass
-
-    init = Decider.__init__
-
-    def made(decider: Decider, *args: Any, **named: Any) -> None:
-        init(decider, *args, **named)
-        decider._turn = Turn()  # type: ignore[assignment]
-
-    patch.setattr(Decider, "__init__", made)
+    patch.setattr(Decider, "_in_turn", lambda decider, _name, make: decider._decide(make))
     patch.setattr(Decider, "_append_empty", Decider._confirm)
 
 

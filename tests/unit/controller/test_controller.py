@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.client.controller import NoControllerError
@@ -14,6 +15,8 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller import decider
 from rocketmq_tw.controller.controller import node_config
+from rocketmq_tw.controller.core.decisions import Decision
+from rocketmq_tw.controller.core.events import ElectMaster
 from rocketmq_tw.controller.core.requests import elect_master
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
@@ -260,12 +263,11 @@ def test_who_waits_for_its_turn_hears_of_a_new_leader(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
     leader = controllers.leader()
-    waiting = leader.decider._turn
-    waiting.acquire()
+    waiting = controllers.take_turn(GROUP)
     header = ElectMasterRequestHeader(
         cluster_name="C", broker_name=GROUP, broker_id=2, designate_elect=True
     )
-    asked = leader.decider.decide(elect_master(header, controllers.configs["n0"]))
+    asked = leader.decider.decide(GROUP, elect_master(header, controllers.configs["n0"]))
     # Another one has led in between, and what it decided is not here yet.
     for listener in leader.node.role_listeners:
         listener(RaftRole.FOLLOWER, leader.node.core.term)
@@ -279,9 +281,9 @@ def test_who_waits_for_its_turn_hears_of_a_new_leader(
 
 def test_nobody_waits_for_a_decision_for_more_than_five_seconds(controllers: Controllers) -> None:
     leader = controllers.leader()
-    leader.decider._turn.acquire()
+    controllers.take_turn(GROUP)
     header = ElectMasterRequestHeader(broker_name=GROUP)
-    asked = leader.decider.decide(elect_master(header, controllers.configs["n0"]))
+    asked = leader.decider.decide(GROUP, elect_master(header, controllers.configs["n0"]))
     began = controllers.clock.seconds()
     with pytest.raises(RequestError, match="no decision within 5 s") as refused:
         controllers.result(asked)
@@ -337,6 +339,25 @@ def test_without_a_majority_nobody_hears_that_all_is_as_it_was(
             controllers.stop(member)
     asked = controllers.ask(leader, code, **asked_for, **fields)
     assert asked.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.CONTROLLER_NOT_LEADER)
+
+
+def test_decisions_on_one_group_are_made_in_turn_those_on_others_meanwhile(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    decided: list[str] = []
+
+    def decide(name: str) -> Deferred[Decision]:
+        def make(*_: object) -> Decision:
+            decided.append(name)
+            return Decision(events=(ElectMaster(broker_name=name, new_master_elected=False),))
+
+        return leader.decider.decide(name, make)
+
+    waiting = [decide(name) for name in ("g", "h", "g", "i", "h")]
+    assert decided == ["g", "h", "i"]
+    controllers.result(gatherResults(waiting))
+    assert sorted(decided[3:]) == ["g", "h"]
 
 
 def test_a_decision_that_was_given_up_counts_before_the_next_one(

@@ -41,7 +41,7 @@ def test_an_election_that_cannot_begin_is_not_tried_in_a_loop(
     (master,) = masters(controllers, 1)
     asked = 0
 
-    def busy(make: Any) -> Deferred[Decision]:
+    def busy(name: str, make: Any) -> Deferred[Decision]:
         nonlocal asked
         asked += 1
         assert asked < 100, "it tries for ever"
@@ -59,7 +59,7 @@ def test_many_groups_without_a_master_are_looked_after_a_few_at_a_time(
     dying = masters(controllers, 5)
     waiting: list[Deferred[Decision]] = []
 
-    def decide(make: Any) -> Deferred[Decision]:
+    def decide(name: str, make: Any) -> Deferred[Decision]:
         waiting.append(Deferred())
         return waiting[-1]
 

@@ -125,7 +125,7 @@ def test_an_election_without_an_answer_is_tried_so_often(
     one, *_ = group_of_three(controllers)
     asked: list[Decide] = []
 
-    def decide(make: Decide) -> Deferred[Decision]:
+    def decide(name: str, make: Decide) -> Deferred[Decision]:
         asked.append(make)
         return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
 
@@ -138,8 +138,7 @@ def test_an_election_without_an_answer_is_tried_so_often(
 def test_an_election_without_a_decision_in_time_is_tried_again(make_controllers: Make) -> None:
     controllers = make_controllers(scan_inactive_master_interval=10**8)
     one, two, _ = group_of_three(controllers)
-    turn = controllers.leader().decider._turn
-    turn.acquire()
+    turn = controllers.take_turn(GROUP)
     one.die()
     controllers.run(DECISION_TIMEOUT + 1)
     assert master_of(controllers) == 1

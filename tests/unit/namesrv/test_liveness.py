@@ -1,5 +1,7 @@
 """Brokers that go: with their connection at once, by silence within a scan."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from tests.support.network import FakePeer
@@ -45,6 +47,29 @@ def test_without_a_time_out_of_its_own_a_broker_has_two_minutes(namesrv: Any) ->
     namesrv.clock.pump([5] * 24)
     assert namesrv.addresses("T1")
     namesrv.clock.advance(5)
+    assert not namesrv.addresses("T1")
+
+
+class NoNetwork:
+    """A server and its listener; nobody comes."""
+
+    def listener(self) -> NoNetwork:
+        return self
+
+    def register(self, code: int, handler: Any) -> None:
+        """Never asked for."""
+
+    def listen(self) -> int:
+        return 9876
+
+
+def test_who_was_silent_while_the_name_server_slept_stays(namesrv: Any) -> None:
+    """Its process was paused or its machine asleep; what brokers said waits to be read."""
+    namesrv.server.start(NoNetwork())
+    namesrv.register(heartbeatTimeoutMillis=10_000)
+    namesrv.clock.advance(3600)
+    assert namesrv.addresses("T1")
+    namesrv.clock.pump([0.5] * 40)
     assert not namesrv.addresses("T1")
 
 

@@ -16,7 +16,7 @@ ABSENT_SECONDS = 2.0
 class WakingTime:
     """A clock that stands still while the process is paused, its machine asleep or its reactor
     held. What brokers said meanwhile is not read yet when it goes on; by any other clock all of
-    them have been silent for too long then, and all masters would be taken away.
+    them have been silent for too long then.
 
     It looks at `clock` from `start` to `stop`.
     """
