@@ -14,7 +14,6 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.client.controller import ControllerClient, Elected, Registered
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.config.change import on_change
 from rocketmq_tw.net.address import join_address, split_address, split_addresses
 from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.bodies.controller import SyncStateSet
@@ -38,15 +37,16 @@ class GroupControllers:
         self._config = config
         self._in_thread = host.in_thread
         self._cluster, self._name = config.broker_cluster_name, config.broker_name
-        self._client = ControllerClient(host.reactor, host.client, config.controller_addr)
-        on_change(config, self._changed)
+        #: What controllerAddr said when it was looked up last.
+        self._looked_up = config.controller_addr
+        self._client = ControllerClient(host.reactor, host.client, self._looked_up)
 
     @inlineCallbacks
     def look_up(self) -> Generator[Any, Any, None]:
         """Takes the addresses of controllerAddr; with fetchControllerAddrByDnsLookup all that the
         name in it has today. The old ones stay where there are none, or where the name cannot be
         looked up. (Names of several addresses are looked up at each connection.)"""
-        name = self._config.controller_addr
+        name = self._looked_up = self._config.controller_addr
         try:
             if self._config.fetch_controller_addr_by_dns_lookup:
                 found = yield self._in_thread(lambda: _addresses_of(name))
@@ -65,11 +65,6 @@ class GroupControllers:
             self._client.addresses = found
             # It may be none of them.
             self._client.leader = None
-
-    def _changed(self, keys: frozenset[str]) -> None:
-        if "controllerAddr" in keys:
-            looking = self.look_up()
-            looking.addErrback(lambda failure: log.failure("looking up controllers", failure))
 
     def find_leader(self) -> Deferred[str]:
         """Asks who leads; fails where nobody knows."""
@@ -120,7 +115,10 @@ class GroupControllers:
         return self._asked(altered).addCallback(_members)
 
     def heartbeat(self, liveness: HeartbeatReport) -> None:
-        """See `IController`."""
+        """See `IController`; a controllerAddr that was changed is looked up by then."""
+        if self._config.controller_addr != self._looked_up:
+            looking = self.look_up()
+            looking.addErrback(lambda failure: log.failure("looking up controllers", failure))
         self._client.heartbeat(
             BrokerHeartbeatRequestHeader(
                 cluster_name=self._cluster,

@@ -169,7 +169,7 @@ def test_controllers_that_moved_are_named_while_the_broker_runs() -> None:
     assert beaten(found, client) == ["10.0.0.2:9877", "10.0.0.3:9877"]
 
 
-def test_another_name_of_controllers_is_looked_up_at_once(names: Names) -> None:
+def test_another_name_of_controllers_is_looked_up_with_the_next_heartbeat(names: Names) -> None:
     client = Asked()
     names.addresses = {"old": ["10.0.0.1"], "new": ["10.0.0.2", "10.0.0.3"]}
     found = controllers(client, "old:9877", by_name=True)
