@@ -357,6 +357,28 @@ def test_what_a_sync_master_stored_in_its_last_turn_waited_for_a_slave() -> None
     assert [reply.code for reply in peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
 
 
+def test_a_master_gives_its_slaves_what_its_disk_has_last() -> None:
+    """With SYNC_FLUSH slaves get what is durable, and that comes while the role ends."""
+    pair = Pair(flush_disk_type="SYNC_FLUSH")
+    first, threads, peer = pair.first, pair.first.threads, FakePeer()
+    first.become(SYNC_MASTER)
+    pair.settle(8)
+    threads.eager = False
+    first.handlers[RequestCode.SEND_MESSAGE_V2](first.send_request(b"last"), peer)
+    pair.clock.advance(0)
+
+    def catch_up() -> None:
+        threads.eager = True
+        threads.run()
+
+    pair.clock.callLater(0.1, catch_up)
+    changed = first.broker.change_role(SLAVE)
+    pair.settle(2)
+    fired(changed)
+    assert [reply.code for reply in peer.replies] == [ResponseCode.SUCCESS]
+    assert bodies_of(pair.second) == [b"last"]
+
+
 def test_a_broker_that_is_not_started_has_no_role_to_change() -> None:
     broker = BrokerInMemory(started=False)
     with pytest.raises(ValueError, match="not started"):
