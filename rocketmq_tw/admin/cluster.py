@@ -11,8 +11,8 @@ from rocketmq_tw.admin.brokers import in_cluster
 from rocketmq_tw.admin.output import Column, Listing, Report, Row, plain
 from rocketmq_tw.admin.tool import Servers, Tool, warn
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.route import BrokerData
 from rocketmq_tw.wire.errors import WireError
 

@@ -44,8 +44,8 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.interfaces import IRemotingClient, IRemotingServer, RequestCheck
+from rocketmq_tw.runtime.clock import wall_clock_ms
 
 P = TypeVar("P", bound=Part)
 

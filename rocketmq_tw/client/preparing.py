@@ -24,7 +24,7 @@ from rocketmq_tw.message.properties import (
     join_properties,
 )
 from rocketmq_tw.net.address import host_address
-from rocketmq_tw.net.clock import wall_clock_ms
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand

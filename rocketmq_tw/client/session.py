@@ -17,9 +17,9 @@ from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.net.client import RemotingClient
-from rocketmq_tw.net.clock import wall_clock_ms
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData

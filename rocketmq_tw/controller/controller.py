@@ -18,13 +18,13 @@ from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.kept_config import KeptConfig
-from rocketmq_tw.net.waking_time import WakingTime
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import RaftNode, RunBlocking
 from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.clock import WakingTime
 
 
 class ControllerConfigError(ValueError):

@@ -20,7 +20,7 @@ from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IListener, InThread, IRemotingServer
 from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.net.threads import at_once
-from rocketmq_tw.net.waking_time import WakingTime
+from rocketmq_tw.runtime.clock import WakingTime
 
 
 class NameServer:

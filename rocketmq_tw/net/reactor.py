@@ -19,13 +19,16 @@ from twisted.internet.error import ConnectionFdescWentAway
 from twisted.internet.main import installReactor
 from twisted.logger import Logger
 from twisted.python import log
+from zope.interface import implementer
 
 from rocketmq_tw.net.port import PatientPort
 from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
+from rocketmq_tw.runtime.turns import IReactorTurns
 
 _GONE = ConnectionFdescWentAway("closed, but not taken from the reactor")
 
 
+@implementer(IReactorTurns)
 class ServerReactor(EPollReactor):
     """An `EPollReactor` in all that can be seen, but for the prefix in the log of what fails, ports
     that wait for descriptors (`PatientPort`), and an end of each turn that needs no timer."""

@@ -1,16 +1,23 @@
-"""The time that brokers may be judged by: while this process could hear them."""
+"""The time of day, and the time that peers may be judged by."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
 
-from twisted.internet.task import LoopingCall
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
+
+from rocketmq_tw.runtime.periodic import PeriodicCall
 
 #: Seconds between two looks at the clock.
 LOOK_SECONDS = 0.5
 #: A look that comes so many seconds after the one before: the process was not at work.
 ABSENT_SECONDS = 2.0
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class WakingTime:
@@ -23,28 +30,26 @@ class WakingTime:
 
     log = Logger()
 
-    def __init__(self, clock: Any) -> None:
+    def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._looked_at = clock.seconds()
         self._missed = 0.0
-        self._looks = LoopingCall(self.now_ms)
-        self._looks.clock = clock
+        self._looks = PeriodicCall(clock, "looking at the clock", LOOK_SECONDS, self.now_ms)
 
     def start(self) -> None:
         """Looks from now on."""
         self._looked_at = self._clock.seconds()
-        self._looks.start(LOOK_SECONDS, now=False)
+        self._looks.start()
 
     def stop(self) -> None:
         """Looks no more."""
-        if self._looks.running:
-            self._looks.stop()
+        self._looks.stop()
 
     def now_ms(self) -> int:
         """Milliseconds of it."""
         now = self._clock.seconds()
         passed, self._looked_at = now - self._looked_at, now
-        if self._looks.running and passed > ABSENT_SECONDS:
+        if self._looks.is_running and passed > ABSENT_SECONDS:
             self._missed += passed
             self.log.warn(
                 "this process was not at work for {seconds} s: brokers get as much longer",

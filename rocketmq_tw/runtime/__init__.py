@@ -1,0 +1,10 @@
+"""Work in time: what runs periodically, later, in slices, in turns, and who is told of it.
+
+Everything here takes a clock or a reactor as an argument and knows nothing of RocketMQ.
+
+Public: `PeriodicCall` (`periodic.py`), `Alarm` (`alarm.py`), `Slices` (`slices.py`), `FairQueue`
+and `SerialQueue` (`fairness.py`), `SharedResults` (`shared_results.py`), `Listeners`
+(`listeners.py`), `Waiters` (`waiters.py`), `Scope` (`scope.py`), `IReactorTurns` and `turns_of`
+(`turns.py`), `InThread` and `in_pool` (`threads.py`), `WakingTime` and `wall_clock_ms`
+(`clock.py`).
+"""

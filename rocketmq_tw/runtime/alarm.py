@@ -1,0 +1,43 @@
+"""One call that is due later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+
+class Alarm:
+    """Calls `call` once, a while after it was set; it may be set again and again."""
+
+    __slots__ = ("_call", "_clock", "_pending")
+
+    def __init__(self, clock: IReactorTime, call: Callable[[], object]) -> None:
+        self._clock = clock
+        self._call = call
+        self._pending: IDelayedCall | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the call is due later."""
+        return self._pending is not None
+
+    def set(self, seconds: float) -> None:
+        """Makes the call due in `seconds`, whatever was set before."""
+        self.cancel()
+        self._pending = self._clock.callLater(seconds, self._ring)
+
+    def set_if_unset(self, seconds: float) -> None:
+        """Makes the call due in `seconds`, unless it is due at some time already."""
+        if self._pending is None:
+            self._pending = self._clock.callLater(seconds, self._ring)
+
+    def cancel(self) -> None:
+        """Makes the call due no more."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.cancel()
+
+    def _ring(self) -> None:
+        self._pending = None
+        self._call()

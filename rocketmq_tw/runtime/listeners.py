@@ -1,0 +1,50 @@
+"""Who is called when something happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, ParamSpec
+
+from twisted.logger import Logger
+
+P = ParamSpec("P")
+
+
+class Listeners(Generic[P]):
+    """Callables that are told of each event, in the order in which they were added.
+
+    What one of them raises is logged with `event`, the words for what happened, and the others are
+    told all the same. One that is added or removed meanwhile counts from the next event on.
+    """
+
+    log = Logger()
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        # Keys, since the same callable may be added twice.
+        self._by_key: dict[object, Callable[P, object]] = {}
+        self._listeners: tuple[Callable[P, object], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Callable[P, object]) -> Callable[[], None]:
+        """Tells `listener` of each event from now on; what is returned ends that, and does nothing
+        when it is called again."""
+        key = object()
+        self._by_key[key] = listener
+        self._listeners = tuple(self._by_key.values())
+
+        def remove() -> None:
+            self._by_key.pop(key, None)
+            self._listeners = tuple(self._by_key.values())
+
+        return remove
+
+    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Calls every listener with these arguments."""
+        for listener in self._listeners:
+            try:
+                listener(*args, **kwargs)
+            except Exception:
+                self.log.failure("a listener failed when {event}", event=self._event)

@@ -1,0 +1,75 @@
+"""What begins together and ends together: the work of one role, of one connection, of one try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+P = ParamSpec("P")
+
+
+class Scope:
+    """A period that is over once and for all: whoever works in it asks, or is told, when.
+
+    It stands in for counters of periods: what was begun in one scope never goes on in the next,
+    since that is another object.
+    """
+
+    log = Logger()
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._ends: dict[object, Callable[[], object]] = {}
+
+    def on_end(self, end: Callable[[], object]) -> Callable[[], None]:
+        """Calls `end` when the scope is over, at once where it is; the last one added is called
+        first. What is returned takes that back."""
+        if self.is_over:
+            end()
+            return lambda: None
+        key = object()
+        self._ends[key] = end
+        return lambda: self._ends.pop(key, None) and None
+
+    def end(self) -> None:
+        """Makes the scope over, at once; what is called at its end and fails is logged."""
+        if self.is_over:
+            return
+        self.is_over = True
+        ends, self._ends = self._ends, {}
+        for end in reversed(ends.values()):
+            try:
+                end()
+            except Exception:
+                self.log.failure("at the end of a scope")
+
+    def while_it_lasts(self, call: Callable[P, Any]) -> Callable[P, Any]:
+        """`call`, but for calls that come when the scope is over: they return None."""
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return None if self.is_over else call(*args, **kwargs)
+
+        return guarded
+
+    def later(self, clock: IReactorTime, seconds: float, call: Callable[[], object]) -> None:
+        """Calls `call` in `seconds`, unless the scope is over by then."""
+
+        def due() -> None:
+            forget()
+            call()
+
+        if not self.is_over:
+            pending = clock.callLater(seconds, due)
+            forget = self.on_end(pending.cancel)
+
+    def steps(self, steps: Iterator[None]) -> Iterator[None]:
+        """The steps of work for `Slices`, up to the end of the scope."""
+        while not self.is_over:
+            for _ in steps:
+                break
+            else:
+                return
+            yield

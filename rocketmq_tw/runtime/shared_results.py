@@ -1,0 +1,38 @@
+"""Results that many ask for and that take long to make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+
+from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.runtime.waiters import Waiters
+
+
+class SharedResults:
+    """Makes one result at a time. Who asks for what is not begun yet shares it; who asks while it
+    is being made gets the next one, which has what changed before the question."""
+
+    def __init__(self, in_slices: Slices) -> None:
+        self._in_slices = in_slices
+        self._one = DeferredLock()
+        self._waiting: dict[Hashable, Waiters[Any]] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Deferred[Any]]) -> Deferred[Any]:
+        """Fires with what `make` fires with; equal keys stand for equal results."""
+        if key in self._waiting:
+            return self._waiting[key].wait()
+        waiters = self._waiting[key] = Waiters[Any]()
+        first = waiters.wait()
+
+        def begin() -> Deferred[Any]:
+            del self._waiting[key]
+            return make()
+
+        def made(result: Any) -> None:
+            self._in_slices.unwatched(waiters.fire_in_steps(result), "giving out a shared result")
+
+        self._one.run(begin).addBoth(made)
+        return first

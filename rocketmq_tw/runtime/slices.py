@@ -1,0 +1,58 @@
+"""Long work on the reactor's thread, cut into steps between which others are served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import Cooperator
+from twisted.logger import Logger
+
+#: Goes through steps as `Slices` does.
+InSlices = Callable[[Iterator[None]], "Deferred[Any]"]
+
+#: Entries of a table that one step of most work looks at: some milliseconds.
+STEP = 200
+
+
+def every(number: int) -> bool:
+    """Whether a step of `STEP` entries ends behind the entry of this number, counted from 0."""
+    return number % STEP == STEP - 1
+
+
+class Slices:
+    """Goes through steps, some 10 ms of them in each turn of the reactor of `clock`."""
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._cooperator = Cooperator(scheduler=lambda work: clock.callLater(0, work))
+
+    def __call__(self, steps: Iterator[None]) -> Deferred[Any]:
+        """Goes through `steps`; fires at their end, fails with what they raise. They meet what
+        happens in between. A single step is made when this returns."""
+        try:
+            for _ in steps:
+                return self._cooperator.coiterate(steps)
+        except Exception:
+            return fail()
+        return succeed(None)
+
+    def unwatched(self, steps: Iterator[None], purpose: str) -> None:
+        """Goes through `steps` while nobody waits for their end; what they raise is logged with
+        `purpose`."""
+        self(steps).addErrback(
+            lambda failure: self.log.failure("{purpose} failed", failure=failure, purpose=purpose)
+        )
+
+
+def all_steps(steps: Iterator[None]) -> Deferred[Any]:
+    """An `InSlices` that makes all steps where it stands: for what is little."""
+    try:
+        for _ in steps:
+            pass
+    except Exception:
+        return fail()
+    return succeed(None)

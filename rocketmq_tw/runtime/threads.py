@@ -1,0 +1,22 @@
+"""Jobs for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.threads import deferToThreadPool
+
+#: Runs a blocking call in a thread; fires with its result.
+InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
+
+
+def in_pool(reactor: Any) -> InThread:
+    """An `InThread` that uses the thread pool of `reactor`."""
+    return lambda job: deferToThreadPool(reactor, reactor.getThreadPool(), job)
+
+
+def at_once(job: Callable[[], Any]) -> Deferred[Any]:
+    """An `InThread` that runs the job where it stands: for files that never block."""
+    return maybeDeferred(job)

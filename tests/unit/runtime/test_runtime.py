@@ -1,0 +1,315 @@
+"""Alarms, slices, listeners, waiters, shared results, fairness, scopes and turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.fairness import FairQueue, SerialQueue
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.runtime.shared_results import SharedResults
+from rocketmq_tw.runtime.slices import Slices, all_steps
+from rocketmq_tw.runtime.turns import IReactorTurns, turns_of
+from rocketmq_tw.runtime.waiters import Waiters
+
+
+def steps(count: int, done: list[int]) -> Iterator[None]:
+    for number in range(count):
+        done.append(number)
+        yield
+
+
+def failing() -> Iterator[None]:
+    yield
+    yield
+    raise ValueError("broken")
+
+
+# Alarm
+
+
+def test_an_alarm_rings_once_and_can_be_set_again() -> None:
+    clock, rung = Clock(), []
+    alarm = Alarm(clock, lambda: rung.append(clock.seconds()))
+    alarm.set(1)
+    assert alarm.is_set
+    clock.advance(1)
+    assert not alarm.is_set
+    alarm.set(1)
+    clock.advance(1)
+    assert rung == [1, 2]
+
+
+def test_setting_an_alarm_anew_takes_the_place_of_what_was_set() -> None:
+    clock, rung = Clock(), []
+    alarm = Alarm(clock, lambda: rung.append(clock.seconds()))
+    alarm.set(1)
+    alarm.set(3)
+    alarm.set_if_unset(1)
+    clock.pump([1] * 4)
+    assert rung == [3]
+
+
+def test_a_cancelled_alarm_does_not_ring() -> None:
+    clock, rung = Clock(), []
+    alarm = Alarm(clock, lambda: rung.append(1))
+    alarm.set(1)
+    alarm.cancel()
+    alarm.cancel()
+    clock.advance(2)
+    assert not rung and not alarm.is_set
+
+
+# Slices
+
+
+@pytest.mark.parametrize("count", [0, 1, 500])
+def test_steps_are_made_to_their_end(count: int) -> None:
+    clock, done = Clock(), []
+    over = Slices(clock)(steps(count, done))
+    while not over.called:
+        clock.advance(0)
+    assert done == list(range(count))
+
+
+def test_work_without_a_pause_is_done_at_once() -> None:
+    done: list[int] = []
+
+    def single() -> Iterator[None]:
+        done.append(0)
+        yield from ()
+
+    assert Slices(Clock())(single()).called and done == [0]
+    assert all_steps(steps(3, done)).called and done == [0, 0, 1, 2]
+
+
+def test_what_steps_raise_fails_the_deferred() -> None:
+    clock = Clock()
+    over = Slices(clock)(failing())
+    failures: list[Failure] = []
+    over.addErrback(failures.append)
+    clock.pump([0] * 3)
+    assert failures[0].check(ValueError)
+    all_steps(failing()).addErrback(failures.append)
+    assert failures[1].check(ValueError)
+
+
+# Listeners
+
+
+def test_listeners_are_told_in_their_order_whatever_one_raises() -> None:
+    told: list[str] = []
+    listeners = Listeners[str]("something came")
+    assert not listeners
+    listeners.add(lambda what: told.append(f"first {what}"))
+    listeners.add(lambda what: 1 / 0)
+    remove = listeners.add(lambda what: told.append(f"third {what}"))
+    listeners.tell("x")
+    assert told == ["first x", "third x"]
+    remove()
+    remove()
+    listeners.tell("y")
+    assert told == ["first x", "third x", "first y"]
+
+
+def test_one_callable_may_listen_twice_and_be_removed_once() -> None:
+    told: list[int] = []
+    listeners = Listeners[int]("something came")
+    remove = listeners.add(told.append)
+    listeners.add(told.append)
+    listeners.tell(1)
+    remove()
+    listeners.tell(2)
+    assert told == [1, 1, 2]
+
+
+def test_who_is_removed_meanwhile_is_still_told_of_this_event() -> None:
+    told: list[int] = []
+    listeners = Listeners[int]("something came")
+    listeners.add(lambda number: remove())
+    remove = listeners.add(told.append)
+    listeners.tell(1)
+    listeners.tell(2)
+    assert told == [1]
+
+
+# Waiters
+
+
+def test_all_waiters_fire_and_the_next_wait_for_the_next_result() -> None:
+    waiters, got = Waiters[int](), []
+    waiters.wait().addCallback(got.append)
+    waiters.wait().addCallback(lambda _: waiters.wait().addCallback(got.append))
+    assert len(waiters) == 2
+    waiters.fire(1)
+    assert got == [1] and len(waiters) == 1
+    waiters.fire(2)
+    assert got == [1, 2]
+
+
+def test_a_failure_fails_all_that_wait() -> None:
+    waiters, failures = Waiters[int](), []
+    waiters.wait().addErrback(failures.append)
+    waiters.fire(Failure(ValueError("none")))
+    assert failures[0].check(ValueError)
+
+
+def test_a_cancelled_waiter_waits_no_more() -> None:
+    waiters, got = Waiters[int](), []
+    cancelled = waiters.wait()
+    cancelled.addErrback(lambda _: None)
+    waiters.wait().addCallback(got.append)
+    cancelled.cancel()
+    assert len(waiters) == 1
+    waiters.fire(3)
+    assert got == [3]
+
+
+def test_one_that_is_cancelled_while_others_fire_is_passed_over() -> None:
+    waiters, got = Waiters[int](), []
+    first, second = waiters.wait(), waiters.wait()
+    first.addCallback(lambda _: second.cancel())
+    second.addErrback(lambda _: got.append("cancelled"))
+    waiters.fire(1)
+    assert got == ["cancelled"]
+
+
+# SharedResults
+
+
+def test_a_result_is_shared_by_those_who_ask_before_it_is_begun() -> None:
+    clock, made, got = Clock(), [], []
+    shared = SharedResults(Slices(clock))
+
+    def make() -> Deferred[int]:
+        made.append(Deferred())
+        return made[-1]
+
+    shared.get("a", make).addCallback(got.append)
+    shared.get("b", make).addCallback(got.append)
+    shared.get("b", make).addCallback(got.append)
+    shared.get("a", make).addCallback(got.append)
+    assert len(made) == 1
+    for number, _ in enumerate(range(3)):
+        made[number].callback(number)
+        clock.advance(0)
+    # Who asked for "a" while it was being made got the next one.
+    assert got == [0, 1, 1, 2] and len(made) == 3
+
+
+def test_a_failure_is_shared_and_the_next_result_is_made_all_the_same() -> None:
+    clock, failures = Clock(), []
+    shared = SharedResults(Slices(clock))
+    first: Deferred[int] = Deferred()
+    shared.get("a", lambda: first).addErrback(failures.append)
+    shared.get("b", lambda: 1 / 0).addErrback(failures.append)  # type: ignore[arg-type, return-value]
+    first.errback(ValueError("none"))
+    clock.advance(0)
+    assert {failure.type for failure in failures} == {ValueError, ZeroDivisionError}
+
+
+# FairQueue and SerialQueue
+
+
+def test_sources_take_turns_and_a_turn_has_its_share() -> None:
+    clock, done = Clock(), []
+    left = [0]
+    queue = FairQueue[str](
+        clock,
+        may_go_on=lambda: left[0] > 0,
+        begin_turn=lambda: (left.__setitem__(0, 2), done.append("turn")),  # type: ignore[arg-type, return-value]
+    )
+
+    def piece(name: str):
+        def work() -> None:
+            left[0] -= 1
+            done.append(name)
+
+        return work
+
+    for name in ("a1", "a2", "a3"):
+        queue.add("a", piece(name))
+    queue.add("b", piece("b1"))
+    queue.add("c", piece("c1"))
+    queue.discard("c")
+    assert queue and not done
+    clock.advance(0)
+    assert done == ["turn", "a1", "b1", "turn", "a2", "a3"]
+    assert not queue and not clock.getDelayedCalls()
+
+
+def test_a_turn_does_one_piece_though_it_has_no_room_and_goes_on_after_a_failure() -> None:
+    clock, done = Clock(), []
+    queue = FairQueue[str](clock, lambda: False, lambda: done.append("turn"))
+    queue.add("a", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    queue.add("a", lambda: done.append("a2"))
+    clock.advance(0)
+    assert done == ["turn", "turn", "a2"]
+
+
+def test_work_of_one_source_is_serial_and_of_two_is_not() -> None:
+    queue, begun = SerialQueue[str](), []
+    first: Deferred[None] = Deferred()
+    queue.run("a", lambda: first)
+    queue.run("a", lambda: begun.append("a2"))
+    queue.run("b", lambda: begun.append("b1"))
+    assert begun == ["b1"] and queue.is_busy("a") and not queue.is_busy("b")
+    first.callback(None)
+    assert begun == ["b1", "a2"] and not queue.is_busy("a")
+
+
+# Scope
+
+
+def test_a_scope_ends_what_belongs_to_it_last_first() -> None:
+    scope, ended = Scope(), []
+    scope.on_end(lambda: ended.append(1))
+    scope.on_end(lambda: 1 / 0)
+    forget = scope.on_end(lambda: ended.append(2))
+    scope.on_end(lambda: ended.append(3))
+    forget()
+    scope.end()
+    scope.end()
+    assert ended == [3, 1] and scope.is_over
+    scope.on_end(lambda: ended.append(4))
+    assert ended == [3, 1, 4]
+
+
+def test_calls_timers_and_steps_do_nothing_once_the_scope_is_over() -> None:
+    clock, scope, done = Clock(), Scope(), []
+    guarded = scope.while_it_lasts(done.append)
+    guarded("call")
+    scope.later(clock, 1, lambda: done.append("timer"))
+    scope.later(clock, 2, lambda: done.append("late timer"))
+    walk = scope.steps(steps(10, done))
+    next(walk)
+    clock.advance(1)
+    scope.end()
+    guarded("late call")
+    assert list(walk) == []
+    clock.advance(1)
+    scope.later(clock, 1, lambda: done.append("timer of nobody"))
+    clock.advance(1)
+    assert done == ["call", 0, "timer"]
+    assert not clock.getDelayedCalls()
+
+
+# Turns
+
+
+def test_any_clock_has_turns() -> None:
+    clock, done = Clock(), []
+    turns = turns_of(clock)
+    assert IReactorTurns.providedBy(turns)
+    turns.at_turn_end(lambda: done.append("end"))
+    assert not done
+    clock.advance(0)
+    assert done == ["end"] and turns.waited() == 0
+    turns.serve_late(2.5, lambda: done.append(turns.waited()))
+    assert done == ["end", 2.5] and turns.waited() == 0
