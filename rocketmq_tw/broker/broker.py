@@ -25,7 +25,6 @@ from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.dledger.part import DLedgerGroup
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.filters.part import Filters
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -46,6 +45,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import IRemotingClient, IRemotingServer, RequestCheck
 from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.runtime.threads import InThread
 
 P = TypeVar("P", bound=Part)
 

@@ -1,6 +1,5 @@
 """What the broker asks of the rooms below and beside it."""
 
-from rocketmq_tw.net.interfaces import InThread
 from rocketmq_tw.replication.links.interfaces import IReplicator
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
@@ -21,7 +20,6 @@ __all__ = [
     "GetStatus",
     "IMessageStore",
     "IReplicator",
-    "InThread",
     "MessageFilter",
     "QueueRead",
 ]

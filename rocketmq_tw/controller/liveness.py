@@ -9,7 +9,7 @@ from rocketmq_tw.controller.core.decisions import MAX_TEXT
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.net.scan import PeriodicScan
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -36,7 +36,7 @@ class BrokerLiveness:
         self._live = live
         self._on_gone = on_gone
         self._watched: set[IPeer] = set()
-        self._scan = PeriodicScan(clock, interval, self.scan, "looking for silent brokers")
+        self._scan = PeriodicCall(clock, "the look for silent brokers", interval, self.scan)
         self.start, self.stop = self._scan.start, self._scan.stop
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Cooperator
 from twisted.logger import Logger
 
-from rocketmq_tw.net.interfaces import InThread
+from rocketmq_tw.runtime.threads import InThread
 
 #: Steps that are made at once: most work is no more.
 AT_ONCE = 10

@@ -9,8 +9,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.interfaces import InThread
-from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.kv import KVTable

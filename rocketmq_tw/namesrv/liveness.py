@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.net.scan import PeriodicScan
+from rocketmq_tw.runtime.periodic import PeriodicCall
 
 
 class Liveness:
@@ -21,7 +21,7 @@ class Liveness:
         self._table = table
         self._now_ms = now_ms
         self._watched: set[IPeer] = set()
-        self._scan = PeriodicScan(clock, interval, self.scan, "looking for silent brokers")
+        self._scan = PeriodicCall(clock, "the look for silent brokers", interval, self.scan)
         self.start, self.stop = self._scan.start, self._scan.stop
 
     def watch(self, peer: IPeer) -> None:

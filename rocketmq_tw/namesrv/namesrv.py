@@ -17,10 +17,14 @@ from rocketmq_tw.namesrv.requests.kv import KvRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
 from rocketmq_tw.namesrv.route_table import RouteTable
-from rocketmq_tw.net.interfaces import Handler, IListener, InThread, IRemotingServer
+from rocketmq_tw.net.interfaces import (
+    Handler,
+    IListener,
+    IRemotingServer,
+)
 from rocketmq_tw.net.kept_config import KeptConfig
-from rocketmq_tw.net.threads import at_once
 from rocketmq_tw.runtime.clock import WakingTime
+from rocketmq_tw.runtime.threads import InThread, at_once
 
 
 class NameServer:

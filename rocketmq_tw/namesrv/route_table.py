@@ -20,7 +20,7 @@ from rocketmq_tw.namesrv.topic_queues import (
     size_of_mapping,
     size_of_topics,
 )
-from rocketmq_tw.net.threads import all_steps
+from rocketmq_tw.runtime.slices import all_steps
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.route import (

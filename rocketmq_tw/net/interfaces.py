@@ -1,6 +1,6 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
@@ -14,13 +14,6 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: answer is not sent, but tells the server that the request is over. Who waits long before it
 #: answers empties `request.body` before it returns, since the server charges what it keeps.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
-
-#: Runs a blocking call in a thread; fires with its result.
-InThread = Callable[[Callable[[], Any]], "Deferred[Any]"]
-
-#: Goes through steps, a few in each turn of the reactor, so that nobody else waits long; fires at
-#: their end, fails with what they raise. They meet what happens in between.
-InSlices = Callable[[Iterator[None]], "Deferred[Any]"]
 
 #: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
 RequestCheck = Callable[[RemotingCommand, "IPeer"], None]

@@ -20,8 +20,7 @@ from rocketmq_tw.config.schema import Key, keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.interfaces import InThread
-from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock
 
-from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.command import RemotingCommand
 

@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Cooperator
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
@@ -18,6 +17,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer, RequestCheck
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.paths import StorePaths
 
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
-from rocketmq_tw.net.interfaces import InSlices
+from rocketmq_tw.runtime.slices import InSlices
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.assignments import (
     MessageRequestModeTable,
     SetMessageRequestModeRequestBody,

@@ -10,12 +10,12 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assignment.dividing import STRATEGIES, allocate_for_pop
 from rocketmq_tw.broker.assignment.modes import RequestModes
 from rocketmq_tw.broker.clients.registry import BROADCASTING, ClientRegistry
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.assignments import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,

@@ -9,13 +9,14 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.consumers import (
     Connection,

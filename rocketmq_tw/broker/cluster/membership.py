@@ -31,9 +31,10 @@ from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.address import split_addresses
-from rocketmq_tw.net.firing import fire_all
-from rocketmq_tw.net.interfaces import InSlices, InThread, IRemotingClient
-from rocketmq_tw.net.threads import all_steps, at_once
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.slices import InSlices, all_steps
+from rocketmq_tw.runtime.threads import InThread, at_once
+from rocketmq_tw.runtime.waiters import fire_all
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable

@@ -10,8 +10,8 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.growing_answers import every
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -17,12 +17,17 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.interfaces import Appended, Arrived, IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import (
+    Appended,
+    Arrived,
+    IMessageStore,
+)
 from rocketmq_tw.broker.tables.progress import write_progress
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.election.identity import Identity, IdentityFiles
 from rocketmq_tw.broker.election.interfaces import GroupState, IController
-from rocketmq_tw.broker.interfaces import InThread
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

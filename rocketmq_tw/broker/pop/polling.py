@@ -19,7 +19,8 @@ from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, may_want
 from rocketmq_tw.broker.reading.waking import HeldRequest, Waking
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
-from rocketmq_tw.net.interfaces import InSlices, IPeer
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.slices import InSlices
 
 #: Milliseconds before its end at which a held request is over, as in stock.
 EARLY_MS = 50

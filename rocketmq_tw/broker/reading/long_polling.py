@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, MessageFilter
 from rocketmq_tw.broker.reading.waking import HeldRequest, Waking
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.net.interfaces import InSlices, IPeer
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.slices import InSlices
 
 #: Seconds between two looks at what is held, as in stock: a read is held so much longer at most.
 CHECK_INTERVAL = 5.0

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import MessageFilter
-from rocketmq_tw.net.interfaces import InSlices, IPeer
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.slices import InSlices
 
 #: Quick ones that are resumed in one go.
 AT_ONCE = 200

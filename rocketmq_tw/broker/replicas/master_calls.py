@@ -9,7 +9,8 @@ import javaproperties
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
-from rocketmq_tw.net.interfaces import InThread, IRemotingClient
+from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.assignments import MessageRequestModeTable
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.kv import KVTable

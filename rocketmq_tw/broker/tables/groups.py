@@ -9,7 +9,6 @@ import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
 from rocketmq_tw.broker.tables.encoding import EntryCache
@@ -17,8 +16,8 @@ from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
 from rocketmq_tw.broker.tables.permissions import READ
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
-from rocketmq_tw.net.interfaces import InSlices
-from rocketmq_tw.net.threads import all_steps, at_once
+from rocketmq_tw.runtime.slices import InSlices, all_steps
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable

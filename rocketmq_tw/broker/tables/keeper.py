@@ -9,10 +9,9 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import InThread
-from rocketmq_tw.net.firing import fire_all
-from rocketmq_tw.net.interfaces import InSlices
-from rocketmq_tw.net.threads import all_steps
+from rocketmq_tw.runtime.slices import InSlices, all_steps
+from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.runtime.waiters import fire_all
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

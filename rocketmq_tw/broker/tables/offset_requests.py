@@ -6,13 +6,14 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.interfaces import IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.message.layout import physical_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

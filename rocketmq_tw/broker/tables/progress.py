@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.errors import NotWritableError
 
 

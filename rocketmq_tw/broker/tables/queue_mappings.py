@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from twisted.internet.defer import Deferred, succeed
 
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
 from rocketmq_tw.message.logic_queues import (
     Items,
@@ -17,7 +16,7 @@ from rocketmq_tw.message.logic_queues import (
     leader_of,
     shown_to_name_servers,
 )
-from rocketmq_tw.net.threads import at_once
+from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.base import decode_table, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import (

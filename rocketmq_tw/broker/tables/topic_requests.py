@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
-from rocketmq_tw.broker.interfaces import IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables import permissions
 from rocketmq_tw.broker.tables.announcements import Announcements
@@ -20,6 +20,7 @@ from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
 from rocketmq_tw.wire.bodies.topics import (

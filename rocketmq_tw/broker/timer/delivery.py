@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import Appended, IMessageStore
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
 from rocketmq_tw.broker.timer.slots import DueSlot, as_delivered
@@ -27,6 +27,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.unit import TimerUnit
 from rocketmq_tw.wire.codes import ResponseCode

@@ -12,10 +12,10 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.timer.timer_files import Snapshot, TimerFiles
 

@@ -17,8 +17,9 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import IMessageStore, InThread
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.runtime.threads import InThread
 
 #: Told whether the log is durable up to where it was asked for.
 Flushed = Callable[[bool], None]

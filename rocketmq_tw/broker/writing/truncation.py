@@ -16,10 +16,10 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.interfaces import InThread
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.message_store import MessageStore
 
 #: Records that are looked at in one step.

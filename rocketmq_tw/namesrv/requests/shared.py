@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from twisted.internet.defer import Deferred, DeferredLock
 
 from rocketmq_tw.namesrv.background import Background
-from rocketmq_tw.net.firing import fire_all
+from rocketmq_tw.runtime.waiters import fire_all
 
 
 class SharedAnswers:
