@@ -17,7 +17,7 @@ from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.controller import (
     BrokerReplicasInfo,
     ElectMasterResponseBody,
-    SyncStateSet,
+    SyncStateSetBody,
 )
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -60,7 +60,7 @@ class Registered(NamedTuple):
     master_broker_id: int | None
     master_address: str | None
     master_epoch: int
-    sync_state_set: SyncStateSet
+    sync_state_set: SyncStateSetBody
 
 
 class Elected(NamedTuple):
@@ -228,7 +228,7 @@ class ControllerClient:
 
     def alter_sync_state_set(
         self, name: str, master_id: int, master_epoch: int, members: Iterable[int], epoch: int
-    ) -> "Deferred[SyncStateSet]":
+    ) -> "Deferred[SyncStateSetBody]":
         """1001, of the master alone: the set after it, `epoch` being that of the set before. Where
         the answer is lost it may have been carried out: `replica_info` tells."""
         header = AlterSyncStateSetRequestHeader(
@@ -237,11 +237,11 @@ class ControllerClient:
             master_epoch=master_epoch,
             invoke_time=self._now_ms(),
         )
-        wanted = SyncStateSet(sync_state_set=sorted(members), sync_state_set_epoch=epoch)
+        wanted = SyncStateSetBody(sync_state_set=sorted(members), sync_state_set_epoch=epoch)
         return self._ask(
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
             header,
-            lambda answer: decode_body(SyncStateSet, answer.body),
+            lambda answer: decode_body(SyncStateSetBody, answer.body),
             body=encode_body(wanted),
             repeatable=False,
         )
@@ -348,7 +348,7 @@ def _registered(
         header.master_broker_id,
         header.master_address,
         header.master_epoch or 0,
-        decode_body(SyncStateSet, answer.body),
+        decode_body(SyncStateSetBody, answer.body),
     )
 
 

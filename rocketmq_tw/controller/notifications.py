@@ -10,7 +10,7 @@ from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import BrokerLife
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSet
+from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import (
@@ -65,7 +65,7 @@ class RoleNotifier:
             master_broker_id=header.master_broker_id,
         )
         members_body = encode_body(
-            SyncStateSet(
+            SyncStateSetBody(
                 sync_state_set=members, sync_state_set_epoch=header.sync_state_set_epoch or 0
             )
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import (
@@ -231,7 +231,7 @@ def test_both_tools_on_both_kinds(
     with running_controllers(tmp_path, (kind,)) as group:
         name = "set-tools"
         decide_something(group, name)
-        members = SyncStateSet(sync_state_set=[1, 2, 3], sync_state_set_epoch=1)
+        members = SyncStateSetBody(sync_state_set=[1, 2, 3], sync_state_set_epoch=1)
         header = AlterSyncStateSetRequestHeader(
             broker_name=name, master_broker_id=2, master_epoch=1
         )

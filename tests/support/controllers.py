@@ -12,7 +12,7 @@ import msgspec
 
 from rocketmq_tw.raft.bodies import DLedgerRequestCode, TransferRequestBody
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo, SyncStateSet
+from rocketmq_tw.wire.bodies.controller import BrokerReplicasInfo, ReplicasInfo, SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import (
@@ -250,7 +250,7 @@ class ControllerGroup:
         if answer.code:
             raise PeerFailed(f"{broker_name}: {answer.code} {answer.remark}")
         header = answer.header(GetReplicaInfoResponseHeader)
-        members = decode_body(SyncStateSet, answer.body)
+        members = decode_body(SyncStateSetBody, answer.body)
         return Master(
             header.master_address,
             header.master_broker_id,

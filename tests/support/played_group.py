@@ -15,9 +15,9 @@ from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.broker import BrokerInMemory
 from tests.support.network import MemoryNetwork
 from tests.support.noted_sends import NotedSends, bodies_of, log_of
@@ -39,7 +39,7 @@ class PlayedGroup(NotedSends):
         self.files = [MemoryFiles() for _ in range(count)]
         self.brokers = [self.make(number) for number in range(1, count + 1)]
         self.epoch = self.master = 0
-        self.members = SyncMembers(frozenset(), 0)
+        self.members = SyncStateSet(frozenset(), 0)
         #: What the controller says to proposals: yes, a refusal, or nothing at all.
         self.refusal: Exception | None = None
 
@@ -68,18 +68,18 @@ class PlayedGroup(NotedSends):
     def switching(self, number: int) -> Switching:
         return self[number].broker[Replicas].switching
 
-    def alter(self, master: int, members: frozenset[int]) -> Deferred[SyncMembers]:
+    def alter(self, master: int, members: frozenset[int]) -> Deferred[SyncStateSet]:
         if self.refusal is not None:
             return fail(self.refusal)
         if master != self.master:
             return fail(RequestError(ResponseCode.CONTROLLER_INVALID_MASTER, "not any more"))
-        self.members = SyncMembers(members, self.members.epoch + 1)
+        self.members = SyncStateSet(members, self.members.epoch + 1)
         return succeed(self.members)
 
     def elect(self, master: int, *, tell: tuple[int, ...] | None = None) -> None:
         """Makes a broker the master, and tells the brokers of `tell`, by default all."""
         self.epoch, self.master = self.epoch + 1, master
-        self.members = SyncMembers(frozenset({master}), self.members.epoch + 1)
+        self.members = SyncStateSet(frozenset({master}), self.members.epoch + 1)
         for number in tell or range(1, len(self.brokers) + 1):
             self.tell(number, master)
         self.settle(4)

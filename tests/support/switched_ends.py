@@ -24,8 +24,8 @@ from rocketmq_tw.replication.auto_switch.frames import (
 from rocketmq_tw.replication.auto_switch.interfaces import Comparison, ISwitchedLog
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 SETTINGS = HASettings(file_size=100, batch_size=64)
 
@@ -165,15 +165,15 @@ class Master:
             self.clock,
             epochs=kept((1, 0), (2, 130)),
             own_id=1,
-            applied=SyncMembers(frozenset(members or {1}), 1),
+            applied=SyncStateSet(frozenset(members or {1}), 1),
             confirmed=0,
             propose=self.propose,
             renounce=self.renounce,
         )
 
-    def propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
+    def propose(self, members: frozenset[int]) -> Deferred[SyncStateSet]:
         self.asked.append(members)
-        return succeed(SyncMembers(members, len(self.asked) + 1))
+        return succeed(SyncStateSet(members, len(self.asked) + 1))
 
     def renounce(self) -> Deferred[None]:
         self.renounced += 1

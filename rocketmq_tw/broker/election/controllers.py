@@ -15,10 +15,10 @@ from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.client.controller import ControllerClient, Elected, Registered
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.address import join_address, split_address, split_addresses
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class GroupControllers:
         master_epoch: int,
         members: Collection[int],
         sync_state_set_epoch: int,
-    ) -> Deferred[SyncMembers]:
+    ) -> Deferred[SyncStateSet]:
         """See `IController`."""
         altered = self._client.alter_sync_state_set(
             self._name, broker_id, master_epoch, members, sync_state_set_epoch
@@ -169,8 +169,8 @@ def _group(registered: Registered) -> GroupState:
     )
 
 
-def _members(altered: SyncStateSet) -> SyncMembers:
-    return SyncMembers(frozenset(altered.sync_state_set), altered.sync_state_set_epoch)
+def _members(altered: SyncStateSetBody) -> SyncStateSet:
+    return SyncStateSet(frozenset(altered.sync_state_set), altered.sync_state_set_epoch)
 
 
 def _elected_group(elected: Elected) -> GroupState:

@@ -31,9 +31,9 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 #: Seconds between two tries to get a role.
 RETRY_SECONDS = 1.0
@@ -151,14 +151,14 @@ class ControllerFollower:
         self.poll().addCallback(lambda _: self._ask_on_hearsay())
 
     @inlineCallbacks
-    def propose(self, members: Collection[int]) -> Generator[Any, Any, SyncMembers]:
+    def propose(self, members: Collection[int]) -> Generator[Any, Any, SyncStateSet]:
         """Asks the controller for another SyncStateSet of this master; fires with what holds from
         now on. Fails with `RequestError` where the controller refuses, and otherwise where nobody
         knows whether it was changed."""
         epoch = self._role.state.epoch
         if epoch is None or not self._role.is_master:
             raise NotMasterError("only a master changes the SyncStateSet")
-        decided: SyncMembers = yield self._controller.alter_sync_state_set(
+        decided: SyncStateSet = yield self._controller.alter_sync_state_set(
             self.broker_id, epoch, members, self._members_epoch()
         )
         if self._role.state.epoch != epoch:

@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ class IController(Protocol):
         master_epoch: int,
         members: Collection[int],
         sync_state_set_epoch: int,
-    ) -> Deferred[SyncMembers]:
+    ) -> Deferred[SyncStateSet]:
         """The master's proposal for the set; what holds from now on (1001)."""
 
     def heartbeat(self, liveness: HeartbeatReport) -> None:

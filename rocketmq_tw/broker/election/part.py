@@ -19,11 +19,11 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.controller import NotifyBrokerRoleChangedRequestHeader
 
 #: Seconds between two looks at the name of the controllers; as stock's.
@@ -163,5 +163,5 @@ class ElectedRole(Part):
         )
 
 
-def _members(group: GroupState) -> SyncMembers:
-    return SyncMembers(group.sync_state_set, group.sync_state_set_epoch)
+def _members(group: GroupState) -> SyncStateSet:
+    return SyncStateSet(group.sync_state_set, group.sync_state_set_epoch)

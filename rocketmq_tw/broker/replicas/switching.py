@@ -24,7 +24,7 @@ from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
 from rocketmq_tw.replication.auto_switch.interfaces import Propose, Renounce
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 
 class LogProgress(NamedTuple):
@@ -36,7 +36,7 @@ class LogProgress(NamedTuple):
     confirmed: int
 
 
-def _no_controller(members: frozenset[int]) -> Deferred[SyncMembers]:
+def _no_controller(members: frozenset[int]) -> Deferred[SyncStateSet]:
     return fail(ConnectionError("nobody speaks to the controller"))
 
 
@@ -69,7 +69,7 @@ class Switching:
         """Fires with a new master's end of links once its epoch has begun; fails with `EpochError`
         where the epoch is over."""
         store = self._store
-        members = controlled.members or SyncMembers(frozenset({controlled.own_id}), 0)
+        members = controlled.members or SyncStateSet(frozenset({controlled.own_id}), 0)
         yield self.epochs.begin(state.epoch or 0, store.end_offset, store.min_physical_offset)
         self._service = service = AutoSwitchHAService(
             self._log,
@@ -98,13 +98,13 @@ class Switching:
             compare=follower.compare_before,
         )
 
-    def apply(self, members: SyncMembers) -> None:
+    def apply(self, members: SyncStateSet) -> None:
         """The controller has this SyncStateSet; of no account to who is no master."""
         if self._service is not None:
             self._service.apply(members)
 
     @inlineCallbacks
-    def renew(self, epoch: int, members: SyncMembers) -> Generator[Deferred[Any], Any, None]:
+    def renew(self, epoch: int, members: SyncStateSet) -> Generator[Deferred[Any], Any, None]:
         """The controller has elected this master once more: a new epoch begins where its log ends,
         and links and senders go on. Fails with `ValueError` where it is not the master."""
         if self._service is None:
@@ -123,7 +123,7 @@ class Switching:
         return self.epochs.forget(self._store.min_physical_offset)
 
     @property
-    def members(self) -> SyncMembers | None:
+    def members(self) -> SyncStateSet | None:
         """The SyncStateSet that this master goes by; None for others."""
         return None if self._service is None else self._service.states.applied
 

@@ -9,7 +9,7 @@ import attrs
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 
 class Role(Enum):
@@ -49,7 +49,7 @@ class Controlled:
     """
 
     own_id: int
-    members: SyncMembers | None = None
+    members: SyncStateSet | None = None
     master_address: str = ""
 
 

@@ -18,7 +18,7 @@ from rocketmq_tw.controller.core.events import (
 from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group, SyncState
 from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
-from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSet
+from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSetBody
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.controller import (
@@ -263,7 +263,7 @@ def _master_header(
 def alter_sync_state_set(
     state: ControllerState,
     request: AlterSyncStateSetRequestHeader,
-    asked: SyncStateSet,
+    asked: SyncStateSetBody,
     life: BrokerLife,
 ) -> Decision:
     """1001: the master says who has all of its log."""
@@ -282,7 +282,7 @@ def alter_sync_state_set(
     epoch = group.sync.epoch + 1
     return Decision(
         header=AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=epoch),
-        body=SyncStateSet(sync_state_set=sorted(wanted), sync_state_set_epoch=epoch),
+        body=SyncStateSetBody(sync_state_set=sorted(wanted), sync_state_set_epoch=epoch),
         events=(AlterSyncStateSet(broker_name=group.name, new_sync_state_set=wanted),),
     )
 
@@ -375,9 +375,9 @@ def _not_cleaned(remark: str) -> Decision:
     return Decision(code=ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark=remark)
 
 
-def sync_state_set(group: Group) -> SyncStateSet:
+def sync_state_set(group: Group) -> SyncStateSetBody:
     """The group's SyncStateSet as answers have it."""
-    return SyncStateSet(
+    return SyncStateSetBody(
         sync_state_set=sorted(group.sync.members), sync_state_set_epoch=group.sync.epoch
     )
 

@@ -12,7 +12,7 @@ from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import BrokerLife
 from rocketmq_tw.controller.core.state import ControllerState
 from rocketmq_tw.wire.bodies.base import decode_request
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -71,7 +71,7 @@ def elect_master(header: ElectMasterRequestHeader, config: ControllerConfig) -> 
 def _alter(command: RemotingCommand) -> Decide:
     header = command.header(AlterSyncStateSetRequestHeader)
     _check_size(command, MAX_SET_BYTES)
-    wanted = decode_request(SyncStateSet, command.body)
+    wanted = decode_request(SyncStateSetBody, command.body)
     return lambda state, life: decisions.alter_sync_state_set(state, header, wanted, life)
 
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute
 
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 #: Asks the controller for these members; fires with the set that it has then. Fails with a
 #: `RequestError` where the controller refuses, with anything else where its answer is not known.
-Propose = Callable[[frozenset[int]], Deferred[SyncMembers]]
+Propose = Callable[[frozenset[int]], Deferred[SyncStateSet]]
 
 #: Has the controller elect anew: that ends the master's epoch, and all that was proposed in it.
 Renounce = Callable[[], Deferred[None]]

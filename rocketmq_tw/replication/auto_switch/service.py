@@ -12,13 +12,14 @@ from twisted.python.failure import Failure
 from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, Propose, Renounce
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.master_link import AutoSwitchMasterLink
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers, SyncStates
+from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.replication.links.errors import LinkError
 from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
 from rocketmq_tw.replication.links.service import HAService, SlaveConnection
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 #: After a proposal without success the next one waits so long.
 RETRY_MS = 1000
@@ -57,7 +58,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         *,
         epochs: KeptEpochs,
         own_id: int,
-        applied: SyncMembers,
+        applied: SyncStateSet,
         confirmed: int,
         propose: Propose,
         renounce: Renounce,
@@ -102,7 +103,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._is_over = True
         return super().stop()
 
-    def apply(self, applied: SyncMembers) -> None:
+    def apply(self, applied: SyncStateSet) -> None:
         """The controller has this SyncStateSet; old news change nothing."""
         if self.states.apply(applied):
             self._in_doubt_ms = None
@@ -215,7 +216,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._asked = asked = self._propose(members)
         asked.addCallbacks(self._answered, self._unanswered)
 
-    def _answered(self, applied: SyncMembers) -> None:
+    def _answered(self, applied: SyncStateSet) -> None:
         self._asked = None
         if not self._is_over:
             self.apply(applied)

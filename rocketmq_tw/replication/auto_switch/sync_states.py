@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import attrs
 
+from rocketmq_tw.wire.group_state import SyncStateSet
+
 #: A slave this near to the log's end is waited for from then on, so that it can join while senders
 #: never rest; bytes, and for how long.
 JOINING_GAP = 1 << 20
@@ -26,13 +28,6 @@ MAX_PAUSE_MS = 30_000
 MAX_PAUSES = 1000
 #: Stands for all ids that were never members: who invents one for each try waits like who has one.
 _STRANGERS = None
-
-
-class SyncMembers(NamedTuple):
-    """The broker ids of a SyncStateSet, the master's among them; `epoch` counts its changes."""
-
-    members: frozenset[int]
-    epoch: int
 
 
 @attrs.define(kw_only=True)
@@ -67,7 +62,7 @@ class SyncStates:
     """
 
     def __init__(
-        self, own_id: int, applied: SyncMembers, *, not_caught_up_ms: Callable[[], int]
+        self, own_id: int, applied: SyncStateSet, *, not_caught_up_ms: Callable[[], int]
     ) -> None:
         self.applied = applied
         self.proposed: frozenset[int] | None = None
@@ -206,7 +201,7 @@ class SyncStates:
         self._settled()
         self._look()
 
-    def apply(self, applied: SyncMembers) -> bool:
+    def apply(self, applied: SyncStateSet) -> bool:
         """The controller has this set; False where that is old news. With a newer epoch whatever
         was proposed under the former one cannot be taken any more."""
         if applied.epoch <= self.applied.epoch:

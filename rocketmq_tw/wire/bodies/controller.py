@@ -6,7 +6,7 @@ from rocketmq_tw.wire.bodies.base import Body
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
 
 
-class SyncStateSet(Body):
+class SyncStateSetBody(Body):
     """Of 1001, 1003, 1004 and 1008: the ids of the replicas that have all of the master's log, and
     how often this set has changed."""
 

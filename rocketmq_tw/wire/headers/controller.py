@@ -4,7 +4,7 @@ from rocketmq_tw.wire.headers.base import Header, Int, Long
 
 
 class AlterSyncStateSetRequestHeader(Header, kw_only=True):
-    """1001; the body is a `SyncStateSet`."""
+    """1001; the body is a `SyncStateSetBody`."""
 
     broker_name: str
     master_epoch: Int
@@ -51,7 +51,7 @@ class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
 
 
 class RegisterBrokerToControllerResponseHeader(Header, kw_only=True):
-    """Answer to 1003; the body is a `SyncStateSet`. The master is None unless it lives."""
+    """Answer to 1003; the body is a `SyncStateSetBody`. The master is None unless it lives."""
 
     cluster_name: str
     broker_name: str
@@ -68,7 +68,7 @@ class GetReplicaInfoRequestHeader(Header, kw_only=True):
 
 
 class GetReplicaInfoResponseHeader(Header, kw_only=True):
-    """Answer to 1004; the body is a `SyncStateSet`."""
+    """Answer to 1004; the body is a `SyncStateSetBody`."""
 
     master_broker_id: Long | None = None
     master_address: str | None = None
@@ -86,7 +86,7 @@ class GetMetaDataResponseHeader(Header, kw_only=True):
 
 
 class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
-    """1008, oneway to a broker; the body is a `SyncStateSet`."""
+    """1008, oneway to a broker; the body is a `SyncStateSetBody`."""
 
     master_address: str | None = None
     master_epoch: Int | None = None

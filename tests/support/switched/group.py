@@ -17,10 +17,10 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.ha_links import Link
 from tests.support.switched.controller import IDS, Controller
 from tests.support.switched.node import Node, Send
@@ -176,9 +176,9 @@ class World:
         """An administrator wants another master; the present one hears of it late."""
         self.controller.elect(but=self.controller.master)
 
-    def ask(self, node: Node, members: frozenset[int]) -> Deferred[SyncMembers]:
+    def ask(self, node: Node, members: frozenset[int]) -> Deferred[SyncStateSet]:
         """A proposal on its way."""
-        answer: Deferred[SyncMembers] = Deferred()
+        answer: Deferred[SyncStateSet] = Deferred()
         assert node.service is not None
         life, epoch, base = node.life, node.epoch, node.service.states.applied.epoch
         fate = self.random.choice(["good"] * 6 + ["request lost", "answer lost", "late"])

@@ -19,7 +19,7 @@ from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
 from rocketmq_tw.replication.auto_switch.interfaces import Comparison
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.ha_links import Link
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Node:
 
     @inlineCallbacks
     def _change(
-        self, master: int, epoch: int, applied: SyncMembers
+        self, master: int, epoch: int, applied: SyncStateSet
     ) -> Generator[Deferred[Any], Any, None]:
         life = self.life
         service, client, self.service, self.client = self.service, self.client, None, None

@@ -14,7 +14,7 @@ from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.controller import (
@@ -59,7 +59,7 @@ class FakeControllers:
             if not note(request):
                 return request.response(ResponseCode.CONTROLLER_NOT_LEADER, "not me")
             header = GetReplicaInfoResponseHeader(master_broker_id=7, master_epoch=2)
-            members = SyncStateSet(sync_state_set=[7], sync_state_set_epoch=3)
+            members = SyncStateSetBody(sync_state_set=[7], sync_state_set_epoch=3)
             return request.response(header=header, body=encode_body(members))
 
         def alter(request: RemotingCommand, peer: IPeer) -> Any:

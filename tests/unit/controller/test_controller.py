@@ -23,7 +23,7 @@ from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.controller import SyncStateSet
+from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import (
@@ -62,7 +62,9 @@ def test_a_group_comes_up_and_all_controllers_agree(
     found = controllers.result(three[2].client.replica_info(GROUP))
     assert (found.master_broker_id, found.master_address) == (1, three[0].address)
     assert found.master_epoch == 1
-    assert found.sync_state_set == SyncStateSet(sync_state_set=[1, 2, 3], sync_state_set_epoch=2)
+    assert found.sync_state_set == SyncStateSetBody(
+        sync_state_set=[1, 2, 3], sync_state_set_epoch=2
+    )
     assert controllers.result(three[2].client.next_broker_id("C", GROUP)) == 4
     controllers.run_until(controllers.same_state)
     data = controllers.result(three[0].client.sync_state_data([GROUP, "none"]))
@@ -118,8 +120,8 @@ def test_a_master_that_loses_its_connection_is_replaced_at_once(
         header = told.header(NotifyBrokerRoleChangedRequestHeader)
         assert (header.master_broker_id, header.master_address) == (3, third.address)
         assert (header.master_epoch, header.sync_state_set_epoch) == (2, 3)
-        members = decode_body(SyncStateSet, told.body)
-        assert members == SyncStateSet(sync_state_set=[3], sync_state_set_epoch=3)
+        members = decode_body(SyncStateSetBody, told.body)
+        assert members == SyncStateSetBody(sync_state_set=[3], sync_state_set_epoch=3)
         assert told.is_oneway
 
 

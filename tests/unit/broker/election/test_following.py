@@ -20,9 +20,9 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.errors import ConnectError
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.broker import fired
 
 ME = "10.0.0.1:10911"
@@ -100,8 +100,8 @@ class Controllers:
 
     def alter_sync_state_set(
         self, broker_id: int, master_epoch: int, members: Collection[int], epoch: int
-    ) -> Deferred[SyncMembers]:
-        def alter() -> SyncMembers:
+    ) -> Deferred[SyncStateSet]:
+        def alter() -> SyncStateSet:
             assert (master_epoch, epoch) == (
                 self.state.master_epoch,
                 self.state.sync_state_set_epoch,
@@ -109,7 +109,7 @@ class Controllers:
             self.state = attrs.evolve(
                 self.state, sync_state_set=frozenset(members), sync_state_set_epoch=epoch + 1
             )
-            return SyncMembers(frozenset(members), epoch + 1)
+            return SyncStateSet(frozenset(members), epoch + 1)
 
         return self._answer(alter)
 
@@ -251,7 +251,7 @@ def test_a_master_takes_a_new_set_once() -> None:
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
     decided = fired(joining.follower.propose({1}))
-    assert decided == SyncMembers(frozenset({1}), 3)
+    assert decided == SyncStateSet(frozenset({1}), 3)
     joining.members_epoch = decided.epoch
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.elected_group import ElectedGroup
 from tests.support.pops import Popper
@@ -50,7 +50,7 @@ def test_what_waits_comes_in_time(begun: Callable, again: bool) -> None:
     group.start(1)
     broker = group.master()
     if again:
-        broker.broker[Replicas].switching.renew(9, SyncMembers(frozenset({1}), 9))
+        broker.broker[Replicas].switching.renew(9, SyncStateSet(frozenset({1}), 9))
     # The confirmed offset moves with each message.
     ok(broker.send(b"first"))
     comes = begun(broker)

@@ -13,10 +13,10 @@ from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader
 from tests.support.broker import fired
 from tests.support.noted_sends import log_of
@@ -297,7 +297,7 @@ def test_a_master_that_is_elected_again_goes_on() -> None:
     group.send(1)
     links = list(group[1].broker[Replicas].master.service.slaves)
     group.epoch += 1
-    members = SyncMembers(group.members.members, group.members.epoch + 1)
+    members = SyncStateSet(group.members.members, group.members.epoch + 1)
     group.switching(1).renew(group.epoch, members)
     group.members = members
     group.send(1)
@@ -313,7 +313,7 @@ def test_under_new_controllers_logs_lead_once_their_epochs_are_forgotten() -> No
     for master in (2, 1):
         group.elect(master)
         group.send(master)
-    group.epoch, group.members = 0, SyncMembers(frozenset(), 0)
+    group.epoch, group.members = 0, SyncStateSet(frozenset(), 0)
     with pytest.raises(ValueError, match=r"docs/controller\.md"):
         group.elect(1)
     for number in (1, 2):

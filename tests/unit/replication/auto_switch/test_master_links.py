@@ -9,9 +9,9 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveHandshake,
     SlaveReport,
 )
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.switched_ends import (
     Master,
     frames,
@@ -132,11 +132,11 @@ def test_a_stranger_keeps_no_slave_out_of_the_set():
     master = Master(all_ack=True)
     taken: list[frozenset[int]] = []
 
-    def propose(members: frozenset[int]) -> Deferred[SyncMembers]:
+    def propose(members: frozenset[int]) -> Deferred[SyncStateSet]:
         if 999 in members:
             return fail(RequestError(ResponseCode.CONTROLLER_INVALID_REPLICAS, "no replica 999"))
         taken.append(members)
-        return succeed(SyncMembers(members, len(taken) + 1))
+        return succeed(SyncStateSet(members, len(taken) + 1))
 
     master.service._propose = propose
     for broker_id in (999, 2):

@@ -6,9 +6,9 @@ import pytest
 from twisted.internet.defer import Deferred, fail
 
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake, SlaveReport
-from rocketmq_tw.replication.auto_switch.sync_states import SyncMembers
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.switched_ends import Master
 
 UNKNOWN = ResponseCode.CONTROLLER_INVALID_REPLICAS
@@ -24,7 +24,7 @@ class Doubtful(Master):
         self.slave, _ = self.link()
         self.slave.dataReceived(SlaveHandshake(2).encode() + SlaveReport(250).encode())
 
-    def propose(self, members: frozenset[int]) -> Deferred[SyncMembers]:
+    def propose(self, members: frozenset[int]) -> Deferred[SyncStateSet]:
         self.asked.append(members)
         if len(self.asked) == 1:
             return fail(ConnectionError("lost"))
@@ -57,5 +57,5 @@ def test_a_stranger_under_that_id_keeps_others_out_for_a_while_only() -> None:
     assert master.renounced == 0
     master.run(4)
     assert master.renounced == 1
-    master.service.apply(SyncMembers(frozenset({1}), 2))
+    master.service.apply(SyncStateSet(frozenset({1}), 2))
     assert not master.service.states.waited_for

@@ -9,15 +9,15 @@ from rocketmq_tw.replication.auto_switch.sync_states import (
     JOINING_GAP,
     JOINING_MS,
     MAX_PAUSE_MS,
-    SyncMembers,
     SyncStates,
 )
+from rocketmq_tw.wire.group_state import SyncStateSet
 
 OWN = 1
 
 
 def states(*members: int) -> SyncStates:
-    return SyncStates(OWN, SyncMembers(frozenset(members), 5), not_caught_up_ms=lambda: 15_000)
+    return SyncStates(OWN, SyncStateSet(frozenset(members), 5), not_caught_up_ms=lambda: 15_000)
 
 
 def connect(of: SyncStates, broker_id: int, *, now_ms: int = 0, is_learner: bool = False) -> None:
@@ -123,8 +123,8 @@ class TestPauses:
         connect(group, 2)
         self.refuse(group, 2, 0)
         report(group, 2, 1000, FIRST_PAUSE_MS)
-        assert group.apply(SyncMembers(frozenset({1, 2}), 6))
-        assert group.apply(SyncMembers(frozenset({1}), 7))
+        assert group.apply(SyncStateSet(frozenset({1, 2}), 6))
+        assert group.apply(SyncStateSet(frozenset({1}), 7))
         report(group, 2, 1000, FIRST_PAUSE_MS)
         assert group.expansion() == {1, 2}
 
@@ -156,7 +156,7 @@ class TestPauses:
 
     def test_strangers_keep_nobody_out_who_has_everything_or_was_a_member(self):
         group = states(1, 3)
-        group.apply(SyncMembers(frozenset({1}), 6))
+        group.apply(SyncStateSet(frozenset({1}), 6))
         for broker_id in (2, 3, 4):
             connect(group, broker_id)
         report(group, 2, 990)
@@ -215,7 +215,7 @@ class TestShrinking:
         report(group, 2, 1000)
         assert group.check(1000, 0) == {1}
         assert group.waited_for == {2}
-        assert group.apply(SyncMembers(frozenset({1}), 6))
+        assert group.apply(SyncStateSet(frozenset({1}), 6))
         assert group.waited_for == frozenset()
 
     def test_a_learner_and_the_master_itself_are_no_reason(self):
@@ -235,7 +235,7 @@ class TestProposals:
         assert group.waited_for == {2, 3}
         assert group.everyone() == 700
         assert group.count == 2
-        assert group.apply(SyncMembers(frozenset({1, 3}), 6))
+        assert group.apply(SyncStateSet(frozenset({1, 3}), 6))
         assert group.waited_for == {3}
         for proposed, count in (({1}, 2), ({1, 2, 3}, 3)):
             group.propose(proposed)
@@ -260,7 +260,7 @@ class TestProposals:
     def test_old_news_change_nothing(self, epoch):
         group = states(1, 2)
         group.propose({1})
-        assert not group.apply(SyncMembers(frozenset({1, 3}), epoch))
+        assert not group.apply(SyncStateSet(frozenset({1, 3}), epoch))
         assert group.applied.members == {1, 2}
         assert group.proposed == {1}
 
