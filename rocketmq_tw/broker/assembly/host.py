@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.task import Cooperator
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.config.base import Config
@@ -17,6 +15,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer, RequestCheck
+from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.paths import StorePaths
 
@@ -43,22 +42,12 @@ class Host:
     in_thread: InThread
     now_ms: Callable[[], int]
     before_request: list[RequestCheck]
-    _slices: Cooperator = attrs.field(init=False)
+    #: Goes through long work, some 10 ms of it in each turn of the reactor.
+    in_slices: Slices = attrs.field(init=False)
 
-    @_slices.default
-    def _make_slices(self) -> Cooperator:
-        return Cooperator(scheduler=lambda work: self.reactor.callLater(0, work))
-
-    def in_slices(self, steps: Iterator[None]) -> Deferred[Any]:
-        """Goes through `steps`, some 10 ms in each turn of the reactor so that nobody else waits
-        long; fires at their end, fails with what they raise. They meet what happens in between.
-        A single step is made when this returns."""
-        try:
-            for _ in steps:
-                return self._slices.coiterate(steps)
-        except Exception:
-            return fail()
-        return succeed(None)
+    @in_slices.default
+    def _make_slices(self) -> Slices:
+        return Slices(self.reactor)
 
     def elapsed_ms(self) -> int:
         return int(self.reactor.seconds() * 1000)

@@ -7,7 +7,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
@@ -21,6 +20,7 @@ from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequest
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler
 
 #: Seconds between scans for clients without heartbeats, as in stock.

@@ -9,9 +9,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.topics import GroupList, TopicList

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.topic_requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
@@ -15,7 +14,9 @@ from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.offsets import (
     ConsumeStats,
     ConsumeStatsList,

@@ -8,9 +8,9 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.growing_answers import every
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody

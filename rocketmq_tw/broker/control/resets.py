@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers, every
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.offsets import OffsetTable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.offsets import (
     CorrectionOffsetBody,

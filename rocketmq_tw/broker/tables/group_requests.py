@@ -7,11 +7,11 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.growing_answers import GrowingAnswers
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.groups import GroupTable
 from rocketmq_tw.broker.tables.list_limits import check_list_bytes, check_list_length
 from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body

@@ -1,0 +1,73 @@
+"""Answers that grow with a table: at once while they are small, in slices from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from rocketmq_tw.runtime.shared_results import SharedResults
+from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.command import RemotingCommand
+
+T = TypeVar("T")
+
+
+class GrowingAnswers:
+    """Makes bodies in steps between which other requests are served, and encodes them in a thread.
+
+    A body that needs one step is made and encoded where it is asked for. One that needs more is
+    begun anew once those asked for before it are made, so that only one of them is in memory.
+    """
+
+    def __init__(self, in_slices: Slices, in_thread: InThread) -> None:
+        self._in_slices = in_slices
+        self._in_thread = in_thread
+        self._shared = SharedResults(in_slices)
+
+    def answer(
+        self,
+        request: RemotingCommand,
+        make: Callable[[], T],
+        fill: Callable[[T], Iterator[None]],
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """The response to `request` with the body that `make` makes and the steps of `fill` fill.
+        Raises, or fails with, what these raise."""
+        data = self.body(object(), make, fill, encode_body)
+        if isinstance(data, bytes):
+            return request.response(body=data)
+        return data.addCallback(lambda data: request.response(body=data))
+
+    def body(
+        self,
+        key: Hashable,
+        make: Callable[[], T],
+        fill: Callable[[T], Iterator[None]],
+        encode: Callable[[T], bytes],
+    ) -> bytes | Deferred[bytes]:
+        """What `encode`, which may run in a thread, makes of what `make` makes and the steps of
+        `fill` fill. Requests with equal keys that wait for a body to be begun share it. Raises, or
+        fails with, what these functions raise."""
+        body = make()
+        if next(fill(body), self) is self:
+            return encode(body)
+
+        def collect() -> Deferred[bytes]:
+            body = make()
+            filled = self._in_slices(fill(body))
+            return filled.addCallback(lambda _: self._in_thread(lambda: encode(body)))
+
+        return self._shared.get(key, collect)
+
+    def after(
+        self,
+        steps: Iterator[None],
+        answer: Callable[[], RemotingCommand | Deferred[RemotingCommand]],
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """What `answer` returns once `steps` are made. Raises, or fails with, what they raise."""
+        if next(steps, self) is self:
+            return answer()
+        return self._in_slices(steps).addCallback(lambda _: answer())
