@@ -32,6 +32,11 @@ class Alarm:
         if self._pending is None:
             self._pending = self._clock.callLater(seconds, self._ring)
 
+    def set_no_later(self, seconds: float) -> None:
+        """Makes the call due in `seconds`, unless it is due before that already."""
+        if self._pending is None or self._pending.getTime() > self._clock.seconds() + seconds:
+            self.set(seconds)
+
     def cancel(self) -> None:
         """Makes the call due no more."""
         pending, self._pending = self._pending, None

@@ -56,6 +56,16 @@ def test_setting_an_alarm_anew_takes_the_place_of_what_was_set() -> None:
     assert rung == [3]
 
 
+def test_an_alarm_may_be_drawn_nearer_but_not_put_off() -> None:
+    clock, rung = Clock(), []
+    alarm = Alarm(clock, lambda: rung.append(clock.seconds()))
+    alarm.set_no_later(3)
+    alarm.set_no_later(2)
+    alarm.set_no_later(5)
+    clock.pump([1] * 6)
+    assert rung == [2]
+
+
 def test_a_cancelled_alarm_does_not_ring() -> None:
     clock, rung = Clock(), []
     alarm = Alarm(clock, lambda: rung.append(1))
