@@ -1,4 +1,5 @@
-"""The bits by which a message remembers which groups' expressions it matched, as stock has them."""
+"""The Bloom filter of stock, by whose bits a message remembers which groups' expressions it matched
+(docs/formats/consumequeue-ext.md)."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 
 class BloomFilter:
-    """A filter for `expected` groups that says yes to one too many in at most `error_percent` of
-    100 cases. Each group has `hashes` bits out of `bits`, a multiple of 8."""
+    """A filter for `expected` groups with at most `error_percent` of false positives. Each group
+    has `hashes` bits out of `bits`, a multiple of 8."""
 
     def __init__(self, error_percent: int, expected: int) -> None:
         error_rate = error_percent / 100
@@ -24,7 +25,7 @@ class BloomFilter:
         self.bits = 8 * math.ceil(bits / 8)
 
     def positions(self, key: str) -> list[int]:
-        """The bits of a key."""
+        """The numbers of a key's bits."""
         hashed = murmur3(key.encode("utf-8", "replace"))
         first, second = hashed & 0xFFFFFFFF, hashed >> 32
         found = []
@@ -36,11 +37,11 @@ class BloomFilter:
         return found
 
     def data_of(self, group: str, topic: str) -> BloomFilterData:
-        """The bits of a group's expression for a topic, as files have them."""
+        """The bits of a group's expression for a topic, as `consumerFilter.json` has them."""
         return BloomFilterData(bit_pos=self.positions(f"{group}#{topic}"), bit_num=self.bits)
 
     def is_own(self, data: BloomFilterData | None) -> bool:
-        """Whether bits of a file were made by a filter like this one."""
+        """Whether bits in a file were made by a filter of these measures."""
         return (
             data is not None
             and data.bit_num == self.bits
@@ -49,7 +50,7 @@ class BloomFilter:
         )
 
     def bit_map(self, positions: Iterable[int]) -> bytes:
-        """All bits, of which those at `positions` are set."""
+        """All bits as bytes, of which those at `positions` are set."""
         found = bytearray(self.bits // 8)
         for position in positions:
             found[position >> 3] |= 1 << (position & 7)

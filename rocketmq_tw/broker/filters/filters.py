@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rocketmq_tw.broker.clients.registry import ConsumerGroup
+from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.broker.filters.message_bits import MessageBits
 from rocketmq_tw.broker.filters.table import FilterTable
-from rocketmq_tw.broker.filters.turns import CompilingTurns
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
@@ -24,29 +24,31 @@ from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
-#: Of retries it is not known beforehand whose expressions they are asked.
+#: The weight of a filter of retries: which expressions they meet is not known beforehand.
 _HEAVIEST = 1 + MAX_TESTS // 16 + MAX_EXPRESSION // 128
 
 
 class MessageFilters:
-    """Refuses with stock's codes what cannot be filtered by. What makes a filter raises
-    `NotThisTurn` where that has to wait: `turns.patient` is for the handlers that call it."""
+    """Makes filters; refuses with stock's codes what cannot be filtered by. Each method that makes
+    one raises `BudgetSpent` where that must wait for a later turn of the reactor, so handlers that
+    call it are wrapped with `budget.retrying`."""
 
     def __init__(
         self,
         config: BrokerConfig,
         table: FilterTable,
-        turns: CompilingTurns,
+        budget: CompileBudget,
         bits: MessageBits | None,
     ) -> None:
-        """`bits` are those that messages have, None where they have none."""
+        """`bits` makes and reads the bits that messages have; None where messages have none."""
         self._config = config
         self._table = table
         self._bits = bits
-        self.turns = turns
+        self.budget = budget
 
     def of_expression(self, text: str | None, kind: str | None) -> MessageFilter:
-        """What a read asks for by itself: `kind` is TAG or SQL92, None means TAG."""
+        """The filter of an expression that a request brings along: `kind` is TAG or SQL92, None
+        means TAG. Raises `RequestError` where it is wrong."""
         if is_tag_type(kind):
             try:
                 tags = parse_tag_expression(text)
@@ -60,8 +62,8 @@ class MessageFilters:
     def of_subscription(
         self, consumers: ConsumerGroup, wanted: SubscriptionData, version: int = 0
     ) -> MessageFilter:
-        """What a group asks of the topic of `wanted`, one of its subscriptions; `version` is the
-        least that the read wants of it."""
+        """The filter of `wanted`, one of the subscriptions of a group. Raises `RequestError` where
+        its expression is not kept, or is older than `version`."""
         if is_tag_type(wanted.expression_type):
             if wanted.class_filter_mode:
                 return EVERY_MESSAGE
@@ -87,7 +89,8 @@ class MessageFilters:
         return by_expression._replace(by_extra=self._bits.may_match(known))
 
     def by_extra(self, consumers: ConsumerGroup, topic: str) -> ExtraMatch:
-        """What a group that subscribes to a topic asks of a queue's extension."""
+        """Whether a message may match what a group subscribes to, by what the extension of its
+        consume queue has of it."""
         wanted = consumers.subscriptions[topic]
         if is_tag_type(wanted.expression_type):
             match = consumers.wanted_tags(topic)
@@ -100,12 +103,12 @@ class MessageFilters:
         return lambda extra, position: True
 
     def shown(self, topic: str, group: str) -> str:
-        """What a group asks of a topic, as JSON for administrators."""
+        """What a group filters a topic by, as JSON for administrators; `null`: nothing."""
         self._admit(topic, group)
         return self._table.shown(topic, group)
 
     def check_enabled(self, kind: str | None) -> None:
-        """Raises `RequestError` where the configuration wants no filters but by tags."""
+        """Raises `RequestError` where only tags may be filtered by (`enablePropertyFilter`)."""
         if not self._config.enable_property_filter:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -114,14 +117,14 @@ class MessageFilters:
             )
 
     def parsed(self, text: str | None, kind: str | None) -> Compiled:
-        """The expression in a text; raises `RequestError` where it is wrong."""
+        """The compiled expression of a text; raises `RequestError` where it is wrong."""
         try:
             if kind != SQL92_TYPE:
                 raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
             if not text:
                 raise ExpressionError(1, "it is empty")
             check_length(text)
-            self.turns.admit(text)
+            self.budget.admit(text)
             return compile_expression(text)
         except ExpressionError as error:
             raise RequestError(
@@ -131,25 +134,27 @@ class MessageFilters:
     def _admit(self, topic: str, group: str) -> None:
         text = self._table.text_of(topic, group)
         if text:
-            self.turns.admit(text)
+            self.budget.admit(text)
 
     def _of_retries(self, group: str) -> MessageFilter:
-        """What was given back is asked what its own topic's messages are asked."""
+        """The filter of a retry topic: each message is asked what the group asks of the topic that
+        it was sent to (`filterSupportRetry`)."""
 
         def matches(properties: bytes) -> bool:
             topic = parse_properties(properties).get(RETRY_TOPIC, "")
             known = self._table.get(topic, group)
             return known is None or known.expression.matches(properties)
 
-        self.turns.admit_read(_HEAVIEST)
+        self.budget.admit_read(_HEAVIEST)
         return MessageFilter(by_properties=matches, weight=_HEAVIEST)
 
     def _by(self, expression: Compiled) -> MessageFilter:
-        self.turns.admit_read(expression.weight)
+        self.budget.admit_read(expression.weight)
         return MessageFilter(by_properties=expression.matches, weight=expression.weight)
 
     def _not_kept(self, group: str, wanted: SubscriptionData) -> RequestError:
-        """No expression was kept: it is wrong, or there was no room."""
+        """Why the expression of a subscription is not in the table: it is wrong, or there was no
+        room."""
         try:
             self.parsed(wanted.sub_string, wanted.expression_type)
             why = (

@@ -1,5 +1,8 @@
-"""Which groups' expressions a message matches, as bits: calculated when it comes into its queue, so
-that later reads need not ask its properties."""
+"""Which groups' expressions a message matches, as the bits of a Bloom filter.
+
+They are calculated when the message comes into its consume queue, whose extension keeps them
+(docs/formats/consumequeue-ext.md), so that later reads need not ask its properties.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from rocketmq_tw.message.sql92 import PropertiesMatch
 from rocketmq_tw.store.interface import ExtraMatch
 from rocketmq_tw.store.queue_extension import UnitExtra
 
-#: Usual expressions that one message is asked by at most: some 250 us.
+#: Expressions of the usual weight that one message is asked by at most: some 250 us.
 _MOST_ASKED = 256
-#: Characters of all expressions that are kept ready.
+#: Characters of all compiled expressions that are kept.
 _MOST_CHARACTERS = 1 << 20
 
 log = Logger()
@@ -26,16 +29,16 @@ log = Logger()
 
 class _Asked(NamedTuple):
     """What messages of a topic are asked: the expressions of its groups, each with its bits as a
-    number; None where they are too much, and messages have no bits."""
+    number; None where they cost too much, so that messages get no bits."""
 
     expressions: tuple[tuple[PropertiesMatch, int], ...] | None
     characters: int = 0
 
 
 class MessageBits:
-    """Makes the bits of messages. Expressions of a topic are made ready when its first message
-    comes, and again where they changed; until they are its messages have no bits, and all of their
-    properties are asked by whoever reads them."""
+    """Makes the bits of messages. The expressions of a topic are compiled when its first message
+    comes, and again where they changed; until they are, its messages get no bits, and reads ask
+    the properties of each."""
 
     def __init__(
         self,
@@ -50,16 +53,16 @@ class MessageBits:
         self._size = table.bloom.bits // 8
         self._topics: dict[str, _Asked] = {}
         self._characters = 0
-        #: What is on its way for a topic.
+        #: Topic -> a mark for the compilation of its expressions that is under way.
         self._preparing: dict[str, object] = {}
         #: Where the log ended when the broker started. A kill may have taken what groups asked
         #: last, with whose bits messages were stored by then; their times say nothing where the
         #: clock was set back.
         self.believed_from = 0
-        table.on_change(self._changed)
+        table.changes.add(self._changed)
 
     def of(self, topic: str, properties: bytes, store_timestamp: int) -> bytes:
-        """Those of a message; none where nobody filters its topic."""
+        """The bits of a message; empty where no group filters its topic by an expression."""
         table = self._table
         table.newest_stored = max(table.newest_stored, store_timestamp)
         if not (self._config.enable_calc_filter_bit_map and table.of_topic(topic)):
@@ -77,8 +80,9 @@ class MessageBits:
         return bits.to_bytes(self._size, "little")
 
     def may_match(self, group: GroupFilter) -> ExtraMatch:
-        """Whether a message may match the expression of a group, by its bits: it may where it has
-        none of this size, or came before the group asked, or before the broker started."""
+        """A test whether a message may match the expression of a group, by its bits. It always
+        may where it has none of this size, or was stored before the group subscribed or the broker
+        started."""
         own, size = self._own_bits(group), self._size
         known_from, believed_from = group.data.born_time, self.believed_from
 
@@ -98,7 +102,7 @@ class MessageBits:
         return int.from_bytes(self._table.bloom.bit_map(data.bit_pos), "little")
 
     def _changed(self, topic: str) -> None:
-        """From now on nobody may rely on what was ready."""
+        """Forgets what was compiled for a topic, whose expressions changed."""
         self._preparing.pop(topic, None)
         asked = self._topics.pop(topic, None)
         if asked is not None:
@@ -115,14 +119,14 @@ class MessageBits:
         self._preparing.pop(topic, None)
 
     def _steps(self, topic: str, mark: object) -> Iterator[None]:
-        """Makes the expressions one by one, unless they change meanwhile; none at once, as a
-        message is on its way."""
+        """Compiles the expressions one by one, unless they change meanwhile; none in the first
+        step, since a message is being dispatched then."""
         yield
         expressions: list[tuple[PropertiesMatch, int]] = []
         weight = characters = 0
         groups = [group.data.consumer_group for group in self._table.of_topic(topic)]
         for name in groups[: self._most_asked + 1]:
-            # What is none is removed here, which is a change.
+            # A wrong expression is removed here, which is a change.
             group = self._table.get(topic, name)
             if self._preparing.get(topic) is not mark or group is None:
                 return

@@ -1,7 +1,8 @@
-"""What groups filter topics by: `config/consumerFilter.json` in stock's form.
+"""What groups filter topics by: `config/consumerFilter.json` in stock's form
+(docs/formats/config-files.md).
 
 Heartbeats bring the expressions. They outlive the consumers for a day, so that a group that comes
-back is found again; which version of a subscription counts follows stock.
+back is found again. Of two versions of a subscription the newer one counts, as in stock.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.sql92 import Compiled, ExpressionError, check_length, compile_expression
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.filters import (
     ConsumerFilterData,
@@ -26,18 +28,20 @@ from rocketmq_tw.wire.bodies.filters import (
 )
 from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 
-#: What all expressions with what belongs to them may take, roughly, in bytes.
+#: Bytes that all entries together may take, roughly.
 MAX_SIZE = 32 * 1024 * 1024
-#: How long ago consumers are taken to have left that a file shows as being there.
+#: Milliseconds before the start at which consumers count as gone that the file shows as present.
 _LEFT_BEFORE_START_MS = 30_000
-_OF_ONE = 1024
+#: Bytes that an entry takes beside its texts, roughly.
+_ENTRY_SIZE = 1024
 
 log = Logger()
 
 
 class GroupFilter:
-    """One group's expression for one topic; `data` is what the file has of it. Whether it is one at
-    all is seen where it is first asked for, or a little later: many may come in one heartbeat."""
+    """One group's expression for one topic; `data` is what the file has of it. `checked`: it was
+    compiled once and is right. That is done when it is first asked for, or a little later, since
+    one heartbeat may bring many."""
 
     __slots__ = ("checked", "data")
 
@@ -47,19 +51,21 @@ class GroupFilter:
 
     @property
     def expression(self) -> Compiled:
-        """Made again where it was not asked for long; raises `ExpressionError` if it is none."""
+        """The compiled expression, which is remembered for some time; raises `ExpressionError`
+        where it is wrong."""
         return compile_expression(self.data.expression or "")
 
     @property
     def size(self) -> int:
-        """Roughly what it takes in memory."""
+        """Bytes that it takes in memory, roughly."""
         data = self.data
         expression = data.expression or ""
-        return _OF_ONE + 4 * len(expression) + len(data.topic) + len(data.consumer_group)
+        return _ENTRY_SIZE + 4 * len(expression) + len(data.topic) + len(data.consumer_group)
 
 
 class FilterTable(WriteBehindTable):
-    """(topic, group) → what the group asks of the topic's messages."""
+    """(topic, group) → the expression by which the group filters the topic. `changes` tells of each
+    topic of which a group's expression was added, changed or removed."""
 
     def __init__(
         self,
@@ -81,17 +87,14 @@ class FilterTable(WriteBehindTable):
         #: (topic, group) of those whose consumers left, the first to leave in front.
         self._dead: dict[tuple[str, str], GroupFilter] = {}
         self._unchecked: deque[GroupFilter] = deque()
-        self._on_change: list[Callable[[str], None]] = []
-        #: Store time of the newest message that came into its queue: whoever asks from now on must
-        #: not take its bits, or those of older ones, for an answer.
+        self.changes: Listeners[[str]] = Listeners("an expression of a group changed")
+        #: Store time in ms of the newest message that came into its queue: its bits, and those of
+        #: older ones, say nothing of expressions that are added later.
         self.newest_stored = 0
 
-    def on_change(self, callback: Callable[[str], None]) -> None:
-        """Calls with a topic whose groups ask something else now."""
-        self._on_change.append(callback)
-
     def get(self, topic: str, group: str) -> GroupFilter | None:
-        """What a group asks of a topic, whether its consumers are there or left."""
+        """The entry of a group for a topic, whether its consumers are connected or gone; None where
+        there is none, or a wrong expression, which is removed."""
         known = self._find(topic, group)
         if known is None or known.checked or self._check(known):
             return known
@@ -101,12 +104,12 @@ class FilterTable(WriteBehindTable):
         return self._topics.get(topic, {}).get(group)
 
     def text_of(self, topic: str, group: str) -> str | None:
-        """The text of the expression that `get` would ask for, right or wrong."""
+        """The text of the expression that `get` would compile, right or wrong."""
         known = self._find(topic, group)
         return None if known is None else known.data.expression
 
     def check(self) -> Iterator[None]:
-        """Removes what is no expression; a step for each that was not looked at before."""
+        """Removes wrong expressions; a step for each that was not checked before."""
         while self._unchecked:
             known = self._unchecked.popleft()
             data = known.data
@@ -115,11 +118,11 @@ class FilterTable(WriteBehindTable):
                 yield
 
     def of_topic(self, topic: str) -> Collection[GroupFilter]:
-        """What all groups ask of a topic."""
+        """The entries of all groups for a topic."""
         return self._topics.get(topic, {}).values()
 
     def shown(self, topic: str, group: str) -> str:
-        """`get` as JSON for administrators, `null` where there is nothing."""
+        """The entry of a group for a topic as JSON for administrators; `null`: there is none."""
         known = self.get(topic, group)
         if known is None:
             return "null"
@@ -129,7 +132,8 @@ class FilterTable(WriteBehindTable):
     # Consumers come and go
 
     def subscribed(self, group: str, wanted: Iterable[SubscriptionData]) -> None:
-        """A consumer of the group says in full what it subscribes to."""
+        """Takes over all subscriptions of a consumer of the group; those that it does not have any
+        more count as left."""
         topics = self._topics_of.get(group)
         named = set()
         for subscription in wanted:
@@ -141,7 +145,7 @@ class FilterTable(WriteBehindTable):
                 self._died(self._topics[topic][group])
 
     def left(self, group: str) -> None:
-        """No consumer of the group is there any more."""
+        """Notes that the last consumer of the group is gone."""
         for topic in self._topics_of.get(group, ()):
             self._died(self._topics[topic][group])
 
@@ -186,13 +190,13 @@ class FilterTable(WriteBehindTable):
             )
 
     def _check(self, known: GroupFilter) -> bool:
-        """Whether it is an expression; removed where it is not."""
+        """Whether the expression is right; it is removed where it is not."""
         data = known.data
         try:
             compiled = known.expression
         except ExpressionError as error:
             self._remove(known)
-            self._tell_wrong(data, error)
+            self._log_wrong(data, error)
             return False
         known.checked = True
         if compiled.rest:
@@ -206,7 +210,7 @@ class FilterTable(WriteBehindTable):
             )
         return True
 
-    def _tell_wrong(self, data: ConsumerFilterData, error: ExpressionError) -> None:
+    def _log_wrong(self, data: ConsumerFilterData, error: ExpressionError) -> None:
         log.warn(
             "group {group!r} filters {topic!r} by what is no expression: {error}",
             group=data.consumer_group,
@@ -217,14 +221,14 @@ class FilterTable(WriteBehindTable):
     # The entries
 
     def _add(self, made: GroupFilter) -> bool:
-        """False where it cannot be kept."""
+        """Whether the entry was added: there is room for it, and its text is not too long."""
         data = made.data
         try:
             if data.expression_type != SQL92_TYPE:
                 raise ExpressionError(1, f"{data.expression_type} is unknown: use TAG or SQL92")
             check_length(data.expression or "")
         except ExpressionError as error:
-            self._tell_wrong(data, error)
+            self._log_wrong(data, error)
             return False
         while self._room < made.size and self._dead:
             self._remove(next(iter(self._dead.values())))
@@ -241,7 +245,7 @@ class FilterTable(WriteBehindTable):
         self._topics.setdefault(data.topic, {})[data.consumer_group] = made
         self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
         self._unchecked.append(made)
-        self._tell_changed(data.topic)
+        self._changed(data.topic)
         return True
 
     def _remove(self, known: GroupFilter) -> None:
@@ -255,12 +259,11 @@ class FilterTable(WriteBehindTable):
             del self._topics[topic]
         if not topics:
             del self._topics_of[group]
-        self._tell_changed(topic)
+        self._changed(topic)
 
-    def _tell_changed(self, topic: str) -> None:
+    def _changed(self, topic: str) -> None:
         self._dirty = True
-        for callback in self._on_change:
-            callback(topic)
+        self.changes.tell(topic)
 
     def _died(self, known: GroupFilter) -> None:
         data = known.data
@@ -271,7 +274,7 @@ class FilterTable(WriteBehindTable):
             self._dirty = True
 
     def forget_dead(self) -> None:
-        """Removes what nobody has asked for `filterDataCleanTimeSpan`."""
+        """Removes entries whose consumers have been gone for `filterDataCleanTimeSpan`."""
         latest = self._now_ms() - self._config.filter_data_clean_time_span
         while self._dead:
             known = next(iter(self._dead.values()))
@@ -282,7 +285,7 @@ class FilterTable(WriteBehindTable):
     # The file
 
     def load(self) -> None:
-        """Takes what the file has; raises what the file's reading raises where it is damaged."""
+        """Takes over the entries of the file; raises what reading it raises where it is damaged."""
         table = self._file.read(lambda data: decode_body(ConsumerFilterTable, data))
         if table is None:
             return

@@ -69,7 +69,7 @@ class PopRequests:
         self._number = 0
 
     def handlers(self) -> dict[int, Handler]:
-        return {RequestCode.POP_MESSAGE: self._filters.turns.patient(self.pop)}
+        return {RequestCode.POP_MESSAGE: self._filters.budget.retrying(self.pop)}
 
     def pop(
         self, request: RemotingCommand, peer: IPeer
@@ -235,7 +235,7 @@ class PopRequests:
             header.born_time + header.poll_time,
             wanted.filter,
             peer,
-            lambda: answer_later(self._filters.turns.patient(self.pop), request, peer),
+            lambda: answer_later(self._filters.budget.retrying(self.pop), request, peer),
         )
         if polling is Polling.HELD:
             return None

@@ -10,8 +10,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
+from rocketmq_tw.broker.filters.compile_budget import BudgetSpent
 from rocketmq_tw.broker.filters.filters import MessageFilters
-from rocketmq_tw.broker.filters.turns import NotThisTurn
 from rocketmq_tw.broker.interfaces import (
     GetStatus,
     IMessageStore,
@@ -116,7 +116,7 @@ class PullRequests:
         self._seconds = seconds
 
     def handlers(self) -> dict[int, Handler]:
-        pull = self._filters.turns.patient(self.pull)
+        pull = self._filters.budget.retrying(self.pull)
         return {RequestCode.PULL_MESSAGE: pull, RequestCode.LITE_PULL_MESSAGE: pull}
 
     def pull(
@@ -137,8 +137,8 @@ class PullRequests:
 
         try:
             response = self._serve(request, peer, may_suspend=False)
-        except NotThisTurn:
-            self._filters.turns.later(peer, lambda: self._resume(request, peer))
+        except BudgetSpent:
+            self._filters.budget.postpone(peer, lambda: self._resume(request, peer))
             return
         except Exception:
             response = refuse(Failure())

@@ -43,7 +43,7 @@ class QueueRequests:
         self._role = role
 
     def handlers(self) -> dict[int, Handler]:
-        units = self._filters.filters.turns.patient(self.units)
+        units = self._filters.filters.budget.retrying(self.units)
         return {RequestCode.QUERY_CONSUME_QUEUE: units}
 
     def units(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

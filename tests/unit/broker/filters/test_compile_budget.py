@@ -1,4 +1,4 @@
-"""New expressions of many connections are made a few in each turn."""
+"""New expressions of many connections are compiled a few in each turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.filters import turns
+from rocketmq_tw.broker.filters import compile_budget
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.message.sql92 import compiled
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -127,9 +127,9 @@ def test_a_subscription_that_is_read_first_waits_too(monkeypatch: pytest.MonkeyP
     broker.subscribe(
         "G", broker.peer, topic="Topic", sub_string=expression(3), expression_type="SQL92"
     )
-    waiting = broker.broker[Filters].filters.turns
-    waiting._left = 0
-    waiting._begin_another()
+    budget = broker.broker[Filters].filters.budget
+    budget._left = 0
+    budget._postponed.schedule()
     assert counted.ask(broker.pull_request(sys_flag=0)) is None
     assert not counted.characters
     assert counted.turn() == LENGTH + 1
@@ -162,23 +162,23 @@ def test_what_a_subscription_is_shown_with_waits_too(monkeypatch: pytest.MonkeyP
 
 
 def test_connections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_CHARACTERS", 1)
+    monkeypatch.setattr(compile_budget, "CHARACTERS_PER_TURN", 1)
     counted = Counted(monkeypatch)
-    waiting = counted.broker.broker[Filters].filters.turns
+    budget = counted.broker.broker[Filters].filters.budget
     done: list[str] = []
 
     def work(name: str) -> None:
-        waiting.admit(name)
+        budget.admit(name)
         compiled.compile_expression(name)
         done.append(name)
 
     flooding, other, gone = FakePeer("127.0.0.1:1"), FakePeer("127.0.0.1:2"), FakePeer()
     for name in ("a = 1", "a = 2", "a = 3"):
-        waiting.later(flooding, lambda name=name: work(name))
-    waiting.later(gone, lambda: work("a = 9"))
-    waiting.later(other, lambda: work("b = 1"))
+        budget.postpone(flooding, lambda name=name: work(name))
+    budget.postpone(gone, lambda: work("a = 9"))
+    budget.postpone(other, lambda: work("b = 1"))
     gone.lose()
-    waiting.later(other, lambda: 1 / 0)
+    budget.postpone(other, lambda: 1 / 0)
     for _ in range(8):
         counted.turn()
     assert done == ["a = 1", "b = 1", "a = 2", "a = 3"]
@@ -191,14 +191,14 @@ def test_a_held_pull_is_resumed_though_its_expression_is_forgotten(
     broker = counted.broker
     pull = broker.pull_request(1, subscription="a = 2", expression_type="SQL92", suspend_ms=15_000)
     assert counted.ask(pull) is None and len(broker.long_polling) == 1
-    waiting = broker.broker[Filters].filters.turns
-    refusals = [turns.NotThisTurn, turns.NotThisTurn]
+    budget = broker.broker[Filters].filters.budget
+    refusals = [compile_budget.BudgetSpent, compile_budget.BudgetSpent]
 
     def admit(text: str) -> None:
         if refusals:
             raise refusals.pop()
 
-    monkeypatch.setattr(waiting, "admit", admit)
+    monkeypatch.setattr(budget, "admit", admit)
     ok(broker.send(b"two", properties={"a": "2"}))
     for _ in range(3):
         counted.turn()

@@ -1,0 +1,75 @@
+"""How many slow expressions are compiled, and asked by reads, in one turn of the reactor.
+
+An expression of 8,192 characters takes some 20 ms to compile, and a read that asks a slow one takes
+some more. Without a budget, many connections that send such expressions at once would hold up all
+others for seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+
+from rocketmq_tw.broker.assembly.handlers import answer_later
+from rocketmq_tw.message.sql92 import is_remembered
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.fairness import FairQueue
+from rocketmq_tw.wire.command import RemotingCommand
+
+#: Characters of new expressions that are compiled in one turn; the last one may go beyond.
+CHARACTERS_PER_TURN = 2048
+#: What an expression costs beside its characters, and a read that asks a slow one, in characters.
+COST_OF_EXPRESSION, COST_OF_SLOW_READ = 64, 1024
+
+
+class BudgetSpent(Exception):
+    """Too much was compiled in this turn of the reactor; the request is to be tried again later."""
+
+
+class CompileBudget:
+    """The characters that may be compiled in the present turn. Requests that come too late for it
+    are tried again in later turns, one of each connection after the other."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._left = CHARACTERS_PER_TURN
+        self._postponed: FairQueue[IPeer] = FairQueue(clock, lambda: self._left > 0, self._refill)
+
+    def admit(self, text: str) -> None:
+        """Takes the cost of compiling `text`, which is 0 where it was compiled not long ago; raises
+        `BudgetSpent` where nothing is left."""
+        if not is_remembered(text):
+            self._spend(COST_OF_EXPRESSION + len(text))
+
+    def admit_read(self, weight: int) -> None:
+        """Takes the cost of a read whose expression has this weight (`MessageFilter.weight`);
+        raises `BudgetSpent` where nothing is left."""
+        if weight > 1:
+            self._spend(COST_OF_SLOW_READ)
+
+    def retrying(self, handler: Handler) -> Handler:
+        """A handler that does what `handler` does, in a later turn where that raises `BudgetSpent`;
+        `handler` must not have changed anything by then."""
+
+        def handle(request: RemotingCommand, peer: IPeer) -> Any:
+            try:
+                return handler(request, peer)
+            except BudgetSpent:
+                self.postpone(peer, lambda: answer_later(handle, request, peer))
+                return None
+
+        return handle
+
+    def postpone(self, peer: IPeer, work: Callable[[], None]) -> None:
+        """Calls `work` in a later turn, unless `peer` is lost by then."""
+        self._postponed.add(peer, lambda: work() if peer.connected else None)
+
+    def _spend(self, cost: int) -> None:
+        if self._left <= 0:
+            raise BudgetSpent
+        self._left -= cost
+        self._postponed.schedule()
+
+    def _refill(self) -> None:
+        self._left = CHARACTERS_PER_TURN
