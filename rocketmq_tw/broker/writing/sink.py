@@ -1,0 +1,123 @@
+"""Where the broker puts the messages that it makes itself.
+
+Delay levels, timers, transactions, pops and messages that consumers send back all store messages
+that no producer sent to this broker just now. They put them into the one sink of the broker and do
+not ask whose log takes them: a master's own one does; the log of another broker of the cluster is
+where those of a slave go that acts for its master ("Slave Acting Master").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred, fail
+from zope.interface import Interface, implementer
+
+from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.writing.commit import SAFE, STORED, AppendLast, Commit
+from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+
+class PutResult(NamedTuple):
+    """How a put ended, and the place that the message got, or would have got."""
+
+    code: ResponseCode
+    appended: Appended
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the message is in the log; what was promised of it need not hold yet."""
+        return self.code in STORED
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the message is in the log, and what the configuration promises holds."""
+        return self.code in SAFE
+
+
+class IMessageSink(Interface):
+    """Takes messages to be stored."""
+
+    def put(message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        """Stores `message`; fires once it is written, with `wait` once flush and replicas have what
+        the configuration promises, also where that did not succeed: the result tells. Fails with
+        `RequestError` where the message is refused, which a local log does before it returns."""
+
+    def put_last(
+        compose: Callable[[], StoredMessage | None],
+    ) -> Deferred[PutResult | None]:
+        """Calls `compose` once all else of this reactor turn is in the sink, and stores what it
+        returns behind that, with the same write; fires once that is written, with None where it
+        returned None. Fails with what it raised, or with `RequestError` where that is refused."""
+
+
+@implementer(IMessageSink)
+class LocalLog:
+    """Puts messages into the broker's own log."""
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+
+    def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        ended: Deferred[PutResult] = Deferred()
+
+        def done(code: ResponseCode, appended: Appended) -> None:
+            ended.callback(PutResult(code, appended))
+
+        try:
+            self._commit.append(message, done, wait=wait)
+        except RequestError:
+            return fail()
+        return ended
+
+    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+        ended: Deferred[PutResult | None] = Deferred()
+
+        def done(code: ResponseCode, appended: Appended) -> None:
+            ended.callback(PutResult(code, appended))
+
+        def last(append: AppendLast) -> None:
+            try:
+                message = compose()
+                if message is not None:
+                    append(message, done)
+            except Exception:
+                ended.errback()
+            else:
+                if message is None:
+                    ended.callback(None)
+
+        self._commit.append_last(last)
+        return ended
+
+
+@implementer(IMessageSink)
+class SinkOfRole:
+    """Puts messages into the sink of the role that the broker has at that moment; refuses them with
+    SERVICE_NOT_AVAILABLE in a role without one."""
+
+    def __init__(self, holder: RoleHolder, sinks: Mapping[Role, IMessageSink]) -> None:
+        self._holder = holder
+        #: Role -> where it puts messages. A part that reaches other brokers adds its own.
+        self.sinks = dict(sinks)
+
+    def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        sink = self.sinks.get(self._holder.role)
+        return self._refused() if sink is None else sink.put(message, wait=wait)
+
+    def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+        sink = self.sinks.get(self._holder.role)
+        return self._refused() if sink is None else sink.put_last(compose)
+
+    def _refused(self) -> Deferred:
+        return fail(
+            RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"a broker that is {self._holder.role.value} stores nothing: send to the master",
+            )
+        )
