@@ -34,7 +34,7 @@ class Cluster(Part):
             host.in_thread,
             host.in_slices,
         )
-        role.subscribe(self._role_changed)
+        role.changed.add(self._role_changed)
 
     def periodic(self) -> Iterable[Periodic]:
         config, membership = self._config, self.membership

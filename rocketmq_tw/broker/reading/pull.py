@@ -151,7 +151,7 @@ class PullRequests:
     def _serve(
         self, request: RemotingCommand, peer: IPeer, *, may_suspend: bool
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
-        if self._role.is_copy and not self._config.slave_read_enable:
+        if self._role.copies_log and not self._config.slave_read_enable:
             return self._send_to_master(request)
         header = request.header(PullMessageRequestHeader)
         if header.topic not in self._mappings or header.lo is False:
@@ -219,7 +219,7 @@ class PullRequests:
             header.consumer_group, header.topic, header.queue_id, read.next_offset
         )
         suggested = self._suggest_broker(read, group)
-        if self._role.is_copy:
+        if self._role.copies_log:
             code = self._code_of_slave(code)
         next_offset, min_offset, max_offset = read.next_offset, read.min_offset, read.max_offset
         delta = None
@@ -388,7 +388,7 @@ class PullRequests:
             return MASTER_ID
         if read.suggest_slave:
             return group.which_broker_when_consume_slowly
-        return MASTER_ID if self._role.is_copy else group.broker_id
+        return MASTER_ID if self._role.copies_log else group.broker_id
 
     def _code_of_slave(self, code: ResponseCode) -> ResponseCode:
         """A slave may lag behind: what it lacks is asked of the master before it is believed, and

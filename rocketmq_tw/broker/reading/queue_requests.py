@@ -50,7 +50,7 @@ class QueueRequests:
         """Up to `count` units from `index` on, and what the group that is named subscribes to."""
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id, store = header.topic or "", header.queue_id, self._store
-        unserved = self._role.is_copy and self._topics.get(topic) is None
+        unserved = self._role.copies_log and self._topics.get(topic) is None
         if unserved or queue_id not in store.queue_ids(topic):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{topic} has no queue {queue_id} with messages here"

@@ -173,7 +173,7 @@ class ViewRequests:
     def _check(self, topic: str) -> None:
         """A slave shows no queue of a topic that it does not serve: its offsets may be others than
         the master's."""
-        if self._role.is_copy and self._topics.get(topic) is None:
+        if self._role.copies_log and self._topics.get(topic) is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} on this slave"
             )

@@ -5,27 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
-from twisted.logger import Logger
 
-from rocketmq_tw.broker.role.state import COPYING_ROLES, TRANSITIONS, Role, RoleState
-
-#: Called with the state before and the state now, at once when the role or its epoch changes.
-RoleListener = Callable[[RoleState, RoleState], None]
-
-log = Logger()
+from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.scope import Scope
 
 
 class RoleHolder:
-    """Holds the state, lets it change only as `TRANSITIONS` allows, and tells who subscribed.
+    """Holds the state and lets it change only as `TRANSITIONS` allows.
 
-    `is_master` and `is_copy` are plain attributes, since each request looks at them; `is_copy`: the
-    log is another broker's.
+    What the role means stands in plain attributes, since each request looks at them: `is_master`,
+    and `copies_log` and `delivers` as in `Role`.
     """
 
     def __init__(self, state: RoleState | None = None) -> None:
-        self._listeners: list[RoleListener] = []
-        self.state = state or RoleState(Role.ISOLATED, 0)
-        self._look()
+        #: Told of each change of the role or of its epoch, which the confirmed offset is not, with
+        #: the state before and the state now.
+        self.changed = Listeners[[RoleState, RoleState]]("the broker's role changed")
+        self._take(state or RoleState(Role.ISOLATED, 0))
+        #: Over as soon as the present role is, before anybody is told or does what the next role
+        #: wants. A master that is elected again keeps its role.
+        self.scope = Scope()
+
+    def _take(self, state: RoleState) -> None:
+        self.state = state
+        self.is_master = state.role is Role.MASTER
+        self.copies_log = state.role.copies_log
+        self.delivers = state.role.delivers
 
     @property
     def role(self) -> Role:
@@ -38,8 +44,8 @@ class RoleHolder:
         return self.state.epoch or 0
 
     def change(self, state: RoleState) -> None:
-        """Takes the new state and tells the subscribers in the order in which they came; raises
-        `ValueError` where the role may not follow the present one."""
+        """Takes the new state, ends the former role's `scope` and tells the listeners of `changed`;
+        raises `ValueError` where the role may not follow the present one."""
         former = self.state
         if state.role not in TRANSITIONS[former.role]:
             raise ValueError(f"a broker that is {former.role.value} cannot be {state.role.value}")
@@ -71,37 +77,19 @@ class RoleHolder:
             raise ValueError(f"epoch {epoch} cannot follow {self.state.epoch}")
         self._set(attrs.evolve(self.state, epoch=epoch))
 
-    def subscribe(self, listener: RoleListener) -> Callable[[], None]:
-        """Calls `listener` at each change of the role or of its epoch from now on, which the
-        confirmed offset is not; what is returned ends that."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return unsubscribe
-
     def on_end(self, end: Callable[[], None]) -> None:
-        """Calls `end` whenever a role is over, before anybody does what the next one wants; a
-        master that is elected again stays one."""
+        """Calls `end` whenever a role is over; a master that is elected again stays one."""
 
         def changed(former: RoleState, now: RoleState) -> None:
             if former.role is not now.role:
                 end()
 
-        self.subscribe(changed)
+        self.changed.add(changed)
 
     def _set(self, state: RoleState) -> None:
-        former, self.state = self.state, state
-        self._look()
-        for listener in tuple(self._listeners):
-            try:
-                listener(former, state)
-            except Exception:
-                # The others must not keep a role that is over.
-                log.failure("a listener to the broker's role failed")
-
-    def _look(self) -> None:
-        self.is_master = self.state.role is Role.MASTER
-        self.is_copy = self.state.role in COPYING_ROLES
+        former, scope = self.state, self.scope
+        self._take(state)
+        if former.role is not state.role:
+            self.scope = Scope()
+            scope.end()
+        self.changed.tell(former, state)

@@ -17,7 +17,9 @@ class Role(Enum):
 
     ISOLATED: it has no role yet, or is between two: it stores nothing that clients send and is not
     registered. MASTER: it stores what clients send. SLAVE: it copies a master's log. ACTING_MASTER:
-    a slave that stands in for a master that is gone, without taking messages from producers.
+    a slave that stands in for a master that is gone ("Slave Acting Master"): its log stays a copy
+    and takes no messages from producers; what waits in it is delivered, through the logs of other
+    brokers.
     """
 
     ISOLATED = "isolated"
@@ -25,10 +27,26 @@ class Role(Enum):
     SLAVE = "slave"
     ACTING_MASTER = "acting master"
 
+    @property
+    def writes_log(self) -> bool:
+        """Whether the broker appends messages to a log of its own."""
+        return self is Role.MASTER
+
+    @property
+    def copies_log(self) -> bool:
+        """Whether the log is a copy of another broker's."""
+        return self in COPYING_ROLES
+
+    @property
+    def delivers(self) -> bool:
+        """Whether the broker delivers what waits in its log: delayed and timed messages, popped
+        messages that were not acknowledged, half messages whose producers are to be asked."""
+        return self in DELIVERING_ROLES
+
 
 EVERY_ROLE = frozenset(Role)
-#: The roles in which the log is a copy of another broker's.
 COPYING_ROLES = frozenset({Role.SLAVE, Role.ACTING_MASTER})
+DELIVERING_ROLES = frozenset({Role.MASTER, Role.ACTING_MASTER})
 
 #: Role -> the roles that may follow it. A change of who writes the log leads through ISOLATED, so
 #: that the parts of a broker can end what they did before they begin anew.

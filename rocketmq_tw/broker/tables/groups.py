@@ -90,7 +90,7 @@ class GroupTable:
         if known is not None or not self._may_create(group):
             return known
         created = SubscriptionGroupConfig(group_name=group)
-        if self._role.is_copy:
+        if self._role.copies_log:
             return created
         log.info("the group {group!r} made on first use", group=group)
         self._put([created]).addErrback(reported)

@@ -14,7 +14,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.announcements import Announcements
 from rocketmq_tw.broker.tables.group_requests import ONLY_A_MASTER_CHANGES, GroupRequests
@@ -127,7 +127,7 @@ class Tables(Part):
             # A slave that has not heard yet that this is its master no more, or not yet again,
             # would remove what this table lacks.
             told = told | refusing(_COPIED, ResponseCode.SYSTEM_ERROR, _ONLY_A_MASTER_TELLS)
-        if role in COPYING_ROLES:
+        if role.copies_log:
             return told | dict.fromkeys(CHANGING, self._left_to_the_master)
         return told | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
 

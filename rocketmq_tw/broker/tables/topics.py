@@ -172,10 +172,10 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
                 order=order,
             )
-            if self._role.is_copy:
+            if self._role.copies_log:
                 # The master makes it, and it comes from there.
                 return known
-        elif known.order != order and not self._role.is_copy:
+        elif known.order != order and not self._role.copies_log:
             known = msgspec.structs.replace(known, order=order)
         else:
             return known
@@ -221,7 +221,7 @@ class TopicTable:
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its
         master's marks."""
-        if self._role.is_copy:
+        if self._role.copies_log:
             return
         changed = [
             msgspec.structs.replace(known, order=True)

@@ -15,7 +15,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.cut import go_back, take_back
@@ -186,7 +186,7 @@ class Timer(Part):
 
     def ready(self, state: RoleState) -> None:
         self._is_ready = True
-        if self.enabled and (state.role is Role.MASTER or state.role in COPYING_ROLES):
+        if self.enabled and (state.role is Role.MASTER or state.role.copies_log):
             self._begin(state.role)
 
     @inlineCallbacks
@@ -355,7 +355,7 @@ class Timer(Part):
     def _followed(self) -> None:
         """A master was followed."""
         checkpoint = self.progress.checkpoint
-        if checkpoint is None or self._role.role not in COPYING_ROLES:
+        if checkpoint is None or not self._role.copies_log:
             return
         self.delivery.go_to(self.rules.slot_of(checkpoint.read_ms))
         self.queue.limit = self.queue.known_until = checkpoint.master_queue_offset

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import Appended
-from rocketmq_tw.broker.role.state import COPYING_ROLES, Role
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.permissions import is_writable
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
@@ -57,7 +57,7 @@ class RecallRequests:
         def refuse(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
             self._need_enabled()
             code = ResponseCode.SERVICE_NOT_AVAILABLE
-            if role in COPYING_ROLES:
+            if role.copies_log:
                 code = ResponseCode.SLAVE_NOT_AVAILABLE
             raise RequestError(
                 code, f"this broker is {role.value} and takes no message back: ask the master"

@@ -17,7 +17,7 @@ from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, 
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.permissions import READ, WRITE
 from rocketmq_tw.broker.tables.progress import write_progress
@@ -110,7 +110,7 @@ class Transactions(Part):
             return self._requests.handlers()
         remark = f"this broker is {role.value} and decides nothing: ask the master"
         code = ResponseCode.SLAVE_NOT_AVAILABLE
-        if role not in COPYING_ROLES:
+        if not role.copies_log:
             code = ResponseCode.SERVICE_NOT_AVAILABLE
         return refusing([RequestCode.END_TRANSACTION], code, remark) | refusing(
             [RequestCode.RESUME_CHECK_HALF_MESSAGE], ResponseCode.SYSTEM_ERROR, remark
@@ -129,7 +129,7 @@ class Transactions(Part):
             # What is in no queue yet, as with a new master under controllers, may be decided there.
             self._stop_waiting = self._writing.dispatcher.when_dispatched(self._take_over)
         else:
-            self._was_slave = state.role in COPYING_ROLES
+            self._was_slave = state.role.copies_log
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
         self._pause()

@@ -13,7 +13,7 @@ from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
@@ -22,6 +22,7 @@ from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, 
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects
 from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, SinkOfRole
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.files.interface import DiskUsage
@@ -64,6 +65,8 @@ class Writing(Part):
             gather=host.listener.gather,
             at_turn_end=getattr(reactor, "at_turn_end", None),
         )
+        #: For all messages that the broker makes itself.
+        self.sink: IMessageSink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.redirects = Redirects(refusals(host.config))
         self.truncation = Truncation(
             self.store,
@@ -100,7 +103,7 @@ class Writing(Part):
         check_files(self._host.files, self.store.paths.root)
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
-        self.store.is_copy = state.role in COPYING_ROLES
+        self.store.is_copy = state.role.copies_log
         return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
 
     def leave(self, state: RoleState) -> Deferred[None]:

@@ -140,7 +140,7 @@ def test_nothing_is_confirmed_between_two_roles() -> None:
         broker[Writing].truncation,
         broker.role,
     )
-    broker.role.subscribe(lambda former, now: changed.append(log.confirm(confirmed + 1)))
+    broker.role.changed.add(lambda former, now: changed.append(log.confirm(confirmed + 1)))
     broker.role.change(RoleState(Role.ISOLATED, 2))
     assert changed == [None]
     assert store.dispatch_limit == confirmed

@@ -35,14 +35,45 @@ def test_which_role_may_follow_which(before: Role, after: Role) -> None:
 
 def test_the_attributes_of_each_role() -> None:
     assert [
-        (holder.is_master, holder.is_copy) for holder in (RoleHolder(state(role)) for role in Role)
-    ] == [(False, False), (True, False), (False, True), (False, True)]
+        (holder.is_master, holder.copies_log, holder.delivers)
+        for holder in (RoleHolder(state(role)) for role in Role)
+    ] == [
+        (False, False, False),
+        (True, False, True),
+        (False, True, False),
+        (False, True, True),
+    ]
+
+
+def test_only_a_master_writes_a_log_of_its_own() -> None:
+    assert [role for role in Role if role.writes_log] == [Role.MASTER]
+
+
+def test_the_scope_of_a_role_ends_with_it_before_anybody_hears_of_the_next() -> None:
+    holder, told = RoleHolder(), []
+    isolated = holder.scope
+    holder.changed.add(lambda former, now: told.append((former.role, now.role)))
+    isolated.on_end(lambda: told.append(("over", holder.role, holder.scope is not isolated)))
+    holder.change(state(Role.MASTER))
+    assert isolated.is_over and not holder.scope.is_over
+    assert told == [("over", Role.MASTER, True), (Role.ISOLATED, Role.MASTER)]
+
+
+def test_a_scope_outlasts_another_election_of_the_same_master() -> None:
+    holder = RoleHolder(state(Role.MASTER, epoch=3))
+    scope = holder.scope
+    holder.renew(4)
+    holder.confirm(5)
+    holder.cut(2)
+    assert holder.scope is scope and not scope.is_over
+    holder.change(state(Role.ISOLATED))
+    assert scope.is_over
 
 
 def test_subscribers_are_told_in_order_until_they_unsubscribe() -> None:
     holder, told = RoleHolder(), []
-    first = holder.subscribe(lambda before, after: told.append(("first", after.role)))
-    holder.subscribe(lambda before, after: told.append(("second", after.role)))
+    first = holder.changed.add(lambda before, after: told.append(("first", after.role)))
+    holder.changed.add(lambda before, after: told.append(("second", after.role)))
     holder.change(state(Role.MASTER))
     first()
     first()
@@ -60,8 +91,8 @@ def test_a_subscriber_that_fails_keeps_it_from_nobody() -> None:
     def fail(before: RoleState, after: RoleState) -> None:
         raise OSError("no disk")
 
-    holder.subscribe(fail)
-    holder.subscribe(lambda before, after: told.append(after.role))
+    holder.changed.add(fail)
+    holder.changed.add(lambda before, after: told.append(after.role))
     with capturedLogs() as logs:
         holder.change(state(Role.SLAVE))
     assert told == [Role.SLAVE] and len(logs) == 1
@@ -70,7 +101,7 @@ def test_a_subscriber_that_fails_keeps_it_from_nobody() -> None:
 def test_a_confirmed_offset_only_grows() -> None:
     holder = RoleHolder(state(Role.MASTER, epoch=3, confirmed_offset=10))
     told = []
-    holder.subscribe(lambda before, after: told.append(after))
+    holder.changed.add(lambda before, after: told.append(after))
     holder.confirm(12)
     holder.confirm(12)
     with pytest.raises(ValueError, match="12 cannot go back to 11"):
