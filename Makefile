@@ -83,7 +83,7 @@ interop-more: jars
 spark: jars
 	$(BIN)/python -m pytest $(SHARED) tests/spark
 
-#: make bench    ours beside stock 5.3.3, 40 minutes; BENCH="--quick" 3 minutes, "--case NAME" one
+#: make bench    ours beside a warm stock 5.3.3, 80 minutes; BENCH="--quick" 3, "--case NAME" one
 bench: $(STAMP)-test
 	$(BIN)/python -m tools.bench $(BENCH)
 

@@ -1,8 +1,10 @@
-"""`make bench`: ours, stock 5.3.3 and the ceiling in turn, with the same clients.
+"""`make bench`: ours, stock 5.3.3 and the ceiling by turns, with one client.
 
-    python -m tools.bench [--quick] [--case NAME]... [--pairs N] [--seconds S] [--warm S]
+    python -m tools.bench [--quick] [--case NAME]... [--turns N] [--seconds S] [--warm S]
 
-Writes bench/results/TIME.json, bench/table.md and bench/report.html.
+The brokers that are compared run at the same time, each on a store of its own, and one client JVM
+sends to them by turns. A case counts once CPU time a message no longer falls (`warming.py`). Writes
+bench/results/TIME.json, bench/table.md and bench/report.html.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -26,15 +29,19 @@ from tests.support.jars import PROJECT
 from tests.support.processes import ServerFailed
 from tools.bench.cases import CASES, Bench, Case
 from tools.bench.client import LoadClient, LoadFailed
-from tools.bench.report import page, text_table
+from tools.bench.report import page, text_table, warming_table
 from tools.bench.statistics import Run, summarise
 from tools.bench.subjects import CEILING, OURS, STOCK, STOCK_VERSION, Subject
+from tools.bench.warming import Warming
 
 OUTPUT = Path(__file__).resolve().parents[2] / "bench"
 #: What is no case but a property of the subject stands under this name.
 SERVER = "server"
+TOO_SHORT = "too short to compare: a quick run only shows that the cases work"
 _IDLE_SECONDS = 8.0
 _MIB = 1 << 20
+
+Say = Callable[[str], None]
 
 
 def main() -> int:
@@ -45,7 +52,7 @@ def main() -> int:
     for package in ("rocketmq_tw", "twisted"):
         compileall.compile_dir(PROJECT / package, quiet=1)
     home = Path(tempfile.mkdtemp(prefix="rmq-bench-", dir=options.directory))
-    runs: list[Run] = []
+    results = Results()
     client = LoadClient(STOCK_VERSION, home / "load")
     started = time.monotonic()
 
@@ -55,44 +62,47 @@ def main() -> int:
     busy, cores = psutil.getloadavg()[0], psutil.cpu_count() or 1
     if busy > cores / 4:
         say(f"others keep {busy:.1f} of {cores} cores busy: trust CPU a message, not throughput")
+    if options.quick:
+        say(TOO_SHORT)
     try:
-        for pair in range(options.pairs):
-            for kind in (options.only,) if options.only else (STOCK, OURS, CEILING):
-                for group in _groups(chosen, kind):
-                    say(f"pair {pair + 1} of {options.pairs}: starting {kind}")
-                    directory = home / f"{pair}-{kind}"
-                    try:
-                        runs += _run_group(kind, group, client, directory, pair, options, say)
-                    except (LoadFailed, ServerFailed, TimeoutError) as error:
-                        say(f"  {kind} FAILED: {error}")
-                    shutil.rmtree(directory, ignore_errors=True)
+        for number, group in enumerate(_groups(chosen)):
+            directory = home / str(number)
+            try:
+                Comparison(group, client, directory, options, say, results).run()
+            except (LoadFailed, ServerFailed, TimeoutError) as error:
+                say(f"  {', '.join(case.name for case in group)} FAILED: {error}")
+            shutil.rmtree(directory, ignore_errors=True)
     except KeyboardInterrupt:
         say("interrupted; what is measured so far follows")
     finally:
         client.close()
         shutil.rmtree(home, ignore_errors=True)
-    _write(runs, options)
+    _write(results, options)
     return 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Ours beside stock's broker.")
-    parser.add_argument("--quick", action="store_true", help="three minutes: few cases, one pair")
+    parser.add_argument("--quick", action="store_true", help="three minutes; too short to compare")
     parser.add_argument(
         "--case", action="append", choices=[case.name for case in CASES], help="only this case"
     )
-    parser.add_argument("--pairs", type=int, help="how often each is run in turn (3; quick: 1)")
+    parser.add_argument("--turns", type=int, help="turns of each broker in a case (3; quick: 1)")
     parser.add_argument("--seconds", type=int, help="length of a timed case (10; quick: 4)")
     parser.add_argument(
-        "--warm", type=int, help="seconds of load before (40 for the JVM; quick: 20)"
+        "--warm",
+        type=int,
+        help="most seconds of load on stock's broker until its CPU time a message no longer falls,"
+        " in the first case of a start (300; quick: 20)",
     )
+    parser.add_argument("--warm-more", type=int, help="most of them in each later case (60; 4)")
     parser.add_argument("--scale", type=float, help="share of the counted cases' messages (1)")
     parser.add_argument("--only", choices=(STOCK, OURS, CEILING), help="one subject, to profile it")
     parser.add_argument("--directory", default=None, help="where the stores are kept while it runs")
     options = parser.parse_args()
-    defaults = {"pairs": 3, "seconds": 10, "warm": 40, "scale": 1.0}
+    defaults = {"turns": 3, "seconds": 10, "warm": 300, "warm_more": 60, "scale": 1.0}
     if options.quick:
-        defaults = {"pairs": 1, "seconds": 4, "warm": 20, "scale": 0.2}
+        defaults = {"turns": 1, "seconds": 4, "warm": 20, "warm_more": 4, "scale": 0.1}
     for name, value in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
@@ -105,51 +115,103 @@ def _is_chosen(case: Case, options: argparse.Namespace) -> bool:
     return case.quick or not options.quick
 
 
-def _groups(cases: Sequence[Case], kind: str) -> list[list[Case]]:
-    """The cases for a subject, those with the same settings together."""
+def _groups(cases: Sequence[Case]) -> list[list[Case]]:
+    """The cases with the same settings together: they share brokers."""
     groups: dict[tuple[type[Subject], tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
-        if kind in case.subjects:
-            groups.setdefault((case.make, tuple(case.settings.items())), []).append(case)
+        groups.setdefault((case.make, tuple(case.settings.items())), []).append(case)
     return list(groups.values())
 
 
-def _run_group(
-    kind: str,
-    cases: Sequence[Case],
-    client: LoadClient,
-    directory: Path,
-    pair: int,
-    options: argparse.Namespace,
-    say: Callable[[str], None],
-) -> list[Run]:
-    runs = []
-    plain = not cases[0].settings and cases[0].make is Subject
-    with cases[0].make(kind, directory, dict(cases[0].settings)) as subject:
-        bench = Bench(subject, client, options.seconds, options.scale)
-        start_seconds = subject.start_seconds
-        # What follows with other settings meets a client that is warm already.
-        fresh = plain or cases[0].make is not Subject
-        warm = options.warm if kind == STOCK and fresh else max(options.warm // 4, 2)
-        say(f"  ready after {start_seconds:.2f} s; warming for {warm} s")
-        bench.load("sync", topic="bench-load", threads=16, seconds=warm)
-        for case in cases:
-            try:
+class Results:
+    """What was measured, and the windows of load in front of it."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.warmings: list[Warming] = []
+
+
+class Comparison:
+    """Cases that share brokers: starts them side by side and measures each case by turns."""
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        client: LoadClient,
+        directory: Path,
+        options: argparse.Namespace,
+        say: Say,
+        results: Results,
+    ) -> None:
+        self._cases = cases
+        self._client = client
+        self._directory = directory
+        self._options = options
+        self._say = say
+        self._results = results
+        self._benches: dict[str, Bench] = {}
+
+    def run(self) -> None:
+        """Raises what keeps the brokers from starting; a case that fails is said and left out."""
+        first, options = self._cases[0], self._options
+        kinds = [
+            kind
+            for kind in (STOCK, OURS, CEILING)
+            if options.only in (None, kind) and any(kind in case.subjects for case in self._cases)
+        ]
+        with ExitStack() as stack:
+            for kind in kinds:
+                self._say(f"starting {kind}: {', '.join(case.name for case in self._cases)}")
+                made = first.make(kind, self._directory / kind, dict(first.settings))
+                subject = stack.enter_context(made)
+                self._benches[kind] = Bench(subject, self._client, options.seconds, options.scale)
+            for case in self._cases:
+                try:
+                    self._measure(case, options.warm if case is first else options.warm_more)
+                except (LoadFailed, ServerFailed, TimeoutError) as error:
+                    # The others still tell something; this one is missing from the table.
+                    self._say(f"  {case.title}: FAILED: {error}")
+            if not first.settings and first.make is Subject:
+                for kind, bench in self._benches.items():
+                    if kind != CEILING:
+                        self._results.runs.append(
+                            Run(SERVER, kind, 0, _server_figures(bench.subject))
+                        )
+
+    def _measure(self, case: Case, warm_seconds: float) -> None:
+        self._say(f"  {case.title}")
+        benches = {kind: self._benches[kind] for kind in self._benches if kind in case.subjects}
+        if case.warms:
+            self._warm(case, benches, warm_seconds)
+        for turn in range(self._options.turns):
+            for kind, bench in benches.items():
                 figures = case.measure(bench)
-            except (LoadFailed, ServerFailed, TimeoutError) as error:
-                # The others still tell something; this one is missing from the table.
-                say(f"  {case.title}: FAILED: {error}")
+                self._results.runs.append(Run(case.name, kind, turn, figures))
+                shown = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
+                self._say(f"    turn {turn + 1}, {kind}: {shown}")
+
+    def _warm(self, case: Case, benches: dict[str, Bench], limit: float) -> None:
+        """By turns as well, until all are steady, or have had `limit` seconds of load each. The
+        ceiling has nothing to compile and gets one window."""
+        warmings = {kind: Warming(case.name, kind) for kind in benches}
+        self._results.warmings += [each for each in warmings.values() if each.subject != CEILING]
+        pending = list(benches)
+        while pending:
+            for kind in tuple(pending):
+                began = time.monotonic()
+                warmings[kind].add(case.measure(benches[kind]), time.monotonic() - began)
+                over = warmings[kind].is_steady or warmings[kind].seconds >= limit
+                if over or kind == CEILING:
+                    pending.remove(kind)
+        for kind, warming in warmings.items():
+            if kind == CEILING:
                 continue
-            runs.append(Run(case.name, kind, pair, figures))
-            shown = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
-            say(f"  {case.title}: {shown}")
-        if plain and kind != CEILING:
-            figures = _server_figures(subject, start_seconds)
-            runs.append(Run(SERVER, kind, pair, figures))
-    return runs
+            state = "steady" if warming.is_steady else "NOT steady"
+            shown = " ".join(f"{value:.3g}" for value in warming.cpu_us)
+            self._say(f"    {kind} {state} after {warming.seconds:.0f} s: {shown} us a message")
 
 
-def _server_figures(subject: Subject, start_seconds: float) -> dict[str, float]:
+def _server_figures(subject: Subject) -> dict[str, float]:
     """Memory after all cases, and CPU while nothing is asked of the broker."""
     process = psutil.Process(subject.broker.pid)
     memory = process.memory_info().rss / _MIB
@@ -161,29 +223,40 @@ def _server_figures(subject: Subject, start_seconds: float) -> dict[str, float]:
     return {
         "resident_mb": memory,
         "idle_cpu": busy / (time.monotonic() - began) * 100,
-        "start_seconds": start_seconds,
+        "start_seconds": subject.start_seconds,
     }
 
 
-def _write(runs: Sequence[Run], options: argparse.Namespace) -> None:
+def _write(results: Results, options: argparse.Namespace) -> None:
     now = datetime.now().astimezone()
     about = {
         "time": f"{now:%Y-%m-%d %H:%M %Z}",
         "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total >> 30} GiB",
         "python": platform.python_version(),
         "stock": STOCK_VERSION,
-        "pairs": str(options.pairs),
-        "seconds a case": str(options.seconds),
+        "turns": str(options.turns),
+        "seconds a turn": str(options.seconds),
+        "most seconds of warming": f"{options.warm}, later cases {options.warm_more}",
         "share of counted messages": str(options.scale),
         "load average at the end": f"{psutil.getloadavg()[0]:.1f}",
     }
-    rows = summarise(runs)
+    if options.quick:
+        about["note"] = TOO_SHORT
+    rows = summarise(results.runs)
+    tables = text_table(rows) + "\n" + warming_table(results.warmings)
     (OUTPUT / "results").mkdir(parents=True, exist_ok=True)
     result = OUTPUT / "results" / f"{now:%Y%m%dT%H%M%S}.json"
-    result.write_text(json.dumps({"about": about, "runs": [asdict(run) for run in runs]}, indent=1))
-    (OUTPUT / "table.md").write_text(text_table(rows))
-    (OUTPUT / "report.html").write_text(page(rows, about))
-    print(text_table(rows))
+    document = {
+        "about": about,
+        "runs": [asdict(run) for run in results.runs],
+        "warmings": [asdict(warming) for warming in results.warmings],
+    }
+    result.write_text(json.dumps(document, indent=1))
+    (OUTPUT / "table.md").write_text(tables)
+    (OUTPUT / "report.html").write_text(page(rows, about, results.warmings))
+    print(tables)
+    if options.quick:
+        print(TOO_SHORT)
     print(f"{OUTPUT / 'report.html'}\n{result}")
 
 

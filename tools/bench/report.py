@@ -6,8 +6,19 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from tools.bench.statistics import CEILING, OURS, STOCK, Row
+from tools.bench.warming import Warming
 
 _COLUMNS = ("case", "metric", "ours", "stock", "ceiling", "ours / stock", "spread", "goal")
+_WARMING_COLUMNS = (
+    "case",
+    "subject",
+    "cold: throughput (/s)",
+    "cold: CPU a message (µs)",
+    "cold: p99 (µs)",
+    "seconds of load",
+    "CPU a message by window (µs)",
+    "steady",
+)
 _BAR_WIDTH = 420
 _COLOURS = {OURS: "#2a6fdb", STOCK: "#b5651d", CEILING: "#9aa5b1"}
 _STYLE = """
@@ -47,8 +58,29 @@ def _cells(row: Row) -> list[str]:
 
 def text_table(rows: Sequence[Row]) -> str:
     """The rows as Markdown, aligned for a terminal too."""
-    lines = [list(_COLUMNS), *map(_cells, rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
+    return _aligned([list(_COLUMNS), *map(_cells, rows)])
+
+
+def warming_table(warmings: Sequence[Warming]) -> str:
+    """The load in front of each case: its first window, which is the cold one where the broker was
+    just started, and how CPU time a message went on from there."""
+    return _aligned([list(_WARMING_COLUMNS), *map(_warming_cells, warmings)])
+
+
+def _warming_cells(warming: Warming) -> list[str]:
+    first = warming.windows[0] if warming.windows else {}
+    return [
+        warming.case,
+        warming.subject,
+        *(number(first.get(key)) for key in ("throughput", "cpu_us", "p99_us")),
+        f"{warming.seconds:.0f}",
+        " ".join(map(number, warming.cpu_us)),
+        "yes" if warming.is_steady else "no",
+    ]
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
     def joined(cells: Sequence[str]) -> str:
         return "| " + " | ".join(map(str.ljust, cells, widths)) + " |"
@@ -57,8 +89,8 @@ def text_table(rows: Sequence[Row]) -> str:
     return "\n".join([joined(lines[0]), rule, *map(joined, lines[1:])]) + "\n"
 
 
-def page(rows: Sequence[Row], about: Mapping[str, str]) -> str:
-    """A whole HTML page: what was run, charts of each metric, the table."""
+def page(rows: Sequence[Row], about: Mapping[str, str], warmings: Sequence[Warming] = ()) -> str:
+    """A whole HTML page: what was run, charts of each metric, the table, the warming."""
     facts = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in about.items()
     )
@@ -69,7 +101,8 @@ def page(rows: Sequence[Row], about: Mapping[str, str]) -> str:
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Benchmark</title>'
         f"<style>{_STYLE}</style><h1>Ours, stock and the ceiling</h1><table>{facts}</table>"
-        f"<p>{_legend()}</p>{charts}<h2>All figures</h2>{_html_table(rows)}</html>\n"
+        f"<p>{_legend()}</p>{charts}<h2>All figures</h2>{_html_table(rows)}"
+        f"<h2>Load in front of the figures</h2>{_warming_html(warmings)}</html>\n"
     )
 
 
@@ -108,4 +141,13 @@ def _html_table(rows: Sequence[Row]) -> str:
         verdict = {True: "met", False: "missed", None: ""}[row.met]
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row))
         body += f'<tr class="{verdict}">{cells}</tr>'
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _warming_html(warmings: Sequence[Warming]) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in _WARMING_COLUMNS)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _warming_cells(each)) + "</tr>"
+        for each in warmings
+    )
     return f"<table><tr>{head}</tr>{body}</table>"

@@ -1,4 +1,4 @@
-"""What several pairs of runs say: medians, and the ratio of each pair with its spread."""
+"""What several turns of runs say: medians, and the ratio of each turn with its spread."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ METRIC_BY_KEY = {metric.key: metric for metric in METRICS}
 
 @dataclass(frozen=True)
 class Run:
-    """One subject's figures for one case in one pair."""
+    """One subject's figures for one case in one turn."""
 
     case: str
     subject: str
-    pair: int
+    turn: int
     figures: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A case's metric: medians by subject, and the ratio ours / stock over the pairs."""
+    """A case's metric: medians by subject, and the ratio ours / stock over the turns."""
 
     case: str
     metric: Metric
@@ -92,10 +92,10 @@ def _row(case: str, metric: Metric, runs: Iterable[Run]) -> Row:
     values: dict[str, dict[int, float]] = {}
     for run in runs:
         if metric.key in run.figures:
-            values.setdefault(run.subject, {})[run.pair] = run.figures[metric.key]
-    medians = {subject: median(by_pair.values()) for subject, by_pair in values.items()}
+            values.setdefault(run.subject, {})[run.turn] = run.figures[metric.key]
+    medians = {subject: median(by_turn.values()) for subject, by_turn in values.items()}
     ours, stock = values.get(OURS, {}), values.get(STOCK, {})
-    ratios = [ours[pair] / stock[pair] for pair in ours if stock.get(pair)]
+    ratios = [ours[turn] / stock[turn] for turn in ours if stock.get(turn)]
     if not ratios:
         return Row(case, metric, medians)
     return Row(case, metric, medians, median(ratios), min(ratios), max(ratios))

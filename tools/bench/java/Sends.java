@@ -72,6 +72,9 @@ final class Sends {
         private final String topic;
         private final byte[] body;
         private final int tagEvery;
+        private final boolean application;
+        private final String run = instance();
+        private final AtomicLong numbers = new AtomicLong();
         private final long until;
 
         Run(Load.Arguments arguments) throws Exception {
@@ -81,9 +84,10 @@ final class Sends {
             Arrays.fill(body, (byte) 'x');
             batch = arguments.number("batch", 1);
             tagEvery = arguments.number("tag_every", 0);
+            application = arguments.text("shape", "bare").equals("application");
             int count = arguments.number("count", 0);
             left = new AtomicLong(count > 0 ? count : Long.MAX_VALUE);
-            producer.send(message(1));
+            producer.send(message());
             int seconds = arguments.number("seconds", 10);
             until = count > 0 ? Long.MAX_VALUE : System.nanoTime() + seconds * 1_000_000_000L;
         }
@@ -92,25 +96,31 @@ final class Sends {
             return System.nanoTime() < until && left.addAndGet(-batch) > -batch;
         }
 
-        Message message(long number) {
-            if (tagEvery == 0) {
-                return new Message(topic, body);
+        /** One message; with a key, a tag and three properties where the shape is an application's. */
+        Message message() {
+            long number = numbers.incrementAndGet();
+            String tag = tagEvery == 0 ? "created" : number % tagEvery == 0 ? "rare" : "common";
+            if (application) {
+                Message message = new Message(topic, tag, run + "-" + number, body);
+                message.putUserProperty("source", "checkout");
+                message.putUserProperty("region", "eu-central-1");
+                message.putUserProperty("customer", Long.toString(number % 10_000));
+                return message;
             }
-            return new Message(topic, number % tagEvery == 0 ? "rare" : "common", body);
+            return tagEvery == 0 ? new Message(topic, body) : new Message(topic, tag, body);
         }
 
         SendResult send() throws Exception {
             if (producer instanceof TransactionMQProducer) {
-                return ((TransactionMQProducer) producer)
-                    .sendMessageInTransaction(message(done.get()), null);
+                return ((TransactionMQProducer) producer).sendMessageInTransaction(message(), null);
             }
-            return batch > 1 ? producer.send(messages(done.get())) : producer.send(message(done.get()));
+            return batch > 1 ? producer.send(messages()) : producer.send(message());
         }
 
-        List<Message> messages(long number) {
+        List<Message> messages() {
             List<Message> messages = new ArrayList<>(batch);
             for (int i = 0; i < batch; i++) {
-                messages.add(message(number + i));
+                messages.add(message());
             }
             return messages;
         }
@@ -168,7 +178,7 @@ final class Sends {
         while (run.takes()) {
             free.acquire();
             long before = System.nanoTime();
-            run.producer.send(run.message(run.done.get()), new SendCallback() {
+            run.producer.send(run.message(), new SendCallback() {
                 @Override
                 public void onSuccess(SendResult result) {
                     run.succeeded(before);
@@ -208,7 +218,7 @@ final class Sends {
                         LockSupport.parkNanos(100_000);
                         continue;
                     }
-                    run.producer.sendOneway(run.message(sent.get()));
+                    run.producer.sendOneway(run.message());
                     sent.incrementAndGet();
                 } catch (Exception error) {
                     run.failed(error);
