@@ -1,4 +1,4 @@
-"""What a name server knows of a broker."""
+"""What a name server knows of a broker, and the names and addresses that it takes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from rocketmq_tw.net.address import split_address
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 #: A broker that names no time-out of its own is gone after so many ms of silence.
 DEFAULT_HEARTBEAT_TIMEOUT = 120_000
+#: A name beyond this is no file's name either; "%RETRY%" with the longest group fits.
+MAX_REGISTERED_NAME = 255
 
 
 class BrokerKey(NamedTuple):
@@ -78,3 +83,21 @@ class MinIdChange(NamedTuple):
     addresses: dict[int, str]
     offline_address: str | None = None
     ha_address: str | None = None
+
+
+def check_name(field: str, name: str) -> None:
+    """Raises `RequestError` unless `name` has a length that some broker could use."""
+    if not 0 < len(name) <= MAX_REGISTERED_NAME:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"{field} has {len(name)} characters: give it 1 to {MAX_REGISTERED_NAME}",
+        )
+
+
+def check_address(field: str, address: str) -> None:
+    """Raises `RequestError` unless `address` is `host:port`."""
+    try:
+        host, _ = split_address(address)
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"{field}: {error}") from error
+    check_name(field, host)

@@ -1,4 +1,7 @@
-"""Names and values by namespace, kept in stock's `kvConfig.json`."""
+"""Names and values by namespace, kept in stock's `kvConfig.json`, and their requests.
+
+docs/formats/config-files.md has the file.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,21 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
 from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.namesrv import (
+    DeleteKVConfigRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
 
 #: Where the queue counts of ordered topics stand: topic to "broker-a:4;broker-b:4".
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
@@ -120,6 +132,55 @@ class KvConfig:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the value cannot be kept: {error.strerror}"
             ) from error
+
+
+class KvRequests:
+    """Answers what is about names and values: 100, 101, 102, 219."""
+
+    def __init__(self, kv: KvConfig) -> None:
+        self._kv = kv
+
+    def handlers(self) -> dict[int, Handler]:
+        """Request code to handler."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put,
+            RequestCode.GET_KV_CONFIG: self.get,
+            RequestCode.DELETE_KV_CONFIG: self.delete,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.namespace,
+        }
+
+    def put(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """100: sets a value; raises, or fails, as `KvConfig.put` does."""
+        header = request.header(PutKVConfigRequestHeader)
+        kept = self._kv.put(header.namespace, header.key, header.value)
+        return kept.addCallback(lambda _: request.response())
+
+    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """101: a value; QUERY_NOT_FOUND where there is none."""
+        header = request.header(GetKVConfigRequestHeader)
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            return request.response(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"the namespace {header.namespace} has no key {header.key}",
+            )
+        return request.response(header=GetKVConfigResponseHeader(value=value))
+
+    def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """102: removes a value; success also where there is none."""
+        header = request.header(DeleteKVConfigRequestHeader)
+        kept = self._kv.delete(header.namespace, header.key)
+        return kept.addCallback(lambda _: request.response())
+
+    def namespace(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """219: all names and values of a namespace; QUERY_NOT_FOUND where there is none."""
+        header = request.header(GetKVListByNamespaceRequestHeader)
+        body = self._kv.namespace(header.namespace)
+        if body is None:
+            return request.response(
+                ResponseCode.QUERY_NOT_FOUND, f"there is no namespace {header.namespace}"
+            )
+        return request.response(body=body)
 
 
 def _encode(values: dict[str, str]) -> bytes:

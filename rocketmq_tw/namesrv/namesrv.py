@@ -1,6 +1,7 @@
 """A name server out of its parts."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -8,15 +9,15 @@ from twisted.internet.defer import Deferred, succeed
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.namesrv.background import Background
 from rocketmq_tw.namesrv.brokers import MinIdChange
-from rocketmq_tw.namesrv.kv_config import KvConfig
+from rocketmq_tw.namesrv.kv_config import KvConfig, KvRequests
 from rocketmq_tw.namesrv.liveness import Liveness
 from rocketmq_tw.namesrv.requests.admin import NamesrvAdminRequests
-from rocketmq_tw.namesrv.requests.kv import KvRequests
 from rocketmq_tw.namesrv.requests.registration import RegistrationRequests
 from rocketmq_tw.namesrv.requests.routes import RouteRequests
+from rocketmq_tw.namesrv.requests.topic_lists import TopicListRequests
 from rocketmq_tw.namesrv.route_table import RouteTable
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import (
     Handler,
     IListener,
@@ -24,6 +25,7 @@ from rocketmq_tw.net.interfaces import (
 )
 from rocketmq_tw.net.kept_config import KeptConfig
 from rocketmq_tw.runtime.clock import WakingTime
+from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, at_once
 
 
@@ -48,20 +50,27 @@ class NameServer:
         self.config = config
         self._waking_time = WakingTime(clock)
         now_ms = self._waking_time.now_ms
-        background = Background(clock, in_thread)
+        in_slices = Slices(clock)
         self.kv = KvConfig(files, config.kv_config_path, in_thread)
         self.table = RouteTable(
-            config, on_min_id_change=on_min_id_change, in_slices=background.sweep
+            config,
+            on_min_id_change=on_min_id_change,
+            in_slices=partial(in_slices.unwatched, purpose="forgetting topics of a broker"),
         )
         self.liveness = Liveness(
             clock, self.table, now_ms, config.scan_not_active_broker_interval / 1000
         )
         families = (
             KvRequests(self.kv),
-            RegistrationRequests(config, self.table, self.kv, self.liveness, now_ms, background),
-            RouteRequests(config, self.table, self.kv, now_ms, background),
+            RegistrationRequests(
+                config, self.table, self.kv, self.liveness, now_ms, in_slices, in_thread
+            ),
+            RouteRequests(
+                config, self.table, self.kv, now_ms, GrowingAnswers(in_slices, in_thread)
+            ),
+            TopicListRequests(config, self.table, in_slices, in_thread),
             NamesrvAdminRequests(
-                self.table, KeptConfig(files, config, other_configs, in_thread), background
+                self.table, KeptConfig(files, config, other_configs, in_thread), in_slices
             ),
         )
         self.handlers: dict[int, Handler] = {}

@@ -1,15 +1,22 @@
-"""Answers in the order in which stock writes them; in any thread, for names only count here."""
+"""Answers in the order in which stock writes them, that of Java's hash tables.
+
+Clients sort the queues of a route, but take the brokers as they come: two name servers that answer
+in different orders would spread clients differently. May be called in any thread, since only the
+names count.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocketmq_tw.namesrv.hash_order import in_hash_map_order, in_hash_set_order
+from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.wire.bodies.cluster import ClusterInfo
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 
 #: Places of stock's table of brokers, which gives the order of 106.
 _BROKER_PLACES = 256
+#: A table of Java starts with so many places and doubles when it is three quarters full.
+SMALLEST = 16
 
 
 def order_route(route: TopicRouteData) -> None:
@@ -34,3 +41,29 @@ def order_cluster_info(info: ClusterInfo) -> None:
 def in_broker_order(names: Iterable[str]) -> list[str]:
     """Broker names in the order of stock's table of them."""
     return in_hash_map_order(names, _BROKER_PLACES)
+
+
+def in_hash_map_order(names: Iterable[str], places: int = SMALLEST) -> list[str]:
+    """`names` as a `java.util.HashMap` gives them that they were put into one after the other.
+
+    `places` is the table's initial size, a power of two.
+    """
+    names = list(names)
+    while len(names) * 4 > places * 3:
+        places *= 2
+
+    def place(name: str) -> int:
+        code = java_hash_code(name) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (places - 1)
+
+    return sorted(names, key=place)
+
+
+def in_hash_set_order(names: Iterable[str]) -> list[str]:
+    """`names` as a `java.util.HashSet` gives them that was made of all at once: it has room to
+    spare."""
+    names = list(names)
+    places = SMALLEST
+    while places < len(names) * 4 // 3 + 1:
+        places *= 2
+    return in_hash_map_order(names, places)

@@ -170,15 +170,17 @@ class TopicQueues:
     def _merged(self, came: list[str]) -> Generator[None, None, list[str]]:
         runs = [self._sorted]
         for start in range(0, len(came), _RUN):
+            if start:
+                yield
             runs.append(sorted(came[start : start + _RUN]))
-            yield
         merged = merge(*runs)
         found: list[str] = []
         while part := list(islice(merged, _STEP)):
+            if found:
+                yield
             for topic in part:
                 if self.of_topic(topic) and (not found or found[-1] != topic):
                     found.append(topic)
-            yield
         return found
 
     def _forget_mapping(self, mappings: dict[str, TopicQueueMappingInfo], broker_name: str) -> None:

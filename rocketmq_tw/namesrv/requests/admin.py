@@ -3,11 +3,11 @@
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.namesrv.background import Background
-from rocketmq_tw.namesrv.requests.checks import check_name
+from rocketmq_tw.namesrv.brokers import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -27,14 +27,17 @@ MAX_ROUTE_BYTES = 256 * 1024
 
 
 class NamesrvAdminRequests:
+    """Changes brokers' permissions, topics and the configuration, and logs who asked for it."""
+
     log = Logger()
 
-    def __init__(self, table: RouteTable, config: KeptConfig, background: Background) -> None:
-        self._background = background
+    def __init__(self, table: RouteTable, config: KeptConfig, in_slices: Slices) -> None:
+        self._in_slices = in_slices
         self._table = table
         self._config = config
 
     def handlers(self) -> dict[int, Handler]:
+        """Request code to handler."""
         return {
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,
@@ -49,30 +52,35 @@ class NamesrvAdminRequests:
     def wipe_write_permission(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
+        """205: takes the write permission of all topics of a broker; tells how many they are."""
         name = request.header(WipeWritePermOfBrokerRequestHeader).broker_name
         count, steps = self._table.set_writable(name, False)
         self._say_changed(peer, f"took the write permission of broker {name!r}", count)
         header = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
-        changed = self._background.in_slices(steps)
+        changed = self._in_slices(steps)
         return changed.addCallback(lambda _: request.response(header=header))
 
     def add_write_permission(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand]:
+        """327: gives all topics of a broker read and write permission; tells how many they are."""
         name = request.header(AddWritePermOfBrokerRequestHeader).broker_name
         count, steps = self._table.set_writable(name, True)
         self._say_changed(peer, f"gave broker {name!r} its write permission", count)
         header = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
-        changed = self._background.in_slices(steps)
+        changed = self._in_slices(steps)
         return changed.addCallback(lambda _: request.response(header=header))
 
     def delete_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """216: forgets a topic, of one cluster's brokers or of all."""
         header = request.header(DeleteTopicFromNamesrvRequestHeader)
         count = self._table.delete_topic(header.topic, header.cluster_name)
         self._say_changed(peer, f"deleted topic {header.topic!r}", count)
         return request.response()
 
     def register_topic(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """217: adds the queues of a topic to registered brokers. Raises SYSTEM_ERROR where they
+        have more than `MAX_ROUTE_BYTES`, are not sound, or find no room in the table."""
         header = request.header(RegisterTopicRequestHeader)
         if len(request.body) > MAX_ROUTE_BYTES:
             raise RequestError(
@@ -87,6 +95,8 @@ class NamesrvAdminRequests:
         return request.response()
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """318: changes keys; fails as `KeptConfig.update` does."""
+
         def answer(changed: dict[str, str]) -> RemotingCommand:
             changes = ", ".join(f"{key}={value}" for key, value in changed.items())
             self._say(peer, f"changed the configuration: {changes or 'nothing'}")
@@ -95,6 +105,7 @@ class NamesrvAdminRequests:
         return self._config.update(request.body).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """319: every key that may be told, as .properties text."""
         return request.response(body=self._config.text().encode())
 
     def _say_changed(self, peer: IPeer, what: str, count: int) -> None:

@@ -8,16 +8,22 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
-from rocketmq_tw.namesrv.background import Background
-from rocketmq_tw.namesrv.brokers import DEFAULT_HEARTBEAT_TIMEOUT, BrokerKey, Registration
+from rocketmq_tw.namesrv.brokers import (
+    DEFAULT_HEARTBEAT_TIMEOUT,
+    BrokerKey,
+    Registration,
+    check_address,
+    check_name,
+)
 from rocketmq_tw.namesrv.kv_config import ORDER_TOPIC_NAMESPACE, KvConfig
 from rocketmq_tw.namesrv.liveness import Liveness
-from rocketmq_tw.namesrv.requests.checks import check_address, check_name
-from rocketmq_tw.namesrv.requests.turns import Turns
 from rocketmq_tw.namesrv.requests.waiting import WaitingRegistrations
 from rocketmq_tw.namesrv.route_table import RouteTable
-from rocketmq_tw.namesrv.zones import ZONE_NAME
+from rocketmq_tw.namesrv.route_views import ZONE_NAME
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.fairness import SerialQueue
+from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroupBody
 from rocketmq_tw.wire.bodies.data_version import DataVersion
@@ -53,10 +59,13 @@ class RegistrationRequests:
         kv: KvConfig,
         liveness: Liveness,
         now_ms: Callable[[], int],
-        background: Background,
+        in_slices: Slices,
+        in_thread: InThread,
     ) -> None:
-        self._background = background
-        self._turns = Turns()
+        self._in_slices = in_slices
+        self._in_thread = in_thread
+        #: What a broker says later is not taken in before what it said first.
+        self._turns = SerialQueue[IPeer]()
         self._waiting = WaitingRegistrations()
         self._config = config
         self._table = table
@@ -114,14 +123,12 @@ class RegistrationRequests:
         little in each turn."""
         if not peer.connected:
             return request.response()
-        body = yield self._background.in_thread(
-            lambda: _decode_apart(header, request.body, compressed)
-        )
+        body = yield self._in_thread(lambda: _decode_apart(header, request.body, compressed))
         if not peer.connected:
             # Nobody would take the broker out again.
             return request.response()
         response, steps = self._take(request, peer, header, body)
-        yield self._background.in_slices(steps)
+        yield self._in_slices(steps)
         return response
 
     def _take(

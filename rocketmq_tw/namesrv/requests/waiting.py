@@ -10,8 +10,8 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.namesrv.brokers import BrokerKey
-from rocketmq_tw.namesrv.requests.turns import Turns
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -34,7 +34,12 @@ class WaitingRegistrations:
         self._waiting: dict[IPeer, dict[BrokerKey, list[_Waiting]]] = {}
 
     def add(
-        self, turns: Turns, peer: IPeer, key: BrokerKey, size: int, work: Callable[[], Any]
+        self,
+        turns: SerialQueue[IPeer],
+        peer: IPeer,
+        key: BrokerKey,
+        size: int,
+        work: Callable[[], Any],
     ) -> Deferred[Any]:
         """What `work` returns, called when it is the turn of a registration of `size` bytes.
 
