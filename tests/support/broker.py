@@ -18,7 +18,7 @@ from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.delay.part import Delay
-from rocketmq_tw.broker.reading.long_polling import LongPolling
+from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -273,8 +273,8 @@ class BrokerInMemory:
         return self.broker[Stats].traffic
 
     @property
-    def long_polling(self) -> LongPolling:
-        return self.broker[Reading].long_polling
+    def held_pulls(self) -> HeldPulls:
+        return self.broker[Reading].held
 
     @property
     def delivery(self) -> DelayDelivery:

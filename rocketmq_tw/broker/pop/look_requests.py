@@ -8,8 +8,8 @@ from random import randrange
 from rocketmq_tw.broker.assembly.handlers import answer_later
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, GetStatus, IMessageStore
 from rocketmq_tw.broker.pop.checks import PopChecks
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.pop.polling import HeldPops, Polling
 from rocketmq_tw.broker.pop.reads import PopReads
 from rocketmq_tw.broker.tables.topics import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -111,16 +111,16 @@ class LookRequests:
         full = False
         if not has_messages and header.poll_time > 0:
             request.body = b""
-            polling = self._notified.hold(
+            result = self._notified.hold(
                 (header.topic, header.consumer_group, max(header.queue_id, -1)),
                 header.born_time + header.poll_time,
                 EVERY_MESSAGE,
                 peer,
                 lambda: answer_later(self.notify, request, peer),
             )
-            if polling is Polling.HELD:
+            if result is HoldResult.HELD:
                 return None
-            full = polling is Polling.FULL
+            full = result is HoldResult.FULL
         return request.response(
             header=NotificationResponseHeader(has_msg=has_messages, polling_full=full)
         )
@@ -130,7 +130,7 @@ class LookRequests:
         header = request.header(PollingInfoRequestHeader)
         topic, group, queue_id = header.topic, header.consumer_group, header.queue_id
         self._checks.may_pop(topic, group, queue_id)
-        count = self._pops.count(topic, group, max(queue_id, -1))
+        count = self._pops.count((topic, group, max(queue_id, -1)))
         return request.response(header=PollingInfoResponseHeader(polling_num=count))
 
     def roll_back(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:

@@ -17,11 +17,11 @@ from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
 from rocketmq_tw.broker.pop.checks import PopChecks, not_popped
 from rocketmq_tw.broker.pop.cut import PoppedBehind
+from rocketmq_tw.broker.pop.held_pops import HeldPops
 from rocketmq_tw.broker.pop.look_requests import LookRequests
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.order_watch import OrderWatch
 from rocketmq_tw.broker.pop.pending import InFlight
-from rocketmq_tw.broker.pop.polling import HeldPops
 from rocketmq_tw.broker.pop.pop_requests import PopRequests
 from rocketmq_tw.broker.pop.positions import PoppedQueue, Positions
 from rocketmq_tw.broker.pop.reads import PopReads
@@ -115,7 +115,7 @@ class Pop(Part):
         self._handlers = self._requests(checks, messages, reads, stats, filters)
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
-            writing.dispatcher.on_dispatched(held.wake_ready)
+            writing.dispatcher.on_dispatched(held.resume_woken)
         offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self.revive.pause)
@@ -238,9 +238,8 @@ class Pop(Part):
     def _wake(self, queue: PoppedQueue) -> None:
         """There may be more for who waits: an orderly group may pop the queue again, or the group
         begins elsewhere."""
-        topic, group, queue_id = queue
-        self.held.wake(topic, group, queue_id)
-        self.notified.wake(topic, group, queue_id)
+        self.held.wake(queue)
+        self.notified.wake(queue)
 
     def _write_order(self) -> Deferred[None]:
         return write_progress(self.order, self._writing.commit, self._host.in_thread)

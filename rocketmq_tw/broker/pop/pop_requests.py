@@ -14,7 +14,7 @@ from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, Appended, MessageFilter
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.extra_info import ORDER_REVIVE_QUEUE
-from rocketmq_tw.broker.pop.polling import HeldPops, Polling
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.positions import Claim, Positions
 from rocketmq_tw.broker.pop.reads import Popped, PopReads, Wanted
 from rocketmq_tw.broker.tables.topics import TopicTable
@@ -95,7 +95,7 @@ class PopRequests:
             return self._stored(request, header, wanted, popped)
         code = self._hold(request, header, wanted, peer)
         if popped.rest > 0:
-            self._held.wake(header.topic, header.consumer_group, header.queue_id)
+            self._held.wake((header.topic, header.consumer_group, header.queue_id))
         if code is None:
             return None
         return self._response(request, code, wanted, popped)
@@ -187,7 +187,7 @@ class PopRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """The answer, once all its check points are stored."""
         if popped.rest > 0:
-            self._held.wake(header.topic, header.consumer_group, header.queue_id)
+            self._held.wake((header.topic, header.consumer_group, header.queue_id))
         if not popped.points:
             return self._response(request, ResponseCode.SUCCESS, wanted, popped)
         answer: Deferred[RemotingCommand] = Deferred()
@@ -230,16 +230,16 @@ class PopRequests:
         if header.poll_time <= 0:
             return ResponseCode.POLLING_TIMEOUT
         request.body = b""
-        polling = self._held.hold(
+        result = self._held.hold(
             (header.topic, header.consumer_group, max(header.queue_id, -1)),
             header.born_time + header.poll_time,
             wanted.filter,
             peer,
             lambda: answer_later(self._filters.budget.retrying(self.pop), request, peer),
         )
-        if polling is Polling.HELD:
+        if result is HoldResult.HELD:
             return None
-        full = polling is Polling.FULL
+        full = result is HoldResult.FULL
         return ResponseCode.POLLING_FULL if full else ResponseCode.POLLING_TIMEOUT
 
     def _response(

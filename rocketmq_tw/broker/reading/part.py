@@ -1,4 +1,4 @@
-"""What consumers read, as a part of the broker."""
+"""Reads of queues, as a part of the broker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.filters.part import Filters
+from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.logic_views import LogicViews
-from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
 from rocketmq_tw.broker.reading.view import ViewRequests
@@ -44,9 +44,9 @@ class Reading(Part):
     ) -> None:
         self._host = host
         store = writing.store
-        self.long_polling = LongPolling(store, host.config, host.elapsed_ms, host.in_slices)
-        store.on_arrival(self.long_polling.arrived)
-        writing.dispatcher.on_dispatched(self.long_polling.wake_ready)
+        self.held = HeldPulls(store, host.config, host.elapsed_ms, host.in_slices)
+        store.on_arrival(self.held.arrived)
+        writing.dispatcher.on_dispatched(self.held.resume_woken)
         self._handlers = merge_handlers(
             [
                 PullRequests(
@@ -58,7 +58,7 @@ class Reading(Part):
                     clients.registry,
                     filters.filters,
                     static_topics.others,
-                    self.long_polling,
+                    self.held,
                     stats.pulled,
                     replicas.master_is_near,
                     host.reactor.seconds,
@@ -80,16 +80,14 @@ class Reading(Part):
         return self._handlers
 
     def periodic(self) -> Iterable[Periodic]:
-        yield Periodic(
-            "the look at held reads", self.long_polling.check_interval, self._look_at_held
-        )
+        yield Periodic("the check of held pulls", self.held.check_interval, self._check_held)
 
-    def _look_at_held(self) -> Deferred[Any]:
-        return self._host.in_slices(self.long_polling.check())
+    def _check_held(self) -> Deferred[Any]:
+        return self._host.in_slices(self.held.check())
 
     def leave(self, state: RoleState) -> None:
-        # Who waits may find what it wants elsewhere, or in another way, once the role is another.
-        self.long_polling.resume_all()
+        # In another role the broker may answer otherwise, or send consumers elsewhere.
+        self.held.resume_all()
 
     def truncated(self, end: int) -> None:
-        self.long_polling.resume_all()
+        self.held.resume_all()

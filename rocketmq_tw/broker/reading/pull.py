@@ -18,8 +18,8 @@ from rocketmq_tw.broker.interfaces import (
     MessageFilter,
     QueueRead,
 )
+from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.logic_pull import LogicPull, Offsets
-from rocketmq_tw.broker.reading.long_polling import LongPolling
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.part import Tables
@@ -79,7 +79,7 @@ class _Forbidden(RequestError):
 
 
 class PullRequests:
-    """Reads queues for consumers: answers at once, or holds the read with `long_polling`."""
+    """Reads queues for consumers: answers at once, or holds the read with `held`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class PullRequests:
         clients: ClientRegistry,
         filters: MessageFilters,
         others: OtherBrokers,
-        long_polling: LongPolling,
+        held: HeldPulls,
         pulled: Callable[[str, str, int, int, float], None],
         master_is_near: Callable[[], bool],
         seconds: Callable[[], float],
@@ -110,7 +110,7 @@ class PullRequests:
         self._mappings = tables.mappings
         self._others = others
         self._filters = filters
-        self._long_polling = long_polling
+        self._held = held
         self._pulled = pulled
         self._master_is_near = master_is_near
         self._seconds = seconds
@@ -231,9 +231,8 @@ class PullRequests:
         if code is ResponseCode.PULL_NOT_FOUND and may_suspend and header.sys_flag & PULL_SUSPEND:
             # Nothing of it is read, and it would be kept as long as the request.
             request.body = b""
-            held = self._long_polling.hold(
-                header.topic,
-                header.queue_id,
+            held = self._held.hold(
+                (header.topic, header.queue_id),
                 header.queue_offset,
                 wanted,
                 header.suspend_timeout_millis,

@@ -190,7 +190,7 @@ def test_a_held_pull_is_resumed_though_its_expression_is_forgotten(
     counted = Counted(monkeypatch)
     broker = counted.broker
     pull = broker.pull_request(1, subscription="a = 2", expression_type="SQL92", suspend_ms=15_000)
-    assert counted.ask(pull) is None and len(broker.long_polling) == 1
+    assert counted.ask(pull) is None and len(broker.held_pulls) == 1
     budget = broker.broker[Filters].filters.budget
     refusals = [compile_budget.BudgetSpent, compile_budget.BudgetSpent]
 

@@ -221,7 +221,7 @@ class TestHeldReads:
         peer = self.hold(broker, **given)
         for number in range(4):
             ok(broker.send(properties={"a": str(number)}))
-        assert not peer.replies and len(broker.long_polling) == 1
+        assert not peer.replies and len(broker.held_pulls) == 1
         ok(broker.send(b"4", properties={"a": "4"}))
         (response,) = peer.replies
         assert bodies(response) == [b"4"]

@@ -229,7 +229,7 @@ class TestHolding:
         plane = filled()
         assert plane.pull(3, suspend_ms=15_000, subscription="b") is None
         plane.send(properties={"TAGS": "a"})
-        assert len(plane.long_polling) == 1
+        assert len(plane.held_pulls) == 1
         plane.clock.advance(5)
         response = plane.peer.replies[-1]
         assert code_of(response) == ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -240,7 +240,7 @@ class TestHolding:
         assert plane.pull(3, suspend_ms=8_000) is None
         plane.clock.pump([5, 5])
         assert code_of(plane.peer.replies[-1]) == ResponseCode.PULL_NOT_FOUND
-        assert len(plane.long_polling) == 0
+        assert len(plane.held_pulls) == 0
 
     def test_polling_follows_changes_of_the_configuration(self) -> None:
         broker = filled()
@@ -281,7 +281,7 @@ class TestHolding:
         plane = filled()
         assert plane.pull(3, suspend_ms=15_000) is None
         plane.topics.delete("Topic")
-        plane.long_polling.resume_all()
+        plane.held_pulls.resume_all()
         assert code_of(plane.peer.replies[-1]) == ResponseCode.TOPIC_NOT_EXIST
 
     def test_the_commit_is_made_when_the_pull_comes(self) -> None:

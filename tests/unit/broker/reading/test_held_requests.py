@@ -10,9 +10,13 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
-from rocketmq_tw.broker.pop.polling import HeldPops, Polling
-from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE
-from rocketmq_tw.broker.reading.waking import AT_ONCE, HeldRequest, Waking
+from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
+from rocketmq_tw.broker.reading.held_requests import (
+    ANY_QUEUE,
+    RESUMED_AT_ONCE,
+    HeldRequest,
+    ResumeQueue,
+)
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.store.dispatch_entries import DispatchEntry
 from tests.support.network import FakePeer
@@ -34,36 +38,36 @@ class Slices:
 class Woken:
     def __init__(self) -> None:
         self.slices = Slices()
-        self.waking = Waking(self.slices)
+        self.queue = ResumeQueue(self.slices)
         self.resumed: list[str] = []
         self.peer = FakePeer()
 
     def add(self, name: str, wanted: MessageFilter = EVERY_MESSAGE) -> None:
-        self.waking.add([HeldRequest(wanted, self.peer, lambda: self.resumed.append(name))])
+        self.queue.add([HeldRequest("T", wanted, 0, self.peer, lambda: self.resumed.append(name))])
 
 
 def test_many_quick_ones_let_others_in_between() -> None:
     woken = Woken()
-    for number in range(AT_ONCE + 3):
+    for number in range(RESUMED_AT_ONCE + 3):
         woken.add(f"{number}")
-    assert woken.waking and not woken.resumed
-    woken.waking.resume()
-    assert len(woken.resumed) == AT_ONCE and not woken.waking
+    assert woken.queue and not woken.resumed
+    woken.queue.resume()
+    assert len(woken.resumed) == RESUMED_AT_ONCE and not woken.queue
     (steps,) = woken.slices.waiting
     next(steps)
-    assert len(woken.resumed) == AT_ONCE + 1
+    assert len(woken.resumed) == RESUMED_AT_ONCE + 1
     woken.add("later")
-    woken.waking.resume()
+    woken.queue.resume()
     assert woken.resumed[-1] == "later" and len(woken.slices.waiting) == 1
-    assert len(list(steps)) == 2 and len(woken.resumed) == AT_ONCE + 4
+    assert len(list(steps)) == 2 and len(woken.resumed) == RESUMED_AT_ONCE + 4
 
 
 def test_the_end_of_a_role_resumes_all() -> None:
     woken = Woken()
     woken.add("slow", SLOW)
-    woken.waking.resume()
+    woken.queue.resume()
     woken.add("new")
-    woken.waking.resume_all()
+    woken.queue.resume_all()
     assert woken.resumed == ["slow", "new"]
     (steps,) = woken.slices.waiting
     assert list(steps) == []
@@ -77,10 +81,12 @@ def test_one_that_fails_or_has_lost_its_peer_keeps_back_no_other() -> None:
     woken = Woken()
     gone = FakePeer()
     gone.lose()
-    woken.waking.add([HeldRequest(EVERY_MESSAGE, gone, lambda: woken.resumed.append("gone"))])
-    woken.waking.add([HeldRequest(EVERY_MESSAGE, woken.peer, fail)])
+    woken.queue.add(
+        [HeldRequest("T", EVERY_MESSAGE, 0, gone, lambda: woken.resumed.append("gone"))]
+    )
+    woken.queue.add([HeldRequest("T", EVERY_MESSAGE, 0, woken.peer, fail)])
     woken.add("last")
-    woken.waking.resume()
+    woken.queue.resume()
     assert woken.resumed == ["last"]
 
 
@@ -115,7 +121,7 @@ class Pops:
             self.peer,
             lambda: self.resumed.append(name),
         )
-        assert held is Polling.HELD
+        assert held is HoldResult.HELD
 
 
 def test_pops_with_slow_filters_are_resumed_one_by_one() -> None:
@@ -124,7 +130,7 @@ def test_pops_with_slow_filters_are_resumed_one_by_one() -> None:
         pops.hold(f"slow {number}", SLOW, group=f"G{number}")
     pops.hold("quick", EVERY_MESSAGE)
     pops.pops.arrived([ONE])
-    pops.pops.wake_ready()
+    pops.pops.resume_woken()
     assert pops.resumed == ["quick"]
     (steps,) = pops.slices.waiting
     next(steps)
@@ -154,7 +160,7 @@ def test_pops_whose_time_is_up_together_end_in_several_turns(held: int) -> None:
     for number in range(held):
         pops.hold(f"{number}", EVERY_MESSAGE, group=f"G{number % 100}")
     looks = 0
-    look = pops.pops._look
+    look = pops.pops._alarm._call
 
     def watched() -> None:
         nonlocal looks
@@ -163,8 +169,20 @@ def test_pops_whose_time_is_up_together_end_in_several_turns(held: int) -> None:
         looks += 1
         assert before - len(pops.pops) <= 500
 
-    pops.pops._look = watched  # type: ignore[method-assign]
+    pops.pops._alarm._call = watched
     pops.clock.pump([1.0] * 6)
     for steps in pops.slices.waiting:
         assert list(steps) is not None
     assert len(pops.resumed) == held and not len(pops.pops)
+
+
+def test_deadlines_of_pops_that_were_woken_are_forgotten() -> None:
+    pops = Pops()
+    pops.hold("first", EVERY_MESSAGE, group="another")
+    for number in range(5_000):
+        pops.hold(f"{number}", EVERY_MESSAGE)
+        pops.pops.wake(("T", "G", ANY_QUEUE))
+        pops.pops.resume_woken()
+    assert len(pops.pops) == 1 and len(pops.pops._deadlines) < 1_010
+    pops.clock.pump([1.0] * 6)
+    assert pops.resumed[-1] == "first" and len(pops.resumed) == 5_001

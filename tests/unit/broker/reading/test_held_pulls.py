@@ -1,4 +1,4 @@
-"""Holding reads: woken by what may match, at their time, and gone with their peer."""
+"""Holding pulls: woken by what may match, at their time, and gone with their peer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.periodic import PeriodicTasks
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
-from rocketmq_tw.broker.reading.long_polling import ANY_QUEUE, LongPolling
+from rocketmq_tw.broker.reading.held_pulls import HeldPulls
+from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry
 from tests.support.broker import BrokerInMemory
@@ -22,18 +23,18 @@ def arrived(topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) ->
 
 
 class Holder:
-    """A `LongPolling` on an empty store; `woken` are the names of what was resumed."""
+    """A `HeldPulls` on an empty store; `woken` are the names of what was resumed."""
 
     def __init__(self, limit: int = 10, **config: bool | int) -> None:
         self.plane = BrokerInMemory()
         self.clock = self.plane.clock
         #: Set: what is to be gone through in slices stands there.
         self.slices: list[Iterator[None]] | None = None
-        self.polling = LongPolling(
+        self.held = HeldPulls(
             self.plane.store, BrokerConfig(**config), self.plane.now_ms, self.in_slices, limit
         )
         tasks = PeriodicTasks(self.clock)
-        tasks.add("the look", self.polling.check_interval, self.check)
+        tasks.add("the check", self.held.check_interval, self.check)
         tasks.start()
         self.peer = FakePeer()
         self.woken: list[str] = []
@@ -47,24 +48,23 @@ class Holder:
         return succeed(None)
 
     def check(self) -> None:
-        for _ in self.polling.check():
+        for _ in self.held.check():
             pass
 
     def hold(self, name: str, **given: object) -> bool:
-        fields = {
-            "topic": "T",
-            "queue_id": 0,
+        fields: dict[str, Any] = {
+            "queue": (given.pop("topic", "T"), given.pop("queue_id", 0)),
             "offset": 5,
             "wanted": EVERY_MESSAGE,
             "timeout_ms": 15_000,
             "peer": self.peer,
             "resume": lambda: self.woken.append(name),
         }
-        return self.polling.hold(**fields | given)  # type: ignore[arg-type]
+        return self.held.hold(**fields | given)
 
     def arrive(self, topic: str = "T", queue_id: int = 0, end: int = 6, code: int = 0) -> None:
-        self.polling.arrived([arrived(topic, queue_id, end, code)])
-        self.polling.wake_ready()
+        self.held.arrived([arrived(topic, queue_id, end, code)])
+        self.held.resume_woken()
 
 
 def test_an_arrival_wakes_its_queue_only() -> None:
@@ -74,7 +74,7 @@ def test_an_arrival_wakes_its_queue_only() -> None:
     holder.hold("other topic", topic="U")
     holder.arrive()
     assert holder.woken == ["mine"]
-    assert len(holder.polling) == 2
+    assert len(holder.held) == 2
     holder.arrive()
     assert holder.woken == ["mine"], "once"
 
@@ -82,9 +82,9 @@ def test_an_arrival_wakes_its_queue_only() -> None:
 def test_what_arrives_is_resumed_at_the_turns_end() -> None:
     holder = Holder()
     holder.hold("mine")
-    holder.polling.arrived([arrived()])
+    holder.held.arrived([arrived()])
     assert holder.woken == []
-    holder.polling.wake_ready()
+    holder.held.resume_woken()
     assert holder.woken == ["mine"]
 
 
@@ -108,8 +108,8 @@ def test_a_batch_wakes_who_waits_for_one_of_its_messages(
     match = None if codes is None else codes.__contains__
     holder.hold("mine", offset=offset, wanted=MessageFilter(match))
     batch = BatchEntry("T", 0, 5, 0, 300, 0, [0, 100, 200], [100] * 3, [4, 2, 3], (), 3)
-    holder.polling.arrived([batch])
-    holder.polling.wake_ready()
+    holder.held.arrived([batch])
+    holder.held.resume_woken()
     assert holder.woken == ["mine"] * woken
 
 
@@ -164,7 +164,7 @@ def test_a_lost_peer_takes_its_reads_along_and_listens_once() -> None:
     holder.hold("other", peer=FakePeer())
     assert len(holder.peer._lost) == 1
     holder.peer.lose()
-    assert len(holder.polling) == 1
+    assert len(holder.held) == 1
     holder.arrive()
     assert holder.woken == ["other"]
 
@@ -172,9 +172,9 @@ def test_a_lost_peer_takes_its_reads_along_and_listens_once() -> None:
 def test_a_peer_lost_between_arrival_and_resumption_is_not_answered() -> None:
     holder = Holder()
     holder.hold("mine")
-    holder.polling.arrived([arrived()])
+    holder.held.arrived([arrived()])
     holder.peer.lose()
-    holder.polling.wake_ready()
+    holder.held.resume_woken()
     assert holder.woken == []
 
 
@@ -193,7 +193,7 @@ def test_a_peer_that_does_not_keep_up_is_resumed_later() -> None:
     holder.peer.ready = False
     holder.arrive()
     assert holder.woken == ["other"]
-    assert len(holder.polling) == 0
+    assert len(holder.held) == 0
     holder.peer.go_on()
     assert holder.woken == ["other", "slow"]
 
@@ -214,9 +214,9 @@ def test_the_end_of_a_role_resumes_all() -> None:
     holder = Holder()
     holder.hold("a")
     holder.hold("b", queue_id=3)
-    holder.polling.resume_all()
+    holder.held.resume_all()
     assert sorted(holder.woken) == ["a", "b"]
-    assert len(holder.polling) == 0
+    assert len(holder.held) == 0
 
 
 def test_a_read_of_any_queue_is_woken_by_each_of_them() -> None:
@@ -231,20 +231,20 @@ def test_a_read_of_any_queue_is_woken_by_each_of_them() -> None:
         assert holder.woken[-1] == name
     holder.hold("any, its time over", queue_id=ANY_QUEUE, offset=0)
     holder.clock.advance(14)
-    assert len(holder.polling) == 1
+    assert len(holder.held) == 1
     holder.clock.advance(6)
     assert holder.woken[-1] == "any, its time over"
-    assert len(holder.polling) == 0
+    assert len(holder.held) == 0
 
 
 def test_many_queues_are_looked_at_bit_by_bit() -> None:
     holder = Holder(limit=5_000)
     for queue_id in range(2_000):
         assert holder.hold(f"read {queue_id}", queue_id=queue_id, offset=0)
-    assert len(list(holder.polling.check())) > 2 and not holder.woken
-    look = holder.polling.check()
+    assert len(list(holder.held.check())) > 2 and not holder.woken
+    look = holder.held.check()
     next(look)
-    holder.polling.resume_all()
+    holder.held.resume_all()
     assert list(look) and len(holder.woken) == 2_000, "what is gone meanwhile is passed over"
 
 
@@ -253,7 +253,7 @@ def test_many_that_wait_for_one_queue_end_bit_by_bit() -> None:
     for number in range(2_000):
         assert holder.hold(f"read {number}", offset=0)
     holder.clock.rightNow += 100
-    look = holder.polling.check()
+    look = holder.held.check()
     next(look)
     assert 0 < len(holder.woken) < 1_000
     assert len(list(look)) > 1 and len(holder.woken) == 2_000
@@ -282,10 +282,10 @@ def test_one_filter_is_asked_once_for_all_who_wait_with_it() -> None:
 
     for number in range(20):
         holder.hold(f"{number}", wanted=MessageFilter(None, by_properties), offset=5 + number % 2)
-    holder.polling.arrived([run_of([b"a", b"c"])])
+    holder.held.arrived([run_of([b"a", b"c"])])
     assert asked == [b"a", b"c", b"c"]
-    holder.polling.arrived([run_of([b"a", b"b"])])
-    holder.polling.wake_ready()
+    holder.held.arrived([run_of([b"a", b"b"])])
+    holder.held.resume_woken()
     assert len(holder.woken) == 20
     assert len(asked) == 6
 
@@ -315,5 +315,5 @@ def test_the_end_of_a_role_resumes_slow_ones_too() -> None:
     holder = Holder()
     holder.slices = []
     holder.hold("slow", wanted=MessageFilter(None, lambda properties: True, 5))
-    holder.polling.resume_all()
+    holder.held.resume_all()
     assert holder.woken == ["slow"]

@@ -1,0 +1,158 @@
+"""Pops and notifications that are held: for a message of their group, or until their time is up.
+
+A message wakes as many requests of a group as it may serve, not all: each of them tries again, and
+is held again where another one was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from twisted.internet.interfaces import IReactorTime
+
+from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
+from rocketmq_tw.broker.pop.positions import PoppedQueue
+from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE, HeldRequest, HeldRequests
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
+from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.slices import InSlices
+
+#: Milliseconds before its deadline at which a request is answered, as in stock.
+EARLY_MS = 50
+#: Seconds between two looks at the deadlines at most, since the time of day may be set.
+LONGEST_LOOK = 1.0
+#: Deadlines that are looked at in one turn of the reactor.
+_STEP = 500
+#: Deadlines of requests that are held no more: so many may be kept, and as many as are held.
+_MOST_OVER = 1000
+
+#: Topic and group.
+PoppedBy = tuple[str, str]
+
+
+class HoldResult(Enum):
+    """What became of a request that was to be held."""
+
+    HELD = "held"
+    FULL = "full"
+    TIMED_OUT = "timed out"
+
+
+class HeldPops(HeldRequests[PoppedQueue]):
+    """Holds requests by topic, group and queue; `arrived` is a listener to arrivals in the store.
+    `now_ms` is the time of day, in which clients say how long they wait."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        in_slices: InSlices,
+    ) -> None:
+        super().__init__(in_slices)
+        self._config = config
+        self._clock = clock
+        self._now_ms = now_ms
+        #: A topic, or a retry topic -> groups that want its messages, and for how many queues.
+        self._groups_of: dict[str, dict[PoppedBy, int]] = {}
+        #: A heap: the time to answer in ms, a number in the order of arrival, the request.
+        self._deadlines: list[tuple[int, int, HeldRequest[PoppedQueue]]] = []
+        self._numbers = count()
+        self._alarm = Alarm(clock, self._look)
+
+    def hold(
+        self,
+        queue: PoppedQueue,
+        deadline_ms: int,
+        wanted: MessageFilter,
+        peer: IPeer,
+        resume: Callable[[], None],
+    ) -> HoldResult:
+        """Calls `resume` once there may be a message, or `EARLY_MS` before `deadline_ms`; never
+        where the peer is lost before."""
+        if self._count >= self._config.max_pop_polling_size:
+            return HoldResult.FULL
+        if self._now_ms() > deadline_ms - EARLY_MS:
+            return HoldResult.TIMED_OUT
+        if self.count(queue) > self._config.pop_polling_size:
+            return HoldResult.FULL
+        held = HeldRequest(queue, wanted, deadline_ms, peer, resume)
+        self._add(held)
+        heappush(self._deadlines, (deadline_ms - EARLY_MS, next(self._numbers), held))
+        if len(self._deadlines) > 2 * self._count + _MOST_OVER:
+            self._deadlines = [entry for entry in self._deadlines if self._is_held(entry[2])]
+            heapify(self._deadlines)
+        self._set_alarm()
+        return HoldResult.HELD
+
+    def arrived(self, runs: Sequence[Arrived]) -> None:
+        """Wakes as many requests of each group as there are messages."""
+        if not self._count:
+            return
+        for run in runs:
+            groups = self._groups_of.get(run.topic)
+            if groups is None:
+                continue
+            # A retry topic has queues of its own: requests for any queue of the topic itself want
+            # its messages, which are not filtered.
+            wanted = None if run.topic.startswith(RETRY_PREFIX) else run
+            for topic, group in list(groups):
+                left = run.count
+                for queue_id in (ANY_QUEUE, run.queue_id):
+                    left -= self._wake_for((topic, group, queue_id), wanted, left)
+
+    def wake(self, queue: PoppedQueue) -> None:
+        """Wakes one request that waits for any queue of the topic, else one that waits for `queue`:
+        the group may pop more of it."""
+        if not self._count:
+            return
+        topic, group, queue_id = queue
+        if not self._wake_for((topic, group, ANY_QUEUE), None, 1) and queue_id != ANY_QUEUE:
+            self._wake_for(queue, None, 1)
+        if self._resumed:
+            self._clock.callLater(0, self.resume_woken)
+
+    def _queue_added(self, queue: PoppedQueue) -> None:
+        for topic in _topics_of(queue):
+            groups = self._groups_of.setdefault(topic, {})
+            groups[queue[:2]] = groups.get(queue[:2], 0) + 1
+
+    def _queue_removed(self, queue: PoppedQueue) -> None:
+        for topic in _topics_of(queue):
+            groups = self._groups_of[topic]
+            groups[queue[:2]] -= 1
+            if not groups[queue[:2]]:
+                del groups[queue[:2]]
+                if not groups:
+                    del self._groups_of[topic]
+
+    def _set_alarm(self) -> None:
+        seconds = max(self._deadlines[0][0] - self._now_ms(), 0) / 1000
+        self._alarm.set_no_later(min(seconds, LONGEST_LOOK))
+
+    def _look(self) -> None:
+        """Resumes requests whose time is up, some of them in each turn of the reactor."""
+        now, looked = self._now_ms(), 0
+        while self._deadlines and looked < _STEP:
+            looked += 1
+            deadline, _, held = self._deadlines[0]
+            is_held = self._is_held(held)
+            if is_held and deadline > now:
+                break
+            heappop(self._deadlines)
+            if is_held:
+                self._wake([held])
+        if self._deadlines:
+            self._set_alarm()
+        self.resume_woken()
+
+
+def _topics_of(queue: PoppedQueue) -> tuple[str, ...]:
+    """The topics whose messages a pop of this queue may get."""
+    topic, group, _ = queue
+    return (topic, pop_retry_topic(topic, group), pop_retry_topic(topic, group, 2))
