@@ -8,11 +8,10 @@ from msgspec import structs
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,
-    PERM_READ,
-    PERM_WRITE,
     BrokerData,
     TopicRouteData,
 )
+from rocketmq_tw.wire.permissions import READ, WRITE
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
@@ -32,7 +31,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     return [
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
-        if data.perm & PERM_WRITE and data.broker_name in with_master
+        if data.perm & WRITE and data.broker_name in with_master
         for queue_id in range(data.write_queue_nums)
     ]
 
@@ -42,7 +41,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     return sorted(
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in route.queue_datas
-        if data.perm & PERM_READ
+        if data.perm & READ
         for queue_id in range(data.read_queue_nums)
     )
 

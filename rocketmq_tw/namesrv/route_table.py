@@ -25,8 +25,6 @@ from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,
-    PERM_READ,
-    PERM_WRITE,
     BrokerData,
     QueueData,
     TopicRouteData,
@@ -36,6 +34,7 @@ from rocketmq_tw.wire.bodies.topics import (
 )
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import READ, WRITE
 
 #: More than any cluster has, and little enough for memory.
 MAX_BROKERS = 20_000
@@ -387,11 +386,11 @@ class RouteTable:
 
 
 def _give_read_and_write(_: int) -> int:
-    return PERM_READ | PERM_WRITE
+    return READ | WRITE
 
 
 def _take_write(perm: int) -> int:
-    return perm & ~PERM_WRITE
+    return perm & ~WRITE
 
 
 def _queues_of(broker_name: str, config: TopicConfig, read_only: bool) -> QueueData:
@@ -399,6 +398,6 @@ def _queues_of(broker_name: str, config: TopicConfig, read_only: bool) -> QueueD
         broker_name=broker_name,
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
-        perm=config.perm & ~PERM_WRITE if read_only else config.perm,
+        perm=config.perm & ~WRITE if read_only else config.perm,
         topic_sys_flag=config.topic_sys_flag,
     )

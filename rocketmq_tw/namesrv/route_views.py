@@ -8,7 +8,8 @@ Slave Acting Master is switched on with `supportActingMaster`, for the brokers t
 from collections.abc import Mapping
 
 from rocketmq_tw.message.names import member_sync_topic
-from rocketmq_tw.wire.bodies.route import MASTER_ID, PERM_WRITE, TopicRouteData
+from rocketmq_tw.wire.bodies.route import MASTER_ID, TopicRouteData
+from rocketmq_tw.wire.permissions import WRITE
 
 #: Extra fields of a request, beside its header's.
 ZONE_MODE = "__ZONE_MODE"
@@ -29,7 +30,7 @@ def show_substitutes(topic: str, route: TopicRouteData) -> TopicRouteData:
         addresses = broker.broker_addrs
         if not addresses or MASTER_ID in addresses or not broker.enable_acting_master:
             continue
-        if not permissions.get(broker.broker_name, PERM_WRITE) & PERM_WRITE:
+        if not permissions.get(broker.broker_name, WRITE) & WRITE:
             addresses[MASTER_ID] = addresses.pop(min(addresses))
     return route
 

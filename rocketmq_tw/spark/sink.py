@@ -26,8 +26,8 @@ from rocketmq_tw.spark.reading import is_passing, worker_client
 from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
 from rocketmq_tw.spark.waiting import Backoff
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
-from rocketmq_tw.wire.bodies.route import PERM_WRITE
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import WRITE
 
 #: A request stays well under the broker's limit of 4 MiB.
 _REQUEST_BYTES = 512 * 1024
@@ -190,5 +190,5 @@ def check_target(options: SinkOptions) -> None:
             return
         except NoRouteError as error:
             raise OptionError(f"{error}: check the option nameServers") from error
-        if not any(data.perm & PERM_WRITE for data in route.queue_datas):
+        if not any(data.perm & WRITE for data in route.queue_datas):
             raise OptionError(f"the topic {topic} has no queue to write: give it write permission")

@@ -15,10 +15,10 @@ from rocketmq_tw.client.message import Message
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.spark.offsets import from_json, lag
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
-from rocketmq_tw.wire.bodies.route import PERM_READ, PERM_WRITE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader
+from rocketmq_tw.wire.permissions import READ, WRITE
 from tests.support.cluster import OURS, Cluster, make_broker, make_name_server
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.processes import BrokerProcess
@@ -140,7 +140,7 @@ def test_a_query_follows_brokers_that_come_and_fall(spark: Any, tmp_path: Path) 
                 default_topic=AUTO_CREATE_TOPIC,
                 read_queue_nums=8,
                 write_queue_nums=8,
-                perm=PERM_READ | PERM_WRITE,
+                perm=READ | WRITE,
                 topic_filter_type="SINGLE_TAG",
                 order=False,
             )

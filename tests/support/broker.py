@@ -25,11 +25,11 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.stats.traffic import Traffic
-from rocketmq_tw.broker.tables.announcements import Announcements
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.announcements import Announcements
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.timer.progress import TimerProgress
 from rocketmq_tw.broker.writing.commit import Commit

@@ -45,7 +45,7 @@ class Popper:
         self.group = group
         self.fields = fields
         self.peer = FakePeer()
-        if not broker.groups.contains(group):
+        if group not in broker.groups:
             broker.groups.update(SubscriptionGroupConfig(group_name=group))
 
     def request(self, **fields: Any) -> RemotingCommand:

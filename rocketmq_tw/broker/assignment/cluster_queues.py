@@ -10,8 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.tables.permissions import is_readable
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.client.name_servers import NameServers
 from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
@@ -19,6 +18,7 @@ from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.permissions import is_readable
 
 #: Topics whose queues are remembered; those asked for longest ago are forgotten first.
 MAX_TOPICS = 10_000

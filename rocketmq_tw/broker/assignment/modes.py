@@ -7,7 +7,7 @@ from functools import partial
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
+from rocketmq_tw.broker.tables.versioned import TableFile, TableWriter, reported
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.assignments import (
@@ -31,7 +31,7 @@ class RequestModes:
         self._file = file
         self._modes: Modes = {}
         self._count = 0
-        self._keeper: Keeper[Modes] = Keeper(
+        self._writer: TableWriter[Modes] = TableWriter(
             file, in_thread, self._copied, _encode, self._take, in_slices
         )
 
@@ -40,11 +40,11 @@ class RequestModes:
         table = self._file.read(lambda data: decode_body(MessageRequestModeTable, data))
         if table is not None:
             self._take(table.message_request_mode_map)
-            self._keeper.loaded()
+            self._writer.loaded()
 
-    def when_kept(self) -> Deferred[None]:
+    def when_written(self) -> Deferred[None]:
         """Fires once nothing is being written any more."""
-        return self._keeper.when_idle()
+        return self._writer.when_idle()
 
     def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
         return self._modes.get(topic, {}).get(group)
@@ -60,7 +60,7 @@ class RequestModes:
                 )
             self._count += 1
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
-        return self._keeper.keep()
+        return self._writer.write()
 
     def encoded(self) -> Callable[[], bytes]:
         """What gives all modes as the file and request 402 carry them, in any thread."""
@@ -70,7 +70,7 @@ class RequestModes:
         """Takes over what a master has."""
         if table.message_request_mode_map != self._modes:
             self._take(table.message_request_mode_map)
-            self._keeper.keep().addErrback(reported)
+            self._writer.write().addErrback(reported)
 
     def _copied(self) -> Modes:
         return {topic: dict(groups) for topic, groups in self._modes.items()}

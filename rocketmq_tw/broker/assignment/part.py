@@ -32,4 +32,4 @@ class Assignment(Part):
         return self._handlers
 
     def tables(self) -> Iterable[KeptTable]:
-        return [KeptTable("the modes of reading", self.modes.load, self.modes.when_kept)]
+        return [KeptTable("the modes of reading", self.modes.load, self.modes.when_written)]

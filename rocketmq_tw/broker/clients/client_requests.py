@@ -9,10 +9,9 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.tables.announcements import Announcements
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.permissions import READ, WRITE
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.topics.announcements import Announcements
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -26,6 +25,7 @@ from rocketmq_tw.wire.headers.clients import (
     GetConsumerListByGroupRequestHeader,
     UnregisterClientRequestHeader,
 )
+from rocketmq_tw.wire.permissions import READ, WRITE
 
 #: A thousand subscriptions take a fifth of it; what a client says stays in memory.
 MAX_HEARTBEAT_BYTES = 1 << 20

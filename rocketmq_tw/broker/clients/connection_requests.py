@@ -10,8 +10,8 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout

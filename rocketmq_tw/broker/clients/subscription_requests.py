@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body

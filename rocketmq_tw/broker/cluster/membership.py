@@ -25,16 +25,16 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
-from rocketmq_tw.broker.tables import permissions
-from rocketmq_tw.broker.tables.announcements import Announcements
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.announcements import Announcements
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waiters import fire_all
+from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable

@@ -11,8 +11,8 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.tables.topic_requests import REMOVED_AT_ONCE
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer

@@ -9,9 +9,9 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -155,7 +155,7 @@ class ResetRequests:
     def _server_side(
         self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]
     ) -> Iterator[None]:
-        if not self._groups.contains(header.group):
+        if header.group not in self._groups:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {header.group} here"
             )

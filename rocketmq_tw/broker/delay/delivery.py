@@ -22,7 +22,7 @@ from rocketmq_tw.broker.interfaces import (
     Arrived,
     IMessageStore,
 )
-from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion

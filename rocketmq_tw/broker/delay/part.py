@@ -20,7 +20,7 @@ from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC

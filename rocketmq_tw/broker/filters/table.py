@@ -14,7 +14,7 @@ import msgspec
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.filters.bloom import BloomFilter
-from rocketmq_tw.broker.tables.keeper import TableFile
+from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.sql92 import Compiled, ExpressionError, check_length, compile_expression

@@ -18,7 +18,7 @@ from rocketmq_tw.broker.pop.extra_info import (
 )
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.positions import PoppedQueue
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig

@@ -20,7 +20,7 @@ from rocketmq_tw.broker.pop.check_points import (
     popped_offsets,
 )
 from rocketmq_tw.broker.pop.positions import PoppedQueue
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic

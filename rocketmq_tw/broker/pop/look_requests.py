@@ -11,7 +11,7 @@ from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.reads import PopReads
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import pop_retry_topic
 from rocketmq_tw.net.interfaces import Handler, IPeer

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from rocketmq_tw.broker.pop.positions import PoppedQueue
-from rocketmq_tw.broker.tables.keeper import TableFile
-from rocketmq_tw.broker.tables.pairs import pair_key, split_key
+from rocketmq_tw.broker.tables.offsets.pairs import pair_key, split_key
+from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import OrderInfo, OrderInfoTable

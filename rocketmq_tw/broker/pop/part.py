@@ -32,7 +32,7 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
@@ -252,5 +252,5 @@ class Pop(Part):
         return (
             config is not None
             and queue_id < config.read_queue_nums
-            and self._tables.groups.contains(group)
+            and group in self._tables.groups
         )

@@ -17,7 +17,7 @@ from rocketmq_tw.broker.pop.extra_info import ORDER_REVIVE_QUEUE
 from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.pop.positions import Claim, Positions
 from rocketmq_tw.broker.pop.reads import Popped, PopReads, Wanted
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import pop_retry_topic

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 
 #: Topic, group, queue id.
 PoppedQueue = tuple[str, str, int]

@@ -11,7 +11,7 @@ from rocketmq_tw.broker.pop.extra_info import ExtraInfo, OffsetInfos, kind_of
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.positions import Claim, PoppedQueue, Positions
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.layout import fields

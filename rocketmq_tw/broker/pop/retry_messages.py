@@ -9,10 +9,9 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import new_check_point
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.permissions import READ, WRITE
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
@@ -21,6 +20,7 @@ from rocketmq_tw.message.properties import join_properties, number, parse_proper
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.store.multi_dispatch import offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
+from rocketmq_tw.wire.permissions import READ, WRITE
 
 RETRY_QUEUES = 1
 #: Seconds until a check point whose messages cannot be reached is due again, by how often it was
@@ -74,9 +74,7 @@ class RetryMessages:
     def is_wanted(self, point: PopCheckPoint) -> bool:
         """Whether there still are the topic and the group."""
         topic, group = point.topic or "", point.group or ""
-        return self._groups.contains(group) and (
-            self._topics.get(popped_topic(topic, group)) is not None
-        )
+        return group in self._groups and (self._topics.get(popped_topic(topic, group)) is not None)
 
     def make(self, point: PopCheckPoint, offset: int) -> StoredMessage | None:
         """The message at a queue offset of `point`, for the retry topic, which is made where it is

@@ -25,7 +25,7 @@ from rocketmq_tw.broker.pop.check_points import (
 )
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import Appended, IMessageStore
 from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.commit import STORED, Commit
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage

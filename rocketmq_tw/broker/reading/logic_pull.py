@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rocketmq_tw.broker.tables.queue_mappings import LogicQueue
+from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
 from rocketmq_tw.message.logic_queues import (
     has_end,
     item_at,

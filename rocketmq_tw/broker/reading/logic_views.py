@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import item_at, last_item, logic_offset
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -23,7 +23,6 @@ from rocketmq_tw.broker.reading.logic_pull import LogicPull, Offsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.permissions import is_readable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -35,6 +34,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketmq_tw.wire.permissions import is_readable
 
 #: `forbiddenType` of a NO_PERMISSION answer: what forbids the pull.
 BROKER_FORBIDDEN = 1

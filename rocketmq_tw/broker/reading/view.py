@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.reading.logic_views import LogicViews
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

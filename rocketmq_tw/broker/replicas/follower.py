@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo

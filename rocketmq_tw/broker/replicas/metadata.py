@@ -25,10 +25,10 @@ from rocketmq_tw.broker.assignment.modes import RequestModes
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable, join_light_offsets
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable, join_light_offsets
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.queue_kinds import unsupported
 from rocketmq_tw.wire.bodies.base import decode_body, decode_by_entry

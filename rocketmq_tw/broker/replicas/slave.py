@@ -15,7 +15,7 @@ from rocketmq_tw.broker.replicas.follower import Follower
 from rocketmq_tw.broker.replicas.kinship import check_kinship, compare_before
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.config.store import MessageStoreConfig

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import randrange
 
-from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
@@ -18,6 +17,7 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeader
+from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import randrange
 
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.permissions import READ, WRITE
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import READ, WRITE
 
 DEAD_LETTER_QUEUES = 1
 

@@ -10,9 +10,9 @@ from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.sending.checks import SendChecks, any_queue
 from rocketmq_tw.broker.sending.message_types import check_message_type
-from rocketmq_tw.broker.tables.announcements import Reply
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.queue_mappings import LogicQueue
+from rocketmq_tw.broker.tables.topics.announcements import Reply
+from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
 from rocketmq_tw.broker.writing.asked_for import delay_level
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing

@@ -12,7 +12,6 @@ from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.sending.retries import Retries
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.permissions import READ, WRITE, is_writable
 from rocketmq_tw.broker.writing.commit import SAFE, STORED
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
@@ -28,6 +27,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
+from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 
 #: The first retry waits for this level, each further one for the next.
 FIRST_RETRY_LEVEL = 3

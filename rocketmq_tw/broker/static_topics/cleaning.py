@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import Items, leader_of, leaders
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.topics import (

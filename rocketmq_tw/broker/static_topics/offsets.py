@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
-from rocketmq_tw.broker.tables.offset_requests import OffsetRequests
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.offsets.requests import OffsetRequests
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import item_at, logic_offset, physical_offset_in
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem

@@ -1,5 +1,6 @@
-"""Topics, groups and consumer offsets: the books that a broker keeps in its `config/` directory.
+"""Topics, groups and consumer offsets: the tables that a broker keeps in its `config/` directory.
 
-Public: `Tables` (`part.py`) and its `topics`, `groups`, `offsets` and `announcements`;
-`permissions`, `TableFile` (`keeper.py`), `write_progress` (`progress.py`).
+Public: `Tables` (`part.py`) with its `topics`, `groups`, `offsets`, `mappings` and `announcements`;
+for tables of other rooms `VersionedTable`, `TableWriter` and `TableFile` (`versioned.py`),
+`WriteBehindTable` and `write_progress` (`write_behind.py`).
 """

@@ -34,6 +34,26 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
 
 
+def parse_attributes(text: str | None) -> dict[str, str]:
+    """`+key=value,-key` as a mapping whose keys keep their signs."""
+    attributes = {}
+    for part in (text or "").split(","):
+        key, equals, value = part.strip().partition("=")
+        if not key:
+            continue
+        if key[0] not in "+-" or (key[0] == "+" and not equals):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the attribute {part!r}: write +name=value to set it or -name to remove it",
+            )
+        if key in attributes:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, f"the attribute {key!r} is given twice"
+            )
+        attributes[key] = value
+    return attributes
+
+
 def alter_attributes(
     known: Mapping[str, Attribute],
     current: Mapping[str, str] | None,

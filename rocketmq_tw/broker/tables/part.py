@@ -16,15 +16,16 @@ from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, TakeBack
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
-from rocketmq_tw.broker.tables.announcements import Announcements
-from rocketmq_tw.broker.tables.group_requests import ONLY_A_MASTER_CHANGES, GroupRequests
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offset_requests import OffsetRequests
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.progress import write_progress
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topic_requests import TopicRequests
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.changes import CHANGING, ONLY_A_MASTER_CHANGES
+from rocketmq_tw.broker.tables.groups.requests import GroupRequests
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.requests import OffsetRequests
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.tables.topics.announcements import Announcements
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.requests import TopicRequests
+from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -34,17 +35,6 @@ from rocketmq_tw.wire.errors import RequestError
 
 log = Logger()
 
-#: Requests that change what a slave copies. Stock 5.3's tools ask slaves too and fail where one
-#: refuses; its slaves say yes, and the next copy from the master takes any change back.
-CHANGING = (
-    RequestCode.UPDATE_AND_CREATE_TOPIC,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
-    RequestCode.DELETE_TOPIC_IN_BROKER,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP,
-)
 #: Requests by which slaves copy what they remove where it is gone.
 _COPIED = (RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
 _ONLY_A_MASTER_TELLS = (
@@ -149,9 +139,9 @@ class Tables(Part):
     def tables(self) -> Iterable[KeptTable]:
         seconds = self._host.config.flush_consumer_offset_interval / 1000
         return [
-            KeptTable("topics", self.topics.load, self.topics.when_kept),
-            KeptTable("logic queues", self.mappings.load, self.mappings.when_kept),
-            KeptTable("groups", self.groups.load, self.groups.when_kept),
+            KeptTable("topics", self.topics.load, self.topics.when_written),
+            KeptTable("logic queues", self.mappings.load, self.mappings.when_written),
+            KeptTable("groups", self.groups.load, self.groups.when_written),
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
 

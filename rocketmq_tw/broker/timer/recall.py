@@ -8,8 +8,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.role.state import Role
-from rocketmq_tw.broker.tables.permissions import is_writable
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
 from rocketmq_tw.broker.writing.commit import SAFE, STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
@@ -24,6 +23,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+from rocketmq_tw.wire.permissions import is_writable
 
 #: The tag and the body of what takes a message back.
 _TAG = "_RECALL_TAG_"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, settled_offsets
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC
 from rocketmq_tw.message.record import RecordHead

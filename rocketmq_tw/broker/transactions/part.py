@@ -19,8 +19,7 @@ from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.tables.permissions import READ, WRITE
-from rocketmq_tw.broker.tables.progress import write_progress
+from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.checks import DecisionChecks
 from rocketmq_tw.broker.transactions.counts import HalfCounts
@@ -40,6 +39,7 @@ from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import READ, WRITE
 
 #: Seconds between two notes of how far half and op messages are settled.
 PROGRESS_SECONDS = 1.0

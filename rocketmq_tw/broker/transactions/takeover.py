@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.transactions.book import HalfBook, State
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, Half, settled_offsets
 from rocketmq_tw.message.model import StoredMessage

@@ -7,9 +7,6 @@ from rocketmq_tw.wire.bodies.topics import TopicQueueMappingInfo
 
 #: The broker id of a master; slaves have greater ones.
 MASTER_ID = 0
-#: Bits of `QueueData.perm`.
-PERM_READ = 4
-PERM_WRITE = 2
 
 
 class QueueData(Body):

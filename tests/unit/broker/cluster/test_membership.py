@@ -7,9 +7,9 @@ from twisted.logger import capturedLogs, formatEvent
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.cluster import membership as membership_module
 from rocketmq_tw.broker.cluster.membership import Master, Membership
-from rocketmq_tw.broker.tables.announcements import Announcements
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.announcements import Announcements
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion

@@ -99,7 +99,7 @@ def test_not_even_by_itself() -> None:
     plane.topics.create_on_send_back("%RETRY%G", 1, 6)
     plane.topics.mark_ordered(["Topic"])
     assert plane.groups.get("new") is not None
-    assert not plane.groups.contains("new")
+    assert "new" not in plane.groups
     assert plane.topics.get("%RETRY%G") is None
     assert plane.topics.data_version == version
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from rocketmq_tw.broker.tables import groups, topics
-from rocketmq_tw.broker.tables.list_limits import MAX_LISTED
+from rocketmq_tw.broker.tables.changes import MAX_LISTED
+from rocketmq_tw.broker.tables.groups import table as groups
+from rocketmq_tw.broker.tables.topics import table as topics
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import (
     SubscriptionGroupConfig,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.fastjson import MAX_VALUES
 from tests.support.roles import a_master

@@ -8,7 +8,6 @@ client is told of a topic that a crash would take back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -16,20 +15,18 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.tables.encoding import EntryCache
-from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
-from rocketmq_tw.broker.tables.permissions import INHERIT, READ, WRITE, is_inherited
+from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
-from rocketmq_tw.wire.bodies.base import decode_table, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import INHERIT, READ, WRITE, is_inherited
 
-#: Called with the topics that are new or changed, and with what fires once they are kept; a
+#: Called with the topics that are new or changed, and with what fires once they are in the file; a
 #: callback must return None, an errback the failure.
 TopicsChanged = Callable[[Sequence[TopicConfig], "Deferred[None]"], None]
 
@@ -40,8 +37,10 @@ MAX_AUTO_CREATED_TOPICS = 100_000
 log = Logger()
 
 
-class TopicTable:
+class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
     """Topic name → its queues, permissions and attributes."""
+
+    BODY, FIELD = TopicConfigTable, "topic_config_table"
 
     def __init__(
         self,
@@ -58,40 +57,22 @@ class TopicTable:
         self._lmq = lmq
         self._config = config
         self._role = role
-        self._file = file
-        self._now_ms = now_ms
-        self._listeners: list[TopicsChanged] = []
-        self.data_version = DataVersion(timestamp=now_ms())
-        self._topics = {topic.topic_name: topic for topic in _built_in(config)}
-        self._system = names.SYSTEM_TOPICS | self._topics.keys()
-        self._cache = EntryCache()
-        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take, in_slices)
-
-    def load(self) -> None:
-        """Adds what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_table(TopicConfigTable, data))
-        if table is not None:
-            self._topics.update(table.topic_config_table)
-            self.data_version = table.data_version
-            self._keeper.loaded()
-
-    def when_kept(self) -> Deferred[None]:
-        """Fires once nothing is being written any more."""
-        return self._keeper.when_idle()
+        self._listeners: Listeners[Sequence[TopicConfig], Deferred[None]] = Listeners(
+            "topics were made or changed"
+        )
+        built_in = {topic.topic_name: topic for topic in _built_in(config)}
+        self._system = names.SYSTEM_TOPICS | built_in.keys()
+        super().__init__(file, built_in, now_ms, in_thread, in_slices)
 
     def on_change(self, listener: TopicsChanged) -> None:
         """Adds a listener to creations and updates."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def get(self, name: str) -> TopicConfig | None:
-        topic = self._topics.get(name)
+        topic = self._entries.get(name)
         if topic is None and self._lmq and name.startswith(names.LMQ_PREFIX):
             return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
         return topic
-
-    def all(self) -> Mapping[str, TopicConfig]:
-        """The live table; not to be changed."""
-        return self._topics
 
     def is_system(self, name: str) -> bool:
         """Whether the broker uses the topic for itself."""
@@ -99,20 +80,14 @@ class TopicTable:
 
     def system_topics(self) -> set[str]:
         """The names that `is_system` knows and that are there."""
-        return {name for name in self._topics if self.is_system(name)}
+        return {name for name in self._entries if self.is_system(name)}
 
     def table(self, topics: Mapping[str, TopicConfig] | None = None) -> TopicConfigTable:
-        """These topics, or all, with the version: what the file and the wire carry."""
-        return TopicConfigTable(
-            topic_config_table=dict(self._topics if topics is None else topics),
-            data_version=self.data_version,
-        )
+        """Returns these topics, or all, with the version: what the file and the wire have."""
+        return self._body(self._entries if topics is None else topics)
 
-    def encode(self, table: TopicConfigTable, *, whole: bool = True) -> bytes:
-        """`table` in its wire form; may be called in any thread. Not `whole`: it has some of the
-        topics only."""
-        entries: Any = self._cache.encode(table.topic_config_table, whole=whole)
-        return encode_body(msgspec.structs.replace(table, topic_config_table=entries))
+    def _state_version(self) -> int:
+        return self._role.state_version
 
     def create_on_send(
         self,
@@ -129,11 +104,11 @@ class TopicTable:
         queues than the default topic has. Raises `RequestError` for an illegal name, and where it
         would be one topic too many.
         """
-        known = self._topics.get(topic)
+        known = self._entries.get(topic)
         if known is not None:
             return known
         names.check_topic(topic)
-        template = self._topics.get(default_topic)
+        template = self._entries.get(default_topic)
         if template is None or not self._may_inherit(template):
             log.warn(
                 "{peer} sent to {topic!r}, which is not there and cannot be made after {default!r}",
@@ -161,7 +136,7 @@ class TopicTable:
     ) -> TopicConfig:
         """The retry or dead-letter topic of a group, made where it is missing; raises
         `RequestError` where it would be one topic too many."""
-        known = self._topics.get(topic)
+        known = self._entries.get(topic)
         if known is None:
             self._check_room(topic)
             known = TopicConfig(
@@ -193,30 +168,11 @@ class TopicTable:
                 # As in stock, they are there without being made.
                 continue
             names.check_topic(config.topic_name)
-            known = self._topics.get(config.topic_name)
+            known = self._entries.get(config.topic_name)
             current = None if known is None else known.attributes or {}
             attributes = alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes or {})
             changed.append(msgspec.structs.replace(config, attributes=attributes))
         return self._put_all(changed) if changed else succeed(None)
-
-    def delete(self, *doomed: str) -> Deferred[None]:
-        """Fires once it is kept that these topics are not there, and fails where that cannot be;
-        their queues are the store's to remove."""
-        found = [name for name in doomed if self._topics.pop(name, None) is not None]
-        if not found:
-            return succeed(None)
-        self.touch()
-        return self._keeper.keep()
-
-    def touch(self) -> None:
-        """Makes a new version of the same topics, for name servers that have to look again."""
-        self.data_version = self.data_version.next(self._now_ms(), self._role.state_version)
-
-    def replace_all(self, table: TopicConfigTable) -> None:
-        """Takes over a master's table and its version; where they cannot be kept, both are again
-        what they were, and the next look at the master finds them to differ."""
-        self._take(table)
-        self._keeper.keep().addErrback(reported)
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Marks the topics that the name servers' configuration calls ordered; a slave has its
@@ -225,7 +181,7 @@ class TopicTable:
             return
         changed = [
             msgspec.structs.replace(known, order=True)
-            for known in map(self._topics.get, topics)
+            for known in map(self._entries.get, topics)
             if known is not None and not known.order
         ]
         if changed:
@@ -240,10 +196,10 @@ class TopicTable:
         return is_inherited(template.perm)
 
     def _check_room(self, topic: str) -> None:
-        if len(self._topics) >= MAX_AUTO_CREATED_TOPICS:
+        if len(self._entries) >= MAX_AUTO_CREATED_TOPICS:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"the topic {topic} is not made: with {len(self._topics)} topics none is made by"
+                f"the topic {topic} is not made: with {len(self._entries)} topics none is made by"
                 " its first use any more; delete those that nobody needs (rmqadmin deleteTopic)",
             )
 
@@ -253,15 +209,10 @@ class TopicTable:
 
     def _put_all(self, configs: Sequence[TopicConfig]) -> Deferred[None]:
         for config in configs:
-            self._topics[config.topic_name] = config
-        self.touch()
-        kept = self._keeper.keep()
-        for listener in self._listeners:
-            listener(configs, kept)
-        return kept
-
-    def _take(self, table: TopicConfigTable) -> None:
-        self._topics, self.data_version = dict(table.topic_config_table), table.data_version
+            self._entries[config.topic_name] = config
+        written = self._changed()
+        self._listeners.tell(configs, written)
+        return written
 
 
 def _built_in(config: BrokerConfig) -> Iterable[TopicConfig]:

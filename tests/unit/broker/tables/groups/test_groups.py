@@ -1,7 +1,7 @@
 import pytest
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.errors import RequestError
@@ -49,7 +49,7 @@ def test_an_update_replaces_and_a_delete_removes() -> None:
     counter = table.data_version.counter
     table.delete("G")
     assert table.data_version.counter == counter, "it is gone already"
-    assert not table.contains("G")
+    assert "G" not in table
 
 
 def test_the_file_of_stock_is_read() -> None:
@@ -83,5 +83,5 @@ def test_a_change_that_cannot_be_kept_is_none() -> None:
         assert "No space left" in failures[0].value.remark
     table.get("Another")
     assert table.get("G") == before
-    assert not table.contains("Another")
+    assert "Another" not in table
     assert table.data_version == version

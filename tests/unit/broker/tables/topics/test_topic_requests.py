@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_tw.broker.tables.topic_requests import parse_attributes
+from rocketmq_tw.broker.tables.topics.requests import parse_attributes
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.offsets import (
@@ -99,7 +99,7 @@ def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(
         (RequestCode.DELETE_SUBSCRIPTIONGROUP, group),
     ):
         assert "No space left" in failure_of(plane.ask(code, header)).remark
-    assert plane.topics.get("T") is not None and plane.groups.contains("G")
+    assert plane.topics.get("T") is not None and "G" in plane.groups
     assert plane.store.max_queue_offset("T", 0) == 1
     assert plane.offsets.query("G", "T", 0) == 1
 
@@ -107,7 +107,7 @@ def test_a_deletion_that_cannot_be_kept_leaves_all_as_it_was(
     plane.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic)
     assert "T" not in queues_of(plane.store) and plane.offsets.query("G", "T", 0) == -1
     plane.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, group)
-    assert not plane.groups.contains("G")
+    assert "G" not in plane.groups
 
 
 def test_a_topic_made_again_while_it_is_deleted_keeps_what_it_has() -> None:

@@ -1,7 +1,7 @@
 import pytest
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.errors import RequestError
@@ -213,7 +213,7 @@ def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
     refused: list[Failure] = []
     table.update(TopicConfig(topic_name="Kept", perm=4)).addErrback(refused.append)
     table.update(TopicConfig(topic_name="New")).addErrback(refused.append)
-    idle = table.when_kept()
+    idle = table.when_written()
     assert not idle.called
     threads.run()
     assert ["No space left" in one.value.remark for one in refused] == [True, True]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketmq_tw.broker.tables import pull_offsets
-from rocketmq_tw.broker.tables.pull_offsets import PullOffsets
+from rocketmq_tw.broker.tables.offsets import pairs
+from rocketmq_tw.broker.tables.offsets.pairs import PullOffsets
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.offsets import ConsumeStats
 from rocketmq_tw.wire.codes import RequestCode
@@ -69,7 +69,7 @@ def test_a_log_that_was_cut_takes_it_back(broker: BrokerInMemory) -> None:
 
 
 def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_offsets, "MAX_PULLED", 2)
+    monkeypatch.setattr(pairs, "MAX_PULLED", 2)
     table = PullOffsets()
     for group in ("A", "B", "C"):
         table.note(group, "T", 0, 7)

@@ -7,10 +7,10 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.layout import physical_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread

@@ -4,13 +4,20 @@ from a topic.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.tables.groups import GroupTable
-from rocketmq_tw.broker.tables.list_limits import check_list_bytes, check_list_length
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.changes import (
+    NAMED,
+    ONLY_A_MASTER_CHANGES,
+    check_list_bytes,
+    check_list_length,
+)
+from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread
@@ -29,21 +36,22 @@ from rocketmq_tw.wire.headers.groups import (
 )
 from rocketmq_tw.wire.headers.topics import UpdateGroupForbiddenRequestHeader
 
-#: Groups of one request that the log names.
-NAMED = 100
-#: Why another broker than the master refuses a change of topics and groups.
-ONLY_A_MASTER_CHANGES = (
-    "this broker is no master, its topics and groups are the master's: change them there"
-)
-
 log = Logger()
+
+
+class GroupOffsets(Protocol):
+    """The consumer offsets of groups."""
+
+    def remove_group(self, group: str) -> Iterator[None]:
+        """Removes a group's offsets at once; the steps free them."""
+        ...
 
 
 class GroupRequests:
     def __init__(
         self,
         groups: GroupTable,
-        offsets: OffsetTable,
+        offsets: GroupOffsets,
         role: RoleHolder,
         in_thread: InThread,
         growing: GrowingAnswers,
@@ -132,7 +140,7 @@ class GroupRequests:
             return answer(None)
         if not self._role.is_master:
             raise RequestError(ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
-        if not self._groups.contains(name):
+        if name not in self._groups:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
             )

@@ -20,12 +20,3 @@ def is_inherited(perm: int) -> bool:
 
 def is_valid(perm: int) -> bool:
     return 0 <= perm <= READ | WRITE | INHERIT
-
-
-def describe(perm: int) -> str:
-    """As stock shows it: RW-, R--, --X."""
-    return (
-        ("R" if is_readable(perm) else "-")
-        + ("W" if is_writable(perm) else "-")
-        + ("X" if is_inherited(perm) else "-")
-    )

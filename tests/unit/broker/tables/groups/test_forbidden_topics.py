@@ -1,7 +1,7 @@
 """Topics that a group may not read."""
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
-from rocketmq_tw.broker.tables.groups import GroupTable
+from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.groups import GroupForbidden

@@ -3,8 +3,8 @@ from itertools import pairwise
 
 import pytest
 
-from rocketmq_tw.broker.tables import offsets as offsets_module
-from rocketmq_tw.broker.tables.offsets import OffsetTable
+from rocketmq_tw.broker.tables.offsets import table as offsets_module
+from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
+from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
 from rocketmq_tw.message.logic_queues import (
     Items,
     check_items,
@@ -17,8 +17,6 @@ from rocketmq_tw.message.logic_queues import (
     shown_to_name_servers,
 )
 from rocketmq_tw.runtime.threads import InThread, at_once
-from rocketmq_tw.wire.bodies.base import decode_table, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import (
     LogicQueueMappingItem,
     TopicQueueMappingDetail,
@@ -40,8 +38,10 @@ class LogicQueue:
         self.leader: LogicQueueMappingItem = items[-1]
 
 
-class QueueMappings:
-    """Static topic to how this broker hosts it."""
+class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTable]):
+    """Static topic → how this broker hosts it."""
+
+    BODY, FIELD = TopicQueueMappingTable, "topic_queue_mapping_info_map"
 
     def __init__(
         self,
@@ -51,53 +51,24 @@ class QueueMappings:
         in_thread: InThread = at_once,
     ) -> None:
         self._broker_name = broker_name
-        self._file = file
-        self._now_ms = now_ms
-        self._mappings: dict[str, TopicQueueMappingDetail] = {}
-        self.data_version = DataVersion(timestamp=now_ms())
-        self._keeper: Keeper[TopicQueueMappingTable] = Keeper(
-            file, in_thread, self.table, encode_body, self._take
-        )
-
-    def load(self) -> None:
-        """Takes what the file has; raises what its reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_table(TopicQueueMappingTable, data))
-        if table is not None:
-            self._take(table)
-            self._keeper.loaded()
-
-    def when_kept(self) -> Deferred[None]:
-        """Fires once nothing is being written any more."""
-        return self._keeper.when_idle()
+        super().__init__(file, {}, now_ms, in_thread)
 
     # What there is
 
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._mappings
-
     def get(self, topic: str) -> TopicQueueMappingDetail | None:
-        return self._mappings.get(topic)
-
-    def all(self) -> Mapping[str, TopicQueueMappingDetail]:
-        """The live table; not to be changed."""
-        return self._mappings
+        return self._entries.get(topic)
 
     def shown(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
         """What name servers get of those of `topics` that are static."""
-        mappings = self._mappings
+        mappings = self._entries
         if not mappings:
             return {}
         return {name: shown_to_name_servers(mappings[name]) for name in topics if name in mappings}
 
-    def table(self) -> TopicQueueMappingTable:
-        return TopicQueueMappingTable(
-            topic_queue_mapping_info_map=dict(self._mappings), data_version=self.data_version
-        )
-
     def queue(self, topic: str, logic_id: int, *, any_led: bool = False) -> LogicQueue:
         """A logic queue of a static topic that this broker leads; with `any_led` and a negative id,
         the first of them. Raises `RequestError` where it leads none such."""
-        hosted = self._mappings[topic].hosted_queues
+        hosted = self._entries[topic].hosted_queues
         if logic_id < 0 and any_led:
             logic_id = next((each for each in hosted if self._leads(hosted[each])), logic_id)
         items = hosted.get(logic_id)
@@ -127,7 +98,7 @@ class QueueMappings:
             raise _refused(
                 topic, f"it is meant for {detail.bname}, and this is {self._broker_name}"
             )
-        known = self._mappings.get(topic)
+        known = self._entries.get(topic)
         hosted = {logic_id: items for logic_id, items in detail.hosted_queues.items() if items}
         try:
             for items in hosted.values():
@@ -137,31 +108,13 @@ class QueueMappings:
                 hosted = known.hosted_queues | hosted
         except ValueError as error:
             raise _refused(topic, str(error)) from error
-        self._mappings[topic] = msgspec.structs.replace(detail, hosted_queues=hosted)
+        self._entries[topic] = msgspec.structs.replace(detail, hosted_queues=hosted)
         return self._changed()
 
     def replace_queues(self, topic: str, hosted: dict[int, list[LogicQueueMappingItem]]) -> None:
         """Forgets items that nobody needs any more: `hosted` is all that stays."""
-        self._mappings[topic] = msgspec.structs.replace(self._mappings[topic], hosted_queues=hosted)
+        self._entries[topic] = msgspec.structs.replace(self._entries[topic], hosted_queues=hosted)
         self._changed().addErrback(reported)
-
-    def delete(self, *topics: str) -> Deferred[None]:
-        """Fires once it is kept that none of them is static, or fails with a `RequestError`."""
-        found = [name for name in topics if self._mappings.pop(name, None) is not None]
-        return self._changed() if found else succeed(None)
-
-    def replace_all(self, table: TopicQueueMappingTable) -> None:
-        """Takes over a master's table and its version."""
-        self._take(table)
-        self._keeper.keep().addErrback(reported)
-
-    def _changed(self) -> Deferred[None]:
-        self.data_version = self.data_version.next(self._now_ms())
-        return self._keeper.keep()
-
-    def _take(self, table: TopicQueueMappingTable) -> None:
-        self._mappings = dict(table.topic_queue_mapping_info_map)
-        self.data_version = table.data_version
 
     @staticmethod
     def _check(

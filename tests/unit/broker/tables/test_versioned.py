@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.tables.keeper import Keeper
+from rocketmq_tw.broker.tables.versioned import TableWriter
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import Threads
 from tests.support.state import MemoryStateFile
@@ -26,7 +26,7 @@ class Kept:
         self.threads = Threads(eager=False)
         self.slices: list[tuple[Iterator[None], Deferred[Any]]] = []
         self.told: list[Any] = []
-        self.keeper = Keeper(
+        self.writer = TableWriter(
             self.file,
             self.threads,
             lambda: self.value,
@@ -46,7 +46,7 @@ class Kept:
     def change(self, times: int = 1) -> None:
         for _ in range(times):
             self.value += 1
-            self.keeper.keep().addBoth(self.told.append)
+            self.writer.write().addBoth(self.told.append)
 
     def step(self) -> bool:
         """Makes one step of the slices; False where that was the last one."""
@@ -70,7 +70,7 @@ def test_very_many_are_told_in_steps_and_the_next_write_follows() -> None:
     kept.threads.run()
     assert kept.file.content == b"%d" % (MANY + 1)
     kept.change()
-    idle = kept.keeper.when_idle()
+    idle = kept.writer.when_idle()
     told = [len(kept.told)]
     while kept.step():
         told.append(len(kept.told))

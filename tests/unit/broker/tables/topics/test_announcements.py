@@ -4,7 +4,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
-from rocketmq_tw.broker.tables.announcements import LIMIT, Announcements
+from rocketmq_tw.broker.tables.topics.announcements import LIMIT, Announcements
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

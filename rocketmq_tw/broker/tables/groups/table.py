@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
@@ -11,18 +10,15 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.tables.encoding import EntryCache
-from rocketmq_tw.broker.tables.keeper import Keeper, TableFile, reported
-from rocketmq_tw.broker.tables.permissions import READ
+from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
-from rocketmq_tw.wire.bodies.base import decode_table, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.permissions import READ
 
 #: The groups that stock 5.3.3 has from its first start.
 BUILT_IN_GROUPS = (
@@ -41,8 +37,10 @@ MAX_AUTO_CREATED_GROUPS = 100_000
 log = Logger()
 
 
-class GroupTable:
+class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
     """Group name → whether and how it may consume."""
+
+    BODY, FIELD = SubscriptionGroupTable, "subscription_group_table"
 
     def __init__(
         self,
@@ -59,32 +57,15 @@ class GroupTable:
         self._lmq = lmq
         self._config = config
         self._role = role
-        self._file = file
-        self._now_ms = now_ms
-        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
-        self.data_version = DataVersion(timestamp=now_ms())
-        self._cache = EntryCache()
-        self._keeper = Keeper(file, in_thread, self.table, self.encode, self._take, in_slices)
-
-    def load(self) -> None:
-        """Adds what the file has; raises what the file's reading raises where it is damaged."""
-        table = self._file.read(lambda data: decode_table(SubscriptionGroupTable, data))
-        if table is not None:
-            self._groups.update(table.subscription_group_table)
-            self._forbidden = dict(table.forbidden_table or {})
-            self.data_version = table.data_version
-            self._keeper.loaded()
-
-    def when_kept(self) -> Deferred[None]:
-        """Fires once nothing is being written any more."""
-        return self._keeper.when_idle()
+        built_in = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
+        super().__init__(file, built_in, now_ms, in_thread, in_slices)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The group's configuration; made with the defaults where the broker's own allows it. A
         slave makes none: it only serves the group as if its master had. Nobody waits for a new one
         to be written: forgotten, it is made again on its next use."""
-        known = self._groups.get(group)
+        known = self._entries.get(group)
         if known is None and self._lmq and group.startswith(names.LMQ_PREFIX):
             return SubscriptionGroupConfig(group_name=group)
         if known is not None or not self._may_create(group):
@@ -103,32 +84,18 @@ class GroupTable:
         if config is not None:
             return config
         remark = f"{group} is no consumer group of this broker: create it (rmqadmin updateSubGroup)"
-        if len(self._groups) >= MAX_AUTO_CREATED_GROUPS:
+        if len(self._entries) >= MAX_AUTO_CREATED_GROUPS:
             remark += (
-                f"; with {len(self._groups)} groups none is made by its first use any more: delete"
+                f"; with {len(self._entries)} groups none is made by its first use any more: delete"
                 " those that nobody needs (rmqadmin deleteSubGroup)"
             )
         raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
-    def contains(self, group: str) -> bool:
-        return group in self._groups
-
-    def all(self) -> Mapping[str, SubscriptionGroupConfig]:
-        """The live table; not to be changed."""
-        return self._groups
-
     def table(self) -> SubscriptionGroupTable:
-        """All groups as they are now with the version: what the file and the wire carry."""
-        return SubscriptionGroupTable(
-            subscription_group_table=dict(self._groups),
-            forbidden_table=self._forbidden,
-            data_version=self.data_version,
-        )
-
-    def encode(self, table: SubscriptionGroupTable) -> bytes:
-        """`table` in its wire form; may be called in any thread."""
-        entries: Any = self._cache.encode(table.subscription_group_table)
-        return encode_body(msgspec.structs.replace(table, subscription_group_table=entries))
+        """Returns all groups as they are now with the version: what the file and the wire have."""
+        table = super().table()
+        table.forbidden_table = self._forbidden
+        return table
 
     def update(self, *configs: SubscriptionGroupConfig) -> Deferred[None]:
         """Creates or replaces; raises `RequestError` for an illegal one, changing nothing. Fires
@@ -136,7 +103,7 @@ class GroupTable:
         changed = []
         for config in configs:
             names.check_group(config.group_name)
-            known = self._groups.get(config.group_name)
+            known = self._entries.get(config.group_name)
             attributes = alter_attributes(
                 GROUP_ATTRIBUTES,
                 None if known is None else known.attributes or {},
@@ -145,16 +112,13 @@ class GroupTable:
             changed.append(msgspec.structs.replace(config, attributes=attributes))
         return self._put(changed)
 
-    def delete(self, group: str) -> Deferred[None]:
-        """Fires once it is kept that the group is not there, and fails where that cannot be; its
-        offsets are the offset table's to remove."""
-        if group not in self._groups:
-            return succeed(None)
-        del self._groups[group]
-        if group in self._forbidden:
-            self._forbidden = self._forbidden.copy()
-            del self._forbidden[group]
-        return self._keep()
+    def delete(self, *groups: str) -> Deferred[None]:
+        self._forbidden = {
+            group: topics
+            for group, topics in self._forbidden.items()
+            if group not in groups or group not in self._entries
+        }
+        return super().delete(*groups)
 
     def may_read(self, group: str, topic: str) -> bool:
         """Whether the group may read this topic; `set_readable` says which it may not."""
@@ -174,13 +138,7 @@ class GroupTable:
         self._forbidden = self._forbidden | {group: topics}
         if not topics:
             del self._forbidden[group]
-        return self._keep()
-
-    def replace_all(self, table: SubscriptionGroupTable) -> None:
-        """Takes over a master's table and its version; where they cannot be kept, both are again
-        what they were, and the next look at the master finds them to differ."""
-        self._take(table)
-        self._keeper.keep().addErrback(reported)
+        return self._changed()
 
     def _may_create(self, group: str) -> bool:
         allowed = self._config.auto_create_subscription_group or (
@@ -188,18 +146,16 @@ class GroupTable:
         )
         if not allowed or len(group) > names.MAX_GROUP_LENGTH or not names.is_legal(group):
             return False
-        return len(self._groups) < MAX_AUTO_CREATED_GROUPS
+        return len(self._entries) < MAX_AUTO_CREATED_GROUPS
 
     def _put(self, configs: Iterable[SubscriptionGroupConfig]) -> Deferred[None]:
         for config in configs:
-            self._groups[config.group_name] = config
-        return self._keep()
+            self._entries[config.group_name] = config
+        return self._changed()
 
-    def _keep(self) -> Deferred[None]:
-        self.data_version = self.data_version.next(self._now_ms(), self._role.state_version)
-        return self._keeper.keep()
+    def _state_version(self) -> int:
+        return self._role.state_version
 
     def _take(self, table: SubscriptionGroupTable) -> None:
-        self._groups = dict(table.subscription_group_table)
+        super()._take(table)
         self._forbidden = dict(table.forbidden_table or {})
-        self.data_version = table.data_version

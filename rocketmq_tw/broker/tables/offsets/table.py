@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.tables.keeper import TableFile
-from rocketmq_tw.broker.tables.pairs import PairIndex, pair_key, split_key
-from rocketmq_tw.broker.tables.pull_offsets import PullOffsets
+from rocketmq_tw.broker.tables.offsets.pairs import PairIndex, PullOffsets, pair_key, split_key
+from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX

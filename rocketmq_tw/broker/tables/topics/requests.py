@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -10,18 +11,18 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
-from rocketmq_tw.broker.tables import permissions
-from rocketmq_tw.broker.tables.announcements import Announcements
-from rocketmq_tw.broker.tables.list_limits import check_list_bytes, check_list_length
-from rocketmq_tw.broker.tables.offsets import OffsetTable
-from rocketmq_tw.broker.tables.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics import TopicTable
+from rocketmq_tw.broker.tables.attributes import parse_attributes
+from rocketmq_tw.broker.tables.changes import NAMED, check_list_bytes, check_list_length
+from rocketmq_tw.broker.tables.topics.announcements import Announcements
+from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
 from rocketmq_tw.wire.bodies.topics import (
@@ -45,10 +46,20 @@ from rocketmq_tw.wire.headers.topics import (
 MAX_QUEUES = 4_096
 #: Topics whose queues are removed in one step; each is a directory that is moved.
 REMOVED_AT_ONCE = 20
-#: Topics of one request that the log names.
-NAMED = 100
 
 log = Logger()
+
+
+class TopicOffsets(Protocol):
+    """The consumer offsets in topics."""
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Returns the groups that have offsets in a topic."""
+        ...
+
+    def remove_topic(self, topic: str) -> Iterator[None]:
+        """Removes the offsets in a topic at once; the steps free them."""
+        ...
 
 
 class TopicRequests:
@@ -57,7 +68,7 @@ class TopicRequests:
         config: BrokerConfig,
         topics: TopicTable,
         mappings: QueueMappings,
-        offsets: OffsetTable,
+        offsets: TopicOffsets,
         store: IMessageStore,
         announcements: Announcements,
         traffic: Traffic,
@@ -298,23 +309,3 @@ def _config(header: CreateTopicRequestHeader) -> TopicConfig:
         order=header.order,
         attributes=parse_attributes(header.attributes),
     )
-
-
-def parse_attributes(text: str | None) -> dict[str, str]:
-    """`+key=value,-key` as a mapping whose keys keep their signs."""
-    attributes = {}
-    for part in (text or "").split(","):
-        key, equals, value = part.strip().partition("=")
-        if not key:
-            continue
-        if key[0] not in "+-" or (key[0] == "+" and not equals):
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"the attribute {part!r}: write +name=value to set it or -name to remove it",
-            )
-        if key in attributes:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"the attribute {key!r} is given twice"
-            )
-        attributes[key] = value
-    return attributes

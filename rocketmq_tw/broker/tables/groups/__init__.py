@@ -1,0 +1,1 @@
+"""Consumer groups: the table of their configurations, and requests."""

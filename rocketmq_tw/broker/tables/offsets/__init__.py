@@ -1,0 +1,1 @@
+"""Consumer offsets: the table, what stands at a pair of topic and group, and requests."""

@@ -1,0 +1,110 @@
+"""What stands at a pair of a topic and a group, found by either of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+#: Pairs of a topic and a group that are remembered; further ones show what is committed.
+MAX_PULLED = 100_000
+#: Pairs that one step forgets.
+_STEP = 500
+
+
+def pair_key(topic: str, group: str) -> str:
+    """How stock writes a pair."""
+    return f"{topic}@{group}"
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Topic and group of a key."""
+    topic, _, group = key.partition("@")
+    return topic, group
+
+
+class PairIndex:
+    """Which keys have the topic, and which the group."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, set[str]] = {}
+        self._topics: dict[str, set[str]] = {}
+
+    def fill(self, keys: Iterable[str]) -> None:
+        """Adds all of `keys`."""
+        for key in keys:
+            self.add(key)
+
+    def add(self, key: str) -> None:
+        topic, group = split_key(key)
+        self._groups.setdefault(topic, set()).add(group)
+        self._topics.setdefault(group, set()).add(topic)
+
+    def discard(self, key: str) -> None:
+        topic, group = split_key(key)
+        for index, name, other in ((self._groups, topic, group), (self._topics, group, topic)):
+            others = index.get(name)
+            if others is not None:
+                others.discard(other)
+                if not others:
+                    del index[name]
+
+    def take_topic(self, topic: str) -> set[str]:
+        """The groups that a topic has, and has no more; `discard` ends it for each of them."""
+        return self._groups.pop(topic, set())
+
+    def take_group(self, group: str) -> set[str]:
+        """The topics that a group has, and has no more; `discard` ends it for each of them."""
+        return self._topics.pop(group, set())
+
+    def topics_of(self, group: str) -> set[str]:
+        return set(self._topics.get(group, ()))
+
+    def groups_of(self, topic: str) -> set[str]:
+        return set(self._groups.get(topic, ()))
+
+
+class PullOffsets:
+    """(group, topic) → queue id → where the group's next pull begins: what is between that and the
+    group's consumer offset is being consumed. Kept in memory only, as in stock."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[int, int]] = {}
+        self._pairs = PairIndex()
+
+    def note(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """A pull was told to go on at `next_offset`."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            if len(self._offsets) >= MAX_PULLED:
+                return
+            queues = self._offsets[key] = {}
+            self._pairs.add(key)
+        queues[queue_id] = next_offset
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset; -1 where nothing is known."""
+        return self._offsets.get(pair_key(topic, group), {}).get(queue_id, -1)
+
+    def clear(self, group: str, topic: str) -> None:
+        """The group was reset in the topic: what it has pulled says nothing any more."""
+        key = pair_key(topic, group)
+        if self._offsets.pop(key, None) is not None:
+            self._pairs.discard(key)
+
+    def remove_group(self, group: str) -> Iterator[None]:
+        """A step for some topics."""
+        for number, topic in enumerate(self._pairs.topics_of(group), 1):
+            self.clear(group, topic)
+            if number % _STEP == 0:
+                yield
+
+    def remove_topic(self, topic: str) -> Iterator[None]:
+        """A step for some groups."""
+        for number, group in enumerate(self._pairs.groups_of(topic), 1):
+            self.clear(group, topic)
+            if number % _STEP == 0:
+                yield
+
+    def all(self) -> Mapping[str, dict[int, int]]:
+        """`topic@group` → queue id → offset; the live table."""
+        return self._offsets

@@ -1,0 +1,1 @@
+"""Topics: the table, how static ones lie on this broker, their announcement, and requests."""
