@@ -174,26 +174,27 @@ def elect_master(tool: Tool, controllers: str, broker_id: int, name: str, cluste
     async def elect(servers: Servers) -> Report:
         client = servers.controllers(controllers)
         elected = await client.elect_master(cluster, name, broker_id, designate=True)
-        header, group = elected.header, elected.body.broker_member_group
+        group = elected.group
         if not elected.is_new:
             fail(
-                f"{header.master_broker_id} at {header.master_address} is the master of {name}"
-                f" already, in epoch {header.master_epoch}"
+                f"{group.master_id} at {group.master_address} is the master of {name} already, in"
+                f" epoch {group.master_epoch}"
             )
-        members = {} if group is None else group.broker_addrs
         data: dict[str, Any] = {
             "clusterName": cluster,
             "brokerName": name,
-            "masterBrokerId": header.master_broker_id,
-            "masterAddress": header.master_address,
-            "masterEpoch": header.master_epoch,
-            "syncStateSetEpoch": header.sync_state_set_epoch,
-            "brokers": [{"brokerId": key, "address": at} for key, at in sorted(members.items())],
+            "masterBrokerId": group.master_id,
+            "masterAddress": group.master_address,
+            "masterEpoch": group.master_epoch,
+            "syncStateSetEpoch": group.in_sync.epoch,
+            "brokers": [
+                {"brokerId": key, "address": at} for key, at in sorted(elected.brokers.items())
+            ],
         }
         columns = (Column("Id", "brokerId"), Column("Address", "address"))
         line = (
-            f"{header.master_broker_id} at {header.master_address} is the master of {name}"
-            f" in epoch {header.master_epoch}"
+            f"{group.master_id} at {group.master_address} is the master of {name} in epoch"
+            f" {group.master_epoch}"
         )
         return Report(data, [Listing(columns, data["brokers"])], [line])
 

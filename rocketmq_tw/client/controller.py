@@ -1,4 +1,5 @@
-"""What brokers and administrators ask controllers: the one that leads is found and asked."""
+"""What brokers and administrators ask controllers (docs/formats/controller.md): the one that leads
+is found and asked."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -8,6 +9,7 @@ import javaproperties
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, check_success
 from rocketmq_tw.net.address import split_address, split_addresses
@@ -22,6 +24,7 @@ from rocketmq_tw.wire.bodies.controller import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError, WireError
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.controller import (
     AlterSyncStateSetRequestHeader,
@@ -48,27 +51,21 @@ LEADER_TIMEOUT = 10.0
 #: Seconds between two looks for a leader.
 PAUSE = 0.2
 
+#: In place of a broker's id: no broker.
+NO_BROKER = -1
+
 
 class NoControllerError(ClientError):
     """No controller leads, or none answers; the text lists what each one said."""
 
 
-class Registered(NamedTuple):
-    """The answer to a registration or a look at a group: the master, None where there is none that
-    is known, and the SyncStateSet."""
-
-    master_broker_id: int | None
-    master_address: str | None
-    master_epoch: int
-    sync_state_set: SyncStateSetBody
-
-
-class Elected(NamedTuple):
-    """The master after an election; `is_new` is False where the old one stays."""
+class Election(NamedTuple):
+    """The group after an election; `is_new` is False where the old master stays. `brokers` are the
+    addresses of all by their lasting ids, and empty where no new master was elected."""
 
     is_new: bool
-    header: ElectMasterResponseHeader
-    body: ElectMasterResponseBody
+    group: GroupState
+    brokers: Mapping[int, str]
 
 
 class ControllerClient:
@@ -148,10 +145,10 @@ class ControllerClient:
                 address,
             )
 
-    # The leader, about a broker
+    # The leader, about the brokers of one name
 
     def next_broker_id(self, cluster: str, name: str) -> "Deferred[int]":
-        """1012: the id that a new broker of the group may apply for."""
+        """1012: the smallest id that no broker of the group was given."""
         header = GetNextBrokerIdRequestHeader(cluster_name=cluster, broker_name=name)
         return self._ask(
             RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
@@ -162,7 +159,8 @@ class ControllerClient:
     def apply_broker_id(
         self, cluster: str, name: str, broker_id: int, register_check_code: str
     ) -> "Deferred[None]":
-        """1013: fails with CONTROLLER_BROKER_ID_INVALID where another code has the id."""
+        """1013: takes an id; succeeds again with the same code, and fails with
+        CONTROLLER_BROKER_ID_INVALID where another code has the id."""
         header = ApplyBrokerIdRequestHeader(
             cluster_name=cluster,
             broker_name=name,
@@ -173,8 +171,9 @@ class ControllerClient:
 
     def register_broker(
         self, cluster: str, name: str, broker_id: int, address: str
-    ) -> "Deferred[Registered]":
-        """1003: the broker is at `address` today; tells of the master if that one is alive."""
+    ) -> "Deferred[GroupState]":
+        """1003: the broker is at `address` today. The master of the answer is None where it is not
+        alive."""
         header = RegisterBrokerToControllerRequestHeader(
             cluster_name=cluster,
             broker_name=name,
@@ -185,18 +184,16 @@ class ControllerClient:
         return self._ask(
             RequestCode.CONTROLLER_REGISTER_BROKER,
             header,
-            lambda answer: _registered(
-                answer, answer.header(RegisterBrokerToControllerResponseHeader)
-            ),
+            lambda answer: _group(answer, answer.header(RegisterBrokerToControllerResponseHeader)),
         )
 
-    def replica_info(self, name: str) -> "Deferred[Registered]":
+    def replica_info(self, name: str) -> "Deferred[GroupState]":
         """1004: the master, alive or not, and the SyncStateSet."""
         header = GetReplicaInfoRequestHeader(broker_name=name)
         return self._ask(
             RequestCode.CONTROLLER_GET_REPLICA_INFO,
             header,
-            lambda answer: _registered(answer, answer.header(GetReplicaInfoResponseHeader)),
+            lambda answer: _group(answer, answer.header(GetReplicaInfoResponseHeader)),
         )
 
     def elect_master(
@@ -207,7 +204,7 @@ class ControllerClient:
         *,
         designate: bool = False,
         ended_epoch: int | None = None,
-    ) -> "Deferred[Elected]":
+    ) -> "Deferred[Election]":
         """1002: the broker asks for a master, itself where there never was one; an administrator
         designates one. `ended_epoch`: in place of the master of that epoch, of no later one, where
         the controller is not stock's."""
@@ -222,13 +219,19 @@ class ControllerClient:
         return self._ask(
             RequestCode.CONTROLLER_ELECT_MASTER,
             header,
-            _elected,
+            _election,
             also=(ResponseCode.CONTROLLER_MASTER_STILL_EXIST,),
         )
 
+    def end_epoch(self, cluster: str, name: str, epoch: int) -> "Deferred[None]":
+        """Ends a master's epoch, if it is not over: the group has no master then (1002 for no
+        broker). Where stock's controllers lead, it ends the epoch that there is when it comes."""
+        asked = self.elect_master(cluster, name, NO_BROKER, designate=True, ended_epoch=epoch)
+        return asked.addCallbacks(lambda _: None, _check_epoch_is_over)
+
     def alter_sync_state_set(
         self, name: str, master_id: int, master_epoch: int, members: Iterable[int], epoch: int
-    ) -> "Deferred[SyncStateSetBody]":
+    ) -> "Deferred[SyncStateSet]":
         """1001, of the master alone: the set after it, `epoch` being that of the set before. Where
         the answer is lost it may have been carried out: `replica_info` tells."""
         header = AlterSyncStateSetRequestHeader(
@@ -241,7 +244,7 @@ class ControllerClient:
         return self._ask(
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
             header,
-            lambda answer: decode_body(SyncStateSetBody, answer.body),
+            _sync_state_set,
             body=encode_body(wanted),
             repeatable=False,
         )
@@ -340,21 +343,45 @@ class ControllerClient:
         raise NoControllerError("no controller leads: " + "; ".join(reasons))
 
 
-def _registered(
+def _sync_state_set(answer: RemotingCommand) -> SyncStateSet:
+    body = decode_body(SyncStateSetBody, answer.body)
+    return SyncStateSet(frozenset(body.sync_state_set), body.sync_state_set_epoch)
+
+
+def _group(
     answer: RemotingCommand,
     header: RegisterBrokerToControllerResponseHeader | GetReplicaInfoResponseHeader,
-) -> Registered:
-    return Registered(
+) -> GroupState:
+    return GroupState(
         header.master_broker_id,
-        header.master_address,
+        header.master_address or "",
         header.master_epoch or 0,
-        decode_body(SyncStateSetBody, answer.body),
+        _sync_state_set(answer),
     )
 
 
-def _elected(answer: RemotingCommand) -> Elected:
-    return Elected(
-        answer.code == ResponseCode.SUCCESS,
-        answer.header(ElectMasterResponseHeader),
-        decode_body(ElectMasterResponseBody, answer.body),
+def _election(answer: RemotingCommand) -> Election:
+    header = answer.header(ElectMasterResponseHeader)
+    body = decode_body(ElectMasterResponseBody, answer.body)
+    group = GroupState(
+        header.master_broker_id,
+        header.master_address or "",
+        header.master_epoch or 0,
+        SyncStateSet(frozenset(body.sync_state_set), header.sync_state_set_epoch or 0),
     )
+    brokers = body.broker_member_group
+    return Election(
+        answer.code == ResponseCode.SUCCESS, group, {} if brokers is None else brokers.broker_addrs
+    )
+
+
+def _check_epoch_is_over(failure: Failure) -> None:
+    """No broker is elected, as was asked for, or that epoch was over before."""
+    failure.trap(BrokerError)
+    error = failure.value
+    assert isinstance(error, BrokerError)
+    if error.code not in (
+        ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+    ):
+        failure.raiseException()

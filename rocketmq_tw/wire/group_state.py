@@ -11,3 +11,16 @@ class SyncStateSet(NamedTuple):
 
     members: frozenset[int]
     epoch: int
+
+
+class GroupState(NamedTuple):
+    """The brokers of one name: which of them is the master, and which are in sync with it.
+
+    `master_id` is the lasting id of the master, None while the group has none; its address,
+    `host:port`, is empty then. `master_epoch` counts the elections; both epochs only grow.
+    """
+
+    master_id: int | None
+    master_address: str
+    master_epoch: int
+    in_sync: SyncStateSet

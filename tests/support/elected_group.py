@@ -129,8 +129,8 @@ class ElectedGroup:
 
     def in_sync(self) -> frozenset[int]:
         """The SyncStateSet as the master has it."""
-        members = self.master().broker[Replicas].switching.members
-        return frozenset() if members is None else members.members
+        in_sync = self.master().broker[Replicas].switching.sync_state_set
+        return frozenset() if in_sync is None else in_sync.members
 
     def broker_id(self, number: int) -> int:
         follower = self.brokers[number].broker[ElectedRole].follower

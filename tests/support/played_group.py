@@ -11,13 +11,13 @@ from rocketmq_tw.broker.broker import PARTS
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.replicas.switching import Switching
-from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import BrokerInMemory
 from tests.support.network import MemoryNetwork
 from tests.support.noted_sends import NotedSends, bodies_of, log_of
@@ -85,18 +85,11 @@ class PlayedGroup(NotedSends):
         self.settle(4)
 
     def tell(self, number: int, master: int) -> None:
-        epoch = self.epoch
+        news = GroupState(master, self[master].address, self.epoch, self.members)
         if number == master:
-            state = RoleState(
-                Role.MASTER,
-                0,
-                synchronous=True,
-                epoch=epoch,
-                controlled=Controlled(number, members=self.members),
-            )
+            state = RoleState(Role.MASTER, 0, synchronous=True, group=news)
         else:
-            controlled = Controlled(number, master_address=self[master].address)
-            state = RoleState(Role.SLAVE, number, epoch=epoch, controlled=controlled)
+            state = RoleState(Role.SLAVE, number, group=news)
         self[number].become(state)
 
     def send(self, number: int, count: int = 5) -> None:

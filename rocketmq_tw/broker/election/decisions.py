@@ -1,25 +1,25 @@
-"""What a broker does about the news of its group: pure rules."""
+"""What a broker does when it hears of its group: pure rules."""
 
 from __future__ import annotations
 
 from enum import Enum
 
-from rocketmq_tw.broker.election.interfaces import GroupState
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.wire.group_state import GroupState
 
 
 class Step(Enum):
-    """What follows from the group's state.
+    """What a broker does next.
 
-    NOTHING: the role fits. ELECT: there is no master, so the controller is asked for one. MASTER,
-    SLAVE: the role to take. MEMBERS: this master's SyncStateSet is another one now.
+    NOTHING: its role fits. ELECT: there is no master, so it asks the controller for one. MASTER,
+    SLAVE: the role to take. SYNC_STATE_SET: it is the master, and the SyncStateSet has changed.
     """
 
     NOTHING = "nothing"
     ELECT = "elect"
     MASTER = "master"
     SLAVE = "slave"
-    MEMBERS = "members"
+    SYNC_STATE_SET = "sync state set"
 
 
 def next_step(
@@ -27,14 +27,14 @@ def next_step(
     broker_id: int,
     address: str,
     heard_epoch: int,
-    members_epoch: int,
+    sync_state_set_epoch: int,
     group: GroupState,
 ) -> Step:
     """What the broker with the lasting id `broker_id`, reached at `address`, now in `state`, does
-    when it hears `group`.
+    when it hears of `group`.
 
-    `heard_epoch` is the highest master epoch that it has heard of: news from before are old, since
-    an epoch has one master. `members_epoch` is that of the SyncStateSet that it works with.
+    `heard_epoch` is the highest master epoch that it has heard of: a lower one is old news, since
+    an epoch has one master. `sync_state_set_epoch` is that of the SyncStateSet that it works with.
     """
     if group.master_epoch < heard_epoch:
         return Step.NOTHING
@@ -44,8 +44,8 @@ def next_step(
         # Stock's controllers take a copy of a store as well: only one of the two may be the master.
         is_this_one = (group.master_id, group.master_address) == (broker_id, address)
         return Step.MASTER if is_this_one else Step.SLAVE
-    if state.role is Role.MASTER and group.sync_state_set_epoch > members_epoch:
-        return Step.MEMBERS
+    if state.role is Role.MASTER and group.in_sync.epoch > sync_state_set_epoch:
+        return Step.SYNC_STATE_SET
     if state.role is Role.SLAVE and _has_moved(state, group):
         # Stock's master goes on in its epoch wherever it is started again.
         return Step.SLAVE
@@ -54,5 +54,4 @@ def next_step(
 
 def _has_moved(state: RoleState, group: GroupState) -> bool:
     """Whether the master that is copied is at another address."""
-    followed = state.controlled
-    return followed is not None and followed.master_address != group.master_address
+    return state.group is not None and state.group.master_address != group.master_address

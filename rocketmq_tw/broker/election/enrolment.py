@@ -14,10 +14,11 @@ from twisted.internet.defer import inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.election.identity import Identity, IdentityFiles
-from rocketmq_tw.broker.election.interfaces import GroupState, IController
+from rocketmq_tw.client.controller import ControllerClient
+from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import GroupState
 
 log = Logger()
 
@@ -43,7 +44,7 @@ class Enrolment:
     def __init__(
         self,
         files: IdentityFiles,
-        controller: IController,
+        controller: ControllerClient,
         in_thread: InThread,
         now_ms: Callable[[], int],
     ) -> None:
@@ -70,12 +71,14 @@ class Enrolment:
     def register(self, broker_id: int, address: str) -> Generator[Any, Any, GroupState]:
         """Tells the controllers where the broker of this id is; fails as `run` does."""
         try:
-            group: GroupState = yield self._controller.register(broker_id, address)
-        except RequestError as refusal:
+            group: GroupState = yield self._controller.register_broker(
+                self._files.cluster, self._files.broker_name, broker_id, address
+            )
+        except BrokerError as refusal:
             if refusal.code != ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
                 raise
             raise IdForgottenError(
-                f"the controllers do not know id {broker_id} ({refusal.remark}): where they are"
+                f"the controllers do not know id {broker_id} ({refusal}): where they are"
                 f" meant to have forgotten it, stop this broker, remove {self._files.path} and"
                 " start it, then it joins its group as a new one"
             ) from refusal
@@ -83,15 +86,16 @@ class Enrolment:
 
     @inlineCallbacks
     def _apply(self, address: str) -> Generator[Any, Any, Identity]:
+        cluster, name = self._files.cluster, self._files.broker_name
         claim = yield self._in_thread(self._files.claim)
         if claim is None:
-            wanted = yield self._controller.next_broker_id()
+            wanted = yield self._controller.next_broker_id(cluster, name)
             code = f"{address};{self._now_ms()}"
             claim = yield self._in_thread(lambda: self._files.write_claim(wanted, code))
         broker_id = claim.identity.broker_id
         try:
-            yield self._controller.apply_broker_id(broker_id, claim.check_code)
-        except RequestError as refusal:
+            yield self._controller.apply_broker_id(cluster, name, broker_id, claim.check_code)
+        except BrokerError as refusal:
             # Anything else may mean that the id is this broker's, only the answer was lost.
             if refusal.code != ResponseCode.CONTROLLER_BROKER_ID_INVALID:
                 raise

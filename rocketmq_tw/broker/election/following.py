@@ -1,23 +1,22 @@
-"""Keeps a broker in the role that the controllers give it.
+"""Keeps a broker in the role that the controllers give it (docs/controller.md).
 
-It enrols, asks for a master where the group has none, takes its role; from then on it asks for the
-group's state from time to time, since a notification (1008) may get lost, and beats to every
-controller. While no controller answers, a broker without a role stays unseen, and one that has a
-role keeps it. A process that finds itself the master of an epoch from before it began asks for a
-new election.
+It enrols, asks for a master where the group has none, and takes its role. From then on it asks for
+the group's state from time to time, since a notification (1008) may get lost. While no controller
+answers, a broker without a role stays without one, and one that has a role keeps it. A process
+that finds itself the master of an epoch from before it began asks for a new election.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
-import attrs
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.broker.election.decisions import Step, next_step
 from rocketmq_tw.broker.election.enrolment import (
     Enrolled,
@@ -25,25 +24,26 @@ from rocketmq_tw.broker.election.enrolment import (
     IdForgottenError,
     IdTakenError,
 )
-from rocketmq_tw.broker.election.identity import IdentityError
-from rocketmq_tw.broker.election.interfaces import GroupState, IController
+from rocketmq_tw.broker.election.identity import Identity, IdentityError
+from rocketmq_tw.broker.replicas.switching import Switching
+from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Role
-from rocketmq_tw.client.errors import ClientError
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.runtime.shared_results import SharedResults
+from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
 #: Seconds between two tries to get a role.
 RETRY_SECONDS = 1.0
 #: Seconds after which a slave that is not in sync registers once more.
 REGISTER_SECONDS = 30.0
-#: What is said again only once in so many tries, while nothing else happens.
+#: What is logged again only once in so many tries, while nothing else happens.
 _TRIES_PER_LINE = 30
-
-#: Leads the broker into the role of `group`; `as_master` or as a slave with its lasting id.
-TakeRole = Callable[[int, GroupState, bool], Deferred[None]]
 
 log = Logger()
 
@@ -72,95 +72,94 @@ _EXPECTED = (
 class ControllerFollower:
     """Follows the controllers from `start` to `stop`.
 
-    `take_role` leads the broker into a role; `take_members` gives a master its new SyncStateSet,
-    `members_epoch` tells of which epoch the one is that it has; `beat` sends a heartbeat once the
-    broker has an id. A learner (`is_learner`) asks for no election.
+    A role is taken by way of `changes`; a master that stays one hears by way of `switching` of its
+    next epoch and of its SyncStateSet.
     """
 
     def __init__(
         self,
-        clock: IReactorTime,
-        controller: IController,
+        host: Host,
+        controllers: GroupControllers,
         enrolment: Enrolment,
+        addresses: Addresses,
         role: RoleHolder,
-        *,
-        address: Callable[[], str],
-        take_role: TakeRole,
-        take_members: Callable[[GroupState], None],
-        members_epoch: Callable[[], int],
-        beat: Callable[[], None],
-        is_learner: bool = False,
+        changes: RoleChanges,
+        switching: Switching,
     ) -> None:
-        self._clock = clock
-        self._controller = controller
+        self._clock = host.reactor
+        self._is_learner = host.store_config.async_learner
+        self._controllers = controllers
+        self._leader = controllers.client
         self._enrolment = enrolment
+        self._addresses = addresses
         self._role = role
-        self._address = address
-        self._take_role = take_role
-        self._take_members = take_members
-        self._beat = beat
-        self._is_learner = is_learner
-        self._turn = DeferredLock()
+        self._changes = changes
+        self._switching = switching
+        #: None before the controllers gave the broker its lasting id.
+        self._identity: Identity | None = None
+        #: Roles are changed one after the other.
+        self._changing = DeferredLock()
+        #: Questions that somebody else's word gave rise to, one at a time.
+        self._hearsay = SharedResults(Slices(host.reactor))
         self._heard_epoch = 0
         #: The newest master epoch when this process first asked; None before.
         self._former_epoch: int | None = None
-        self._members_epoch = members_epoch
         self._failures = 0
-        self._known_until = 0.0
-        self._next_try: IDelayedCall | None = None
-        self._stopped = False
-        self._is_told = self._is_asking = False
-        #: The lasting id; 0 before the controllers gave one.
-        self.broker_id = 0
+        #: Until this time of the clock, in seconds, the controllers are known to know the broker.
+        self._registered_until = 0.0
+        self._scope = Scope()
+
+    @property
+    def broker_id(self) -> int:
+        """The lasting id; 0 before the controllers gave one."""
+        return 0 if self._identity is None else self._identity.broker_id
 
     def start(self) -> None:
         """Tries to get a role until it has one."""
-        if not self._stopped:
+        if not self._scope.is_over:
             self._join().addErrback(lambda failure: log.failure("joining the group", failure))
 
-    def stop(self) -> Deferred[None]:
-        """Fires once nothing that it asked for can change the role any more."""
-        self._stopped = True
-        if self._next_try is not None:
-            self._next_try.cancel()
-            self._next_try = None
-        return succeed(None)
+    def stop(self) -> None:
+        """Nothing that it asked for changes the role any more."""
+        self._scope.end()
 
     def poll(self) -> Deferred[None]:
         """Asks for the group's state and does what follows; never fails."""
-        if not self.broker_id or self._stopped:
+        if self._identity is None or self._scope.is_over:
             return succeed(None)
-        return self._attempt(self._look())
+        return self._attempt(self._ask_and_follow(self._identity))
+
+    def beat(self) -> None:
+        """Sends a heartbeat to every controller once the broker has an id."""
+        if self._identity is not None:
+            self._controllers.heartbeat(
+                self._identity.broker_id, self._addresses.broker, self._switching.progress
+            )
 
     def told(self, master_epoch: int) -> None:
         """Somebody says that the group has a master of this epoch (1008): asks a controller, since
         anyone who reaches the port may say so; at most one question at a time."""
-        if master_epoch <= self._heard_epoch and self._role.role is not Role.ISOLATED:
-            return
-        self._is_told = True
-        if self._is_asking:
-            return
-        self._is_asking = True
-        self._ask_on_hearsay()
-
-    def _ask_on_hearsay(self) -> None:
-        if not self._is_told:
-            self._is_asking = False
-            return
-        self._is_told = False
-        self.poll().addCallback(lambda _: self._ask_on_hearsay())
+        if master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED:
+            self._hearsay.get("the group", self.poll)
 
     @inlineCallbacks
-    def propose(self, members: Collection[int]) -> Generator[Any, Any, SyncStateSet]:
-        """Asks the controller for another SyncStateSet of this master; fires with what holds from
-        now on. Fails with `RequestError` where the controller refuses, and otherwise where nobody
-        knows whether it was changed."""
+    def propose(self, members: Iterable[int]) -> Generator[Any, Any, SyncStateSet]:
+        """Asks the controller for another SyncStateSet of this master; fires with the set that
+        holds from now on. Fails with `RequestError` where the controller refuses, and otherwise
+        where it is not known whether the set was changed."""
         epoch = self._role.state.epoch
-        if epoch is None or not self._role.is_master:
+        if epoch is None or self._identity is None or not self._role.is_master:
             raise NotMasterError("only a master changes the SyncStateSet")
-        decided: SyncStateSet = yield self._controller.alter_sync_state_set(
-            self.broker_id, epoch, members, self._members_epoch()
-        )
+        try:
+            decided: SyncStateSet = yield self._leader.alter_sync_state_set(
+                self._identity.broker_name,
+                self._identity.broker_id,
+                epoch,
+                members,
+                self._sync_state_set_epoch(),
+            )
+        except BrokerError as refusal:
+            raise RequestError(refusal.code, str(refusal)) from refusal
         if self._role.state.epoch != epoch:
             raise NotMasterError(f"epoch {epoch} of this master is over")
         return decided
@@ -168,84 +167,84 @@ class ControllerFollower:
     def renounce(self) -> Deferred[None]:
         """Has the controllers elect anew, which ends this master's epoch: they elect it again
         unless another one is as good. Never fails."""
-        return succeed(None) if self._stopped else self._attempt(self._renounce())
+        if self._identity is None or self._scope.is_over:
+            return succeed(None)
+        return self._attempt(self._renounce(self._identity))
 
     @inlineCallbacks
-    def _renounce(self) -> Generator[Any, Any, None]:
-        group = yield self._controller.group()
-        knows_all = group.sync_state_set_epoch <= self._members_epoch()
-        if (group.master_id, group.master_epoch) == (self.broker_id, self._role.state.epoch) and (
-            knows_all
-        ):
-            yield self._controller.depose(group.master_epoch)
-            group = attrs.evolve(group, master_id=None)
-        yield self._follow(group)
+    def _renounce(self, me: Identity) -> Generator[Any, Any, None]:
+        group: GroupState = yield self._leader.replica_info(me.broker_name)
+        is_mine = (group.master_id, group.master_epoch) == (me.broker_id, self._role.state.epoch)
+        if is_mine and group.in_sync.epoch <= self._sync_state_set_epoch():
+            group = yield self._without_master(me, group)
+        yield self._follow(me, group)
+
+    @inlineCallbacks
+    def _without_master(self, me: Identity, group: GroupState) -> Generator[Any, Any, GroupState]:
+        """Ends the epoch of the group's master; fires with the group as it is then."""
+        yield self._leader.end_epoch(me.cluster, me.broker_name, group.master_epoch)
+        return group._replace(master_id=None)
 
     @inlineCallbacks
     def _join(self) -> Generator[Any, Any, None]:
         yield self._attempt(self._enrol())
-        if self._failures and not self._stopped:
-            self._next_try = self._clock.callLater(RETRY_SECONDS, self._try_again)
-
-    def _try_again(self) -> None:
-        self._next_try = None
-        self.start()
+        if self._failures:
+            self._scope.later(self._clock, RETRY_SECONDS, self.start)
 
     @inlineCallbacks
     def _enrol(self) -> Generator[Any, Any, None]:
-        enrolled: Enrolled = yield self._enrolment.run(self._address())
-        self._known_until = self._clock.seconds() + REGISTER_SECONDS
-        self.broker_id = enrolled.identity.broker_id
-        # A controller elects only who it heard of.
-        self._beat()
+        enrolled: Enrolled = yield self._enrolment.run(self._addresses.broker)
+        self._registered_until = self._clock.seconds() + REGISTER_SECONDS
+        self._identity = enrolled.identity
+        # A controller elects only brokers whose heartbeats it has.
+        self.beat()
         group = enrolled.group
         if self._former_epoch is None:
-            # What registration tells leaves out a master that is not known to be alive.
-            group = yield self._ask()
-        yield self._follow(group)
+            # The answer to a registration leaves out a master that is not known to be alive.
+            group = yield self._ask(enrolled.identity)
+        yield self._follow(enrolled.identity, group)
 
     @inlineCallbacks
-    def _ask(self) -> Generator[Any, Any, GroupState]:
-        """Asks for the group's state, whoever does so first: without knowing which masters were
-        there before this process, none may be followed."""
-        group: GroupState = yield self._controller.group()
+    def _ask(self, me: Identity) -> Generator[Any, Any, GroupState]:
+        """Asks for the group's state. Notes which masters there were before this process: before
+        that is known, none may be followed."""
+        group: GroupState = yield self._leader.replica_info(me.broker_name)
         if self._former_epoch is None:
             self._former_epoch = group.master_epoch
         return group
 
     @inlineCallbacks
-    def _look(self) -> Generator[Any, Any, None]:
+    def _ask_and_follow(self, me: Identity) -> Generator[Any, Any, None]:
         try:
-            group = yield self._ask()
-        except RequestError as refusal:
+            group = yield self._ask(me)
+        except BrokerError as refusal:
             if refusal.code != ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                 raise
             # An administrator took the broker out while it was away.
             yield self._enrol()
         else:
-            yield self._follow(group)
-            yield self._check_is_known(group)
+            yield self._follow(me, group)
+            yield self._check_is_known(me, group)
 
     @inlineCallbacks
-    def _check_is_known(self, group: GroupState) -> Generator[Any, Any, None]:
+    def _check_is_known(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:
         """A slave that is not in sync registers once more, now and then: nothing else tells it that
         an administrator took it out, and that it will never be in sync."""
         now = self._clock.seconds()
-        if self.broker_id in group.sync_state_set or now < self._known_until:
+        if me.broker_id in group.in_sync.members or now < self._registered_until:
             return
-        self._known_until = now + REGISTER_SECONDS
-        yield self._enrolment.register(self.broker_id, self._address())
+        self._registered_until = now + REGISTER_SECONDS
+        yield self._enrolment.register(me.broker_id, self._addresses.broker)
 
     @inlineCallbacks
-    def _follow(self, group: GroupState) -> Generator[Any, Any, None]:
+    def _follow(self, me: Identity, group: GroupState) -> Generator[Any, Any, None]:
         """Only the change of the role is done one after the other: what is asked meanwhile must
-        not keep a newer word of another controller from its turn."""
+        not keep newer news of another controller from its turn."""
         if self._is_former_self(group):
             # What that process has asked for may still be on its way, and in its epoch it counts:
             # a SyncStateSet that this process knows nothing of.
             log.info("a former process was master in epoch {epoch}", epoch=group.master_epoch)
-            yield self._controller.depose(group.master_epoch)
-            group = attrs.evolve(group, master_id=None)
+            group = yield self._without_master(me, group)
         if self._step(group) is Step.ELECT:
             if self._is_learner:
                 # It would be the first master of a new group, and only it in sync from then on.
@@ -254,8 +253,9 @@ class ControllerFollower:
                     " it never asks to be it"
                 )
             self._heard_epoch = max(self._heard_epoch, group.master_epoch)
-            group = yield self._controller.elect(self.broker_id)
-        yield self._turn.run(self._change, group)
+            election = yield self._leader.elect_master(me.cluster, me.broker_name, me.broker_id)
+            group = election.group
+        yield self._changing.run(self._change, group)
 
     def _is_former_self(self, group: GroupState) -> bool:
         """Whether the master is the process that this broker was before."""
@@ -263,13 +263,18 @@ class ControllerFollower:
 
     def _change(self, group: GroupState) -> Deferred[None] | None:
         step = self._step(group)
-        if self._stopped or self._is_former_self(group):
+        if self._scope.is_over or self._is_former_self(group):
             return None
-        if step is Step.MEMBERS:
-            self._take_members(group)
-        elif step in (Step.MASTER, Step.SLAVE):
+        if step is Step.SYNC_STATE_SET:
+            self._switching.apply(group.in_sync)
+        elif step is Step.MASTER:
             self._heard_epoch = group.master_epoch
-            if step is Step.SLAVE and group.master_id == self.broker_id:
+            if self._role.is_master:
+                return self._switching.renew(group)
+            return self._changes.change(RoleState(Role.MASTER, 0, synchronous=True, group=group))
+        elif step is Step.SLAVE:
+            self._heard_epoch = group.master_epoch
+            if group.master_id == self.broker_id:
                 log.error(
                     "the broker at {address} has this one's id {id} and is the master: where one"
                     " of the stores is a copy of the other, stop its broker and remove its"
@@ -277,21 +282,25 @@ class ControllerFollower:
                     address=group.master_address,
                     id=self.broker_id,
                 )
-            return self._take_role(self.broker_id, group, step is Step.MASTER)
+            return self._changes.change(RoleState(Role.SLAVE, self.broker_id, group=group))
         return None
 
     def _step(self, group: GroupState) -> Step:
         return next_step(
             self._role.state,
             self.broker_id,
-            self._address(),
+            self._addresses.broker,
             self._heard_epoch,
-            self._members_epoch(),
+            self._sync_state_set_epoch(),
             group,
         )
 
+    def _sync_state_set_epoch(self) -> int:
+        known = self._switching.sync_state_set
+        return 0 if known is None else known.epoch
+
     def _attempt(self, work: Deferred[None]) -> Deferred[None]:
-        """What fails is said, and again only now and then."""
+        """`work`, which does not fail: a failure is logged, a repeated one only now and then."""
 
         def worked(_: object) -> None:
             self._failures = 0

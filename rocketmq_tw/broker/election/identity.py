@@ -60,8 +60,8 @@ class IdentityFiles:
         #: Where the identity is.
         self.path = path
         self._claim_path = path + _CLAIM_SUFFIX
-        self._cluster = cluster
-        self._broker_name = broker_name
+        self.cluster = cluster
+        self.broker_name = broker_name
 
     def identity(self) -> Identity | None:
         """What is kept; None where no id was given yet. Raises `IdentityError`."""
@@ -77,7 +77,7 @@ class IdentityFiles:
 
     def write_claim(self, broker_id: int, check_code: str) -> IdClaim:
         """Keeps the wish for `broker_id`, before the controller hears of it."""
-        claim = IdClaim(Identity(self._cluster, self._broker_name, broker_id), check_code)
+        claim = IdClaim(Identity(self.cluster, self.broker_name, broker_id), check_code)
         self._write(self._claim_path, *self._fields(claim.identity), check_code)
         return claim
 
@@ -118,10 +118,10 @@ class IdentityFiles:
 
     def _identity(self, path: str, fields: list[str]) -> Identity:
         found = Identity(fields[0], fields[1], int(fields[2]))
-        if (found.cluster, found.broker_name) != (self._cluster, self._broker_name):
+        if (found.cluster, found.broker_name) != (self.cluster, self.broker_name):
             raise IdentityError(
                 f"{path} is that of broker {found.broker_name} in cluster {found.cluster}, but the"
-                f" configuration says {self._broker_name} in {self._cluster}: set brokerName and"
+                f" configuration says {self.broker_name} in {self.cluster}: set brokerName and"
                 " brokerClusterName back, or give this broker another store"
             )
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
@@ -12,18 +12,16 @@ from rocketmq_tw.broker.election.controllers import GroupControllers
 from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import ControllerFollower
 from rocketmq_tw.broker.election.identity import IdentityFiles
-from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.controller import NotifyBrokerRoleChangedRequestHeader
 
 #: Seconds between two looks at the name of the controllers; as stock's.
@@ -67,16 +65,13 @@ class ElectedRole(Part):
         )
         self._controllers = controllers = GroupControllers(host)
         self.follower = ControllerFollower(
-            host.reactor,
+            host,
             controllers,
-            Enrolment(files, controllers, host.in_thread, host.now_ms),
+            Enrolment(files, controllers.client, host.in_thread, host.now_ms),
+            self._addresses,
             self._role,
-            address=lambda: self._addresses.broker,
-            take_role=self._take_role,
-            take_members=lambda group: self._switching.apply(_members(group)),
-            members_epoch=self._members_epoch,
-            beat=self._beat,
-            is_learner=host.store_config.async_learner,
+            self._changes,
+            self._switching,
         )
         self._switching.propose = self.follower.propose
         self._switching.renounce = self.follower.renounce
@@ -89,8 +84,9 @@ class ElectedRole(Part):
             follower = self.follower
             self._controllers.look_up().addCallback(lambda _: follower.start())
 
-    def stop(self) -> Deferred[None]:
-        return succeed(None) if self.follower is None else self.follower.stop()
+    def stop(self) -> None:
+        if self.follower is not None:
+            self.follower.stop()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._told}
@@ -101,13 +97,15 @@ class ElectedRole(Part):
             return
         poll = config.sync_broker_metadata_period / 1000
         yield Periodic("asking for the role", poll, follower.poll, may_hang=True)
-        yield Periodic("the heartbeat", lambda: config.broker_heartbeat_interval / 1000, self._beat)
+        yield Periodic(
+            "the heartbeat", lambda: config.broker_heartbeat_interval / 1000, follower.beat
+        )
         leader = config.sync_controller_metadata_period / 1000
-        # Whoever needs the leader says that there is none.
+        # A request that needs the leader says that there is none.
         yield Periodic(
             "asking who leads",
             leader,
-            lambda: controllers.find_leader().addErrback(lambda _: None),
+            lambda: controllers.client.find_leader().addErrback(lambda _: None),
             may_hang=True,
         )
         yield Periodic("the controllers' name", LOOK_UP_SECONDS, controllers.look_up, may_hang=True)
@@ -120,48 +118,3 @@ class ElectedRole(Part):
         said = request.header(NotifyBrokerRoleChangedRequestHeader)
         self.follower.told(said.master_epoch or 0)
         return request.response()
-
-    def _take_role(self, broker_id: int, group: GroupState, as_master: bool) -> Deferred[None]:
-        if as_master and self._role.is_master:
-            return self._switching.renew(group.master_epoch, _members(group))
-        if as_master:
-            state = RoleState(
-                Role.MASTER,
-                0,
-                synchronous=True,
-                epoch=group.master_epoch,
-                controlled=Controlled(broker_id, _members(group), self._addresses.broker),
-            )
-        else:
-            state = RoleState(
-                Role.SLAVE,
-                broker_id,
-                epoch=group.master_epoch,
-                controlled=Controlled(broker_id, None, group.master_address),
-            )
-        return self._changes.change(state)
-
-    def _members_epoch(self) -> int:
-        members = self._switching.members
-        return 0 if members is None else members.epoch
-
-    def _beat(self) -> None:
-        follower, config = self.follower, self._config
-        if follower is None or self._controllers is None or not follower.broker_id:
-            return
-        progress = self._switching.progress
-        self._controllers.heartbeat(
-            HeartbeatReport(
-                broker_id=follower.broker_id,
-                address=self._addresses.broker,
-                epoch=progress.epoch,
-                max_offset=progress.end,
-                confirm_offset=progress.confirmed,
-                election_priority=config.broker_election_priority,
-                timeout_ms=config.controller_heart_beat_timeout_mills,
-            )
-        )
-
-
-def _members(group: GroupState) -> SyncStateSet:
-    return SyncStateSet(group.sync_state_set, group.sync_state_set_epoch)

@@ -116,11 +116,11 @@ class Replicas(Part):
         if state.role is not Role.MASTER:
             self._follow(state)
             return None
-        if state.controlled is None:
+        if state.group is None:
             log = StoreLog(self._writing.store, self._host.store_config, self._writing.commit)
             self._lead(state, ClassicHAService(log, self._settings, self._host.reactor))
             return None
-        made = self.switching.make_service(state, state.controlled)
+        made = self.switching.make_service(state, state.group)
         return made.addCallback(lambda service: self._lead(state, service))
 
     def _lead(self, state: RoleState, service: HAService[Any]) -> None:
@@ -154,12 +154,12 @@ class Replicas(Part):
         host.before_request.append(self._catch_up)
 
     def _follow(self, state: RoleState) -> None:
-        host, writing, controlled = self._host, self._writing, state.controlled
+        host, writing, group = self._host, self._writing, state.group
         log = StoreLog(writing.store, host.store_config, writing.commit)
 
         def make_client(follower: MasterFollower) -> HAClient[Any]:
-            if controlled is not None:
-                return self.switching.make_client(follower, controlled)
+            if group is not None:
+                return self.switching.make_client(follower, state)
             return ClassicHAClient(log, self._settings, host.reactor, follower.agree)
 
         self._addresses.ha_port = host.store_config.ha_listen_port or self._addresses.port + 1
@@ -175,7 +175,7 @@ class Replicas(Part):
             self._metadata,
             host.now_ms,
             self.endpoint_for,
-            "" if controlled is None else controlled.master_address,
+            "" if group is None else group.master_address,
         )
         # Whoever asks a slave sees all that it has acknowledged.
         host.before_request.append(self._catch_up)

@@ -16,7 +16,7 @@ from rocketmq_tw.broker.replicas.settings import ha_settings
 from rocketmq_tw.broker.replicas.slave import MasterFollower
 from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.role.state import Controlled, RoleState
+from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
@@ -24,7 +24,7 @@ from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
 from rocketmq_tw.replication.auto_switch.interfaces import Propose, Renounce
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
 
 class LogProgress(NamedTuple):
@@ -36,7 +36,7 @@ class LogProgress(NamedTuple):
     confirmed: int
 
 
-def _no_controller(members: frozenset[int]) -> Deferred[SyncStateSet]:
+def _no_controller(wanted: frozenset[int]) -> Deferred[SyncStateSet]:
     return fail(ConnectionError("nobody speaks to the controller"))
 
 
@@ -64,27 +64,26 @@ class Switching:
 
     @inlineCallbacks
     def make_service(
-        self, state: RoleState, controlled: Controlled
+        self, state: RoleState, group: GroupState
     ) -> Generator[Deferred[Any], Any, AutoSwitchHAService]:
         """Fires with a new master's end of links once its epoch has begun; fails with `EpochError`
         where the epoch is over."""
         store = self._store
-        members = controlled.members or SyncStateSet(frozenset({controlled.own_id}), 0)
-        yield self.epochs.begin(state.epoch or 0, store.end_offset, store.min_physical_offset)
+        yield self._begin_epoch(group)
         self._service = service = AutoSwitchHAService(
             self._log,
             self._settings,
             self._host.reactor,
             epochs=self.epochs,
-            own_id=controlled.own_id,
-            applied=members,
+            own_id=state.lasting_id,
+            applied=group.in_sync,
             confirmed=store.dispatch_limit or 0,
             propose=lambda wanted: self.propose(wanted),
             renounce=lambda: self.renounce(),
         )
         return service
 
-    def make_client(self, follower: MasterFollower, controlled: Controlled) -> AutoSwitchHAClient:
+    def make_client(self, follower: MasterFollower, state: RoleState) -> AutoSwitchHAClient:
         """A slave's end of links."""
         config = self._host.store_config
         return AutoSwitchHAClient(
@@ -93,26 +92,29 @@ class Switching:
             self._host.reactor,
             epochs=self.epochs,
             handshake=SlaveHandshake(
-                controlled.own_id, config.sync_from_last_file, config.async_learner
+                state.lasting_id, config.sync_from_last_file, config.async_learner
             ),
             compare=follower.compare_before,
         )
 
-    def apply(self, members: SyncStateSet) -> None:
-        """The controller has this SyncStateSet; of no account to who is no master."""
+    def apply(self, in_sync: SyncStateSet) -> None:
+        """The controller has this SyncStateSet; changes nothing where the broker is no master."""
         if self._service is not None:
-            self._service.apply(members)
+            self._service.apply(in_sync)
 
     @inlineCallbacks
-    def renew(self, epoch: int, members: SyncStateSet) -> Generator[Deferred[Any], Any, None]:
+    def renew(self, group: GroupState) -> Generator[Deferred[Any], Any, None]:
         """The controller has elected this master once more: a new epoch begins where its log ends,
         and links and senders go on. Fails with `ValueError` where it is not the master."""
         if self._service is None:
             raise ValueError("a broker that is no master cannot stay it")
+        yield self._begin_epoch(group)
+        self._role.renew(group)
+        self.apply(group.in_sync)
+
+    def _begin_epoch(self, group: GroupState) -> Deferred[None]:
         store = self._store
-        yield self.epochs.begin(epoch, store.end_offset, store.min_physical_offset)
-        self._role.renew(epoch)
-        self.apply(members)
+        return self.epochs.begin(group.master_epoch, store.end_offset, store.min_physical_offset)
 
     def left(self) -> None:
         """The role is over."""
@@ -123,8 +125,8 @@ class Switching:
         return self.epochs.forget(self._store.min_physical_offset)
 
     @property
-    def members(self) -> SyncStateSet | None:
-        """The SyncStateSet that this master goes by; None for others."""
+    def sync_state_set(self) -> SyncStateSet | None:
+        """The SyncStateSet that this master works with; None where it is no master."""
         return None if self._service is None else self._service.states.applied
 
     @property

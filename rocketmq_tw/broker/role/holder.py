@@ -9,6 +9,7 @@ import attrs
 from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.wire.group_state import GroupState
 
 
 class RoleHolder:
@@ -70,12 +71,13 @@ class RoleHolder:
         if known is not None and known > end:
             self.state = attrs.evolve(self.state, confirmed_offset=end)
 
-    def renew(self, epoch: int) -> None:
+    def renew(self, group: GroupState) -> None:
         """The controller has elected this broker once more; raises `ValueError` where the epoch
         does not grow."""
-        if self.state.epoch is None or epoch <= self.state.epoch:
-            raise ValueError(f"epoch {epoch} cannot follow {self.state.epoch}")
-        self._set(attrs.evolve(self.state, epoch=epoch))
+        known, epoch = self.state.epoch, group.master_epoch
+        if known is None or epoch <= known:
+            raise ValueError(f"epoch {epoch} cannot follow {known}")
+        self._set(attrs.evolve(self.state, group=group))
 
     def on_end(self, end: Callable[[], None]) -> None:
         """Calls `end` whenever a role is over; a master that is elected again stays one."""

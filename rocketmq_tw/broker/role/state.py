@@ -9,7 +9,7 @@ import attrs
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState
 
 
 class Role(Enum):
@@ -59,34 +59,32 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
 
 
 @attrs.frozen
-class Controlled:
-    """What the controller of a group says beside the role.
-
-    `own_id` is the broker's id in its group, whatever its role. A master is elected with `members`
-    in sync; a slave's master is at `master_address`.
-    """
-
-    own_id: int
-    members: SyncStateSet | None = None
-    master_address: str = ""
-
-
-@attrs.frozen
 class RoleState:
     """A role and what belongs to it.
 
     `broker_id` is 0 for masters. `synchronous`: a master that answers once enough slaves have a
-    message. `epoch` counts the masters of the group, and `confirmed_offset` is where the log ends
-    that no change of master takes back; these and `controlled` are None where there is no
+    message. `confirmed_offset` is where the log ends that no change of master takes back, and
+    `group` is the group as it was when the role was given; both are None where there is no
     controller.
     """
 
     role: Role
     broker_id: int
     synchronous: bool = False
-    epoch: int | None = None
     confirmed_offset: int | None = None
-    controlled: Controlled | None = None
+    group: GroupState | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """The master epoch of the group; None where there is no controller."""
+        return None if self.group is None else self.group.master_epoch
+
+    @property
+    def lasting_id(self) -> int:
+        """The broker's id in its group with a controller, whatever its role."""
+        if self.group is not None and self.role is Role.MASTER:
+            return self.group.master_id or 0
+        return self.broker_id
 
 
 def configured_role(config: BrokerConfig, store_config: MessageStoreConfig) -> RoleState:

@@ -17,6 +17,7 @@ from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.controller import (
     GetMetaDataResponseHeader,
     GetReplicaInfoResponseHeader,
@@ -37,6 +38,8 @@ class FakeControllers:
         self.leader: str | None = A
         self.decides = A
         self.silent = False
+        #: What an election is answered.
+        self.elections = ResponseCode.SYSTEM_ERROR
         self.asked: list[tuple[str, int]] = []
         for address in (A, B, C):
             self.serve(address)
@@ -68,6 +71,9 @@ class FakeControllers:
                 return Deferred()
             return request.response(ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, "old epoch")
 
+        def elect(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+            return request.response(self.elections, "x")
+
         def heartbeat(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
             note(request)
             return request.response()
@@ -78,6 +84,7 @@ class FakeControllers:
                 RequestCode.CONTROLLER_GET_METADATA_INFO: metadata,
                 RequestCode.CONTROLLER_GET_REPLICA_INFO: replica_info,
                 RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: alter,
+                RequestCode.CONTROLLER_ELECT_MASTER: elect,
                 RequestCode.BROKER_HEARTBEAT: heartbeat,
             },
         )
@@ -105,8 +112,8 @@ def fakes() -> FakeControllers:
 def test_the_leader_is_looked_for_once(fakes: FakeControllers) -> None:
     for _ in range(3):
         found = fakes.result(fakes.client.replica_info("g"))
-        assert (found.master_broker_id, found.master_epoch) == (7, 2)
-        assert found.sync_state_set.sync_state_set == [7]
+        assert (found.master_id, found.master_epoch) == (7, 2)
+        assert found.in_sync == SyncStateSet(frozenset({7}), 3)
     assert fakes.count(RequestCode.CONTROLLER_GET_METADATA_INFO) == 1
     assert fakes.client.leader == A
 
@@ -114,14 +121,14 @@ def test_the_leader_is_looked_for_once(fakes: FakeControllers) -> None:
 def test_one_that_leads_no_longer_sends_us_on(fakes: FakeControllers) -> None:
     fakes.result(fakes.client.replica_info("g"))
     fakes.leader = fakes.decides = B
-    assert fakes.result(fakes.client.replica_info("g")).master_broker_id == 7
+    assert fakes.result(fakes.client.replica_info("g")).master_id == 7
     assert fakes.client.leader == B
     # One that says so too early is asked again.
     fakes.decides = C
     asking = fakes.client.replica_info("g")
     fakes.clock.advance(0.5)
     fakes.leader = C
-    assert fakes.result(asking).master_broker_id == 7
+    assert fakes.result(asking).master_id == 7
 
 
 def test_a_leader_that_is_gone_is_found_again(fakes: FakeControllers) -> None:
@@ -130,7 +137,7 @@ def test_a_leader_that_is_gone_is_found_again(fakes: FakeControllers) -> None:
     asking = fakes.client.replica_info("g")
     fakes.clock.advance(0.5)
     fakes.leader = fakes.decides = C
-    assert fakes.result(asking).master_broker_id == 7
+    assert fakes.result(asking).master_id == 7
 
 
 def test_nobody_leads_for_too_long(fakes: FakeControllers) -> None:
@@ -150,6 +157,28 @@ def test_a_refusal_is_told_as_it_is(fakes: FakeControllers) -> None:
         fakes.result(fakes.client.alter_sync_state_set("g", 1, 1, [1], 1))
     assert refused.value.code == ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
     assert refused.value.address == A
+
+
+@pytest.mark.parametrize(
+    ("code", "is_over"),
+    [
+        (ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, True),
+        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, True),
+        (ResponseCode.SYSTEM_ERROR, False),
+        (ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, False),
+    ],
+)
+def test_which_answers_end_an_epoch(
+    fakes: FakeControllers, code: ResponseCode, is_over: bool
+) -> None:
+    fakes.elections = code
+    ending = fakes.client.end_epoch("C", "g", 3)
+    if is_over:
+        fakes.result(ending)
+    else:
+        with pytest.raises(BrokerError) as refused:
+            fakes.result(ending)
+        assert refused.value.code == code
 
 
 def test_what_may_have_been_done_is_not_asked_for_twice(fakes: FakeControllers) -> None:

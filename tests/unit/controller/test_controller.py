@@ -26,6 +26,7 @@ from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import SyncStateSet
 from rocketmq_tw.wire.headers.controller import (
     ElectMasterRequestHeader,
     GetMetaDataResponseHeader,
@@ -60,11 +61,9 @@ def test_a_group_comes_up_and_all_controllers_agree(
     controllers: Controllers, three: list[AskingBroker]
 ) -> None:
     found = controllers.result(three[2].client.replica_info(GROUP))
-    assert (found.master_broker_id, found.master_address) == (1, three[0].address)
+    assert (found.master_id, found.master_address) == (1, three[0].address)
     assert found.master_epoch == 1
-    assert found.sync_state_set == SyncStateSetBody(
-        sync_state_set=[1, 2, 3], sync_state_set_epoch=2
-    )
+    assert found.in_sync == SyncStateSet(frozenset({1, 2, 3}), 2)
     assert controllers.result(three[2].client.next_broker_id("C", GROUP)) == 4
     controllers.run_until(controllers.same_state)
     data = controllers.result(three[0].client.sync_state_data([GROUP, "none"]))
@@ -196,8 +195,8 @@ def test_the_last_of_the_set_that_is_gone_is_waited_for(
     back = AskingBroker(controllers, 2)
     back.come_up()
     elected = controllers.result(back.client.elect_master("C", GROUP, 2))
-    assert elected.is_new and elected.header.master_broker_id == 2
-    assert elected.header.master_epoch == 3
+    assert elected.is_new and elected.group.master_id == 2
+    assert elected.group.master_epoch == 3
 
 
 def test_a_new_leader_goes_on_where_the_old_one_was_killed(
@@ -210,7 +209,7 @@ def test_a_new_leader_goes_on_where_the_old_one_was_killed(
     controllers.run_until(lambda: master_of(controllers)[0] == 2)
     assert master_of(controllers) == (2, 2)
     found = controllers.result(three[1].client.replica_info(GROUP))
-    assert (found.master_broker_id, found.master_epoch) == (2, 2)
+    assert (found.master_id, found.master_epoch) == (2, 2)
     controllers.start(old)
     controllers.run_until(controllers.same_state)
 
@@ -256,7 +255,7 @@ def test_decisions_that_come_at_once_are_made_one_after_the_other(
         election = broker.client.elect_master("C", GROUP, broker.broker_id, designate=True)
         election.addBoth(elections.append)
     controllers.run_until(lambda: len(elections) == 2)
-    assert elections[0].header.master_epoch == 2
+    assert elections[0].group.master_epoch == 2
     assert elections[1].value.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
     assert master_of(controllers) == (2, 2)
 
@@ -569,7 +568,7 @@ def test_a_controller_whose_disk_fails_decides_nothing_more_and_can_be_stopped(
     assert later.code == ResponseCode.CONTROLLER_NOT_LEADER
     controllers.stop(failed)
     # The others go on.
-    assert controllers.result(three[0].client.replica_info(GROUP)).master_broker_id == 1
+    assert controllers.result(three[0].client.replica_info(GROUP)).master_id == 1
 
 
 def test_a_long_log_is_applied_in_pieces(

@@ -11,15 +11,10 @@ from twisted.internet.defer import Deferred, execute
 from twisted.internet.task import Clock
 
 from rocketmq_tw.broker.election.controllers import GroupControllers
+from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
-from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.controller import GetMetaDataResponseHeader
 from tests.support.broker import fired
-from tests.support.network import MemoryNetwork
 
 
 class Names:
@@ -75,16 +70,7 @@ def controllers(
 def beaten(found: GroupControllers, client: Asked) -> list[str]:
     """Where a heartbeat goes now."""
     client.sent.clear()
-    liveness: Any = SimpleNamespace(
-        address="10.0.0.1:10911",
-        broker_id=1,
-        epoch=1,
-        max_offset=0,
-        confirm_offset=0,
-        timeout_ms=1000,
-        election_priority=1,
-    )
-    found.heartbeat(liveness)
+    found.heartbeat(1, "10.0.0.1:10911", LogProgress(1, 0, 0))
     return client.sent
 
 
@@ -122,42 +108,6 @@ def test_a_heartbeat_that_finds_no_connection_is_given_up(timeout: int) -> None:
     assert client.given_up == 0
     clock.advance(0.02)
     assert client.given_up == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "is_over"),
-    [
-        (ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, True),
-        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, True),
-        (ResponseCode.SYSTEM_ERROR, False),
-        (ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, False),
-    ],
-)
-def test_which_answers_end_an_epoch(code: ResponseCode, is_over: bool) -> None:
-    clock = Clock()
-    network = MemoryNetwork(clock)
-
-    def metadata(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        header = GetMetaDataResponseHeader(controller_leader_address="10.0.0.1:9877")
-        return request.response(header=header)
-
-    network.serve(
-        "10.0.0.1:9877",
-        {
-            RequestCode.CONTROLLER_GET_METADATA_INFO: metadata,
-            RequestCode.CONTROLLER_ELECT_MASTER: lambda request, peer: request.response(code, "x"),
-        },
-    )
-    found = controllers(network.client(), "10.0.0.1:9877", by_name=False, clock=clock)
-    deposing = found.depose(3)
-    for _ in range(10):
-        clock.advance(0.1)
-    if is_over:
-        fired(deposing)
-    else:
-        with pytest.raises(RequestError) as refused:
-            fired(deposing)
-        assert refused.value.code == code
 
 
 def test_controllers_that_moved_are_named_while_the_broker_runs() -> None:

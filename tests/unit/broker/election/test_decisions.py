@@ -5,28 +5,26 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_tw.broker.election.decisions import Step, next_step
-from rocketmq_tw.broker.election.interfaces import GroupState
-from rocketmq_tw.broker.role.state import Controlled, Role, RoleState
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
 ME, OTHER = 2, 1
 ISOLATED = RoleState(Role.ISOLATED, ME)
-MASTER_3 = RoleState(Role.MASTER, 0, epoch=3)
 
 
 def address_of(number: int) -> str:
     return f"10.0.0.{number}:10911"
 
 
-SLAVE_3 = RoleState(
-    Role.SLAVE, ME, epoch=3, controlled=Controlled(ME, master_address=address_of(OTHER))
-)
-
-
 def group(
     master: int | None, epoch: int, members_epoch: int = 5, host: int | None = None
 ) -> GroupState:
     address = "" if master is None else address_of(host or master)
-    return GroupState(master, address, epoch, frozenset({ME, OTHER}), members_epoch)
+    return GroupState(master, address, epoch, SyncStateSet(frozenset({ME, OTHER}), members_epoch))
+
+
+MASTER_3 = RoleState(Role.MASTER, 0, group=group(ME, 3))
+SLAVE_3 = RoleState(Role.SLAVE, ME, group=group(OTHER, 3))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +53,7 @@ def group(
         (SLAVE_3, group(None, 4), Step.ELECT),
         (MASTER_3, group(None, 4), Step.ELECT),
         # The set changed: only its master cares.
-        (MASTER_3, group(ME, 3, 6), Step.MEMBERS),
+        (MASTER_3, group(ME, 3, 6), Step.SYNC_STATE_SET),
         (SLAVE_3, group(OTHER, 3, 6), Step.NOTHING),
         (MASTER_3, group(ME, 3, 4), Step.NOTHING),
         # News that were overtaken.

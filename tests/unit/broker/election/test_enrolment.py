@@ -14,16 +14,16 @@ from rocketmq_tw.broker.election.enrolment import (
     IdTakenError,
 )
 from rocketmq_tw.broker.election.identity import IdClaim, Identity, IdentityError, IdentityFiles
-from rocketmq_tw.broker.election.interfaces import GroupState
+from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import fired
 
 PATH = "/store/brokerIdentity"
 CLAIM_PATH = PATH + "-temp"
-NO_MASTER = GroupState(None, "", 0, frozenset(), 0)
+NO_MASTER = GroupState(None, "", 0, SyncStateSet(frozenset(), 0))
 ADDRESS = "10.0.0.1:10911"
 
 
@@ -39,20 +39,28 @@ class Controllers:
         self.refuse: str | None = None
         self.leave_open: str | None = None
 
-    def next_broker_id(self) -> Deferred[int]:
+    def next_broker_id(self, cluster: str, name: str) -> Deferred[int]:
         return self._answer("next", lambda: max(self.codes, default=0) + 1)
 
-    def apply_broker_id(self, broker_id: int, check_code: str) -> Deferred[None]:
+    def apply_broker_id(
+        self, cluster: str, name: str, broker_id: int, check_code: str
+    ) -> Deferred[None]:
         def apply() -> None:
             if self.codes.setdefault(broker_id, check_code) != check_code:
-                raise RequestError(ResponseCode.CONTROLLER_BROKER_ID_INVALID, "it is taken")
+                raise BrokerError(
+                    "10.1.0.1:9878", ResponseCode.CONTROLLER_BROKER_ID_INVALID, "it is taken"
+                )
 
         return self._answer("apply", apply)
 
-    def register(self, broker_id: int, address: str) -> Deferred[GroupState]:
+    def register_broker(
+        self, cluster: str, name: str, broker_id: int, address: str
+    ) -> Deferred[GroupState]:
         def register() -> GroupState:
             if broker_id not in self.codes:
-                raise RequestError(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "unknown")
+                raise BrokerError(
+                    "10.1.0.1:9878", ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "unknown"
+                )
             self.addresses[broker_id] = address
             return NO_MASTER
 
@@ -67,7 +75,9 @@ class Controllers:
             return fail(TimeoutError("the answer got lost"))
         if self.leave_open == name:
             answer.addErrback(lambda _: None)
-            return fail(RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s"))
+            return fail(
+                BrokerError("10.1.0.1:9878", ResponseCode.SYSTEM_ERROR, "no decision within 5 s")
+            )
         return answer
 
 
@@ -108,7 +118,7 @@ def test_a_broker_keeps_its_id_at_another_address() -> None:
 def test_what_no_answer_came_to_is_taken_up_again(request_name: str, fault: str) -> None:
     files, controllers = MemoryFiles(), Controllers()
     setattr(controllers, fault, request_name)
-    with pytest.raises((ConnectionError, TimeoutError, RequestError)):
+    with pytest.raises((ConnectionError, TimeoutError, BrokerError)):
         enrol(files, controllers, now=1)
     setattr(controllers, fault, None)
     assert enrol(files, controllers, now=2).identity.broker_id == 1

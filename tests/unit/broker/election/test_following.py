@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import attrs
 import pytest
 from twisted.internet.defer import Deferred, execute, fail, succeed
 from twisted.internet.task import Clock
@@ -15,14 +15,16 @@ from twisted.logger import capturedLogs, formatEvent
 from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
 from rocketmq_tw.broker.election.identity import IdentityFiles
-from rocketmq_tw.broker.election.interfaces import GroupState, HeartbeatReport
+from rocketmq_tw.broker.replicas.switching import LogProgress
+from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.client.controller import Election
+from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.errors import ConnectError
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import fired
 
 ME = "10.0.0.1:10911"
@@ -39,7 +41,7 @@ class Controllers:
         self.is_cleaned = False
         self.registered: list[str] = []
         self.elections = 0
-        #: The epochs whose masters were deposed.
+        #: The epochs that were ended.
         self.deposed: list[int] = []
         self.keeps_its_master = False
         #: What a registration is answered, where that is not all that is known.
@@ -49,72 +51,69 @@ class Controllers:
         #: Every answer waits for it.
         self.answers: Deferred[None] | None = None
 
-    def next_broker_id(self) -> Deferred[int]:
+    def next_broker_id(self, cluster: str, name: str) -> Deferred[int]:
         return self._answer(lambda: 1)
 
-    def apply_broker_id(self, broker_id: int, check_code: str) -> Deferred[None]:
+    def apply_broker_id(
+        self, cluster: str, name: str, broker_id: int, check_code: str
+    ) -> Deferred[None]:
         return self._answer(lambda: None)
 
-    def register(self, broker_id: int, address: str) -> Deferred[GroupState]:
+    def register_broker(
+        self, cluster: str, name: str, broker_id: int, address: str
+    ) -> Deferred[GroupState]:
         def register() -> GroupState:
             self.registered.append(address)
             if self.is_cleaned:
                 code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
-                raise RequestError(code, f"id {broker_id} was not given to anybody")
+                raise refused(code, f"id {broker_id} was not given to anybody")
             self.knows = True
             return self.registration or self.state
 
         return self._answer(register)
 
-    def group(self) -> Deferred[GroupState]:
+    def replica_info(self, name: str) -> Deferred[GroupState]:
         self.asked += 1
 
         def look() -> GroupState:
             if not self.knows:
-                raise RequestError(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "unknown")
+                raise refused(ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "unknown")
             return self.state
 
         return self._answer(look)
 
-    def elect(self, broker_id: int) -> Deferred[GroupState]:
-        def elect() -> GroupState:
+    def elect_master(self, cluster: str, name: str, broker_id: int) -> Deferred[Election]:
+        def elect() -> Election:
             self.elections += 1
             if self.elected is None:
-                raise RequestError(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "nobody")
+                raise refused(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "nobody")
             self.state = self.elected
-            return self.state
+            return Election(True, self.state, {})
 
         return self._answer(elect)
 
-    def depose(self, epoch: int) -> Deferred[None]:
-        def depose() -> None:
+    def end_epoch(self, cluster: str, name: str, epoch: int) -> Deferred[None]:
+        def end() -> None:
             if self.keeps_its_master:
-                raise RequestError(ResponseCode.SYSTEM_ERROR, "no decision within 5 s")
+                raise refused(ResponseCode.SYSTEM_ERROR, "no decision within 5 s")
             assert epoch == self.state.master_epoch
             self.deposed.append(epoch)
-            self.state = attrs.evolve(
-                self.state, master_id=None, master_epoch=self.state.master_epoch + 1
+            self.state = self.state._replace(
+                master_id=None, master_epoch=self.state.master_epoch + 1
             )
 
-        return self._answer(depose)
+        return self._answer(end)
 
     def alter_sync_state_set(
-        self, broker_id: int, master_epoch: int, members: Collection[int], epoch: int
+        self, name: str, broker_id: int, master_epoch: int, members: Collection[int], epoch: int
     ) -> Deferred[SyncStateSet]:
         def alter() -> SyncStateSet:
-            assert (master_epoch, epoch) == (
-                self.state.master_epoch,
-                self.state.sync_state_set_epoch,
-            )
-            self.state = attrs.evolve(
-                self.state, sync_state_set=frozenset(members), sync_state_set_epoch=epoch + 1
-            )
-            return SyncStateSet(frozenset(members), epoch + 1)
+            assert (master_epoch, epoch) == (self.state.master_epoch, self.state.in_sync.epoch)
+            altered = SyncStateSet(frozenset(members), epoch + 1)
+            self.state = self.state._replace(in_sync=altered)
+            return altered
 
         return self._answer(alter)
-
-    def heartbeat(self, liveness: HeartbeatReport) -> None:
-        """Not looked at here."""
 
     def _answer(self, decide: Callable[[], Any]) -> Deferred[Any]:
         if self.down:
@@ -123,9 +122,13 @@ class Controllers:
         return answer if self.answers is None else self.answers.addCallback(lambda _: answer)
 
 
+def refused(code: ResponseCode, remark: str) -> BrokerError:
+    return BrokerError("10.1.0.1:9878", code, remark)
+
+
 def group(master: int | None, epoch: int, members: Collection[int] = (), of: int = 1) -> GroupState:
     address = "" if master is None else f"10.0.0.{master}:10911"
-    return GroupState(master, address, epoch, frozenset(members), of)
+    return GroupState(master, address, epoch, SyncStateSet(frozenset(members), of))
 
 
 def electing(state: GroupState) -> Controllers:
@@ -142,41 +145,56 @@ class Joining:
         self.clock, self.role = Clock(), RoleHolder()
         self.roles: list[tuple[Role, int]] = []
         self.members: list[frozenset[int]] = []
-        self.members_epoch = self.beats = 0
+        self.beats = 0
         self.refuse: Exception | None = None
+        #: What this object is as the broker's replication.
+        self.sync_state_set: SyncStateSet | None = None
+        self.progress = LogProgress(0, 0, 0)
         identity = IdentityFiles(MemoryFiles(), "/store/brokerIdentity", "cluster", "broker-a")
+        known: Any = SimpleNamespace(client=controllers, heartbeat=self._beat)
+        host: Any = SimpleNamespace(
+            reactor=self.clock, store_config=SimpleNamespace(async_learner=False)
+        )
+        addresses: Any = SimpleNamespace(broker=ME)
+        replication: Any = self
+        changes = RoleChanges()
+        changes.change = self._take
 
         def in_thread(work: Callable[[], Any]) -> Deferred[Any]:
             return execute(work)
 
         self.follower = ControllerFollower(
-            self.clock,
-            controllers,
-            Enrolment(identity, controllers, in_thread, lambda: 7),
+            host,
+            known,
+            Enrolment(identity, known.client, in_thread, lambda: 7),
+            addresses,
             self.role,
-            address=lambda: ME,
-            take_role=self._take,
-            take_members=self._take_members,
-            members_epoch=lambda: self.members_epoch,
-            beat=self._beat,
+            changes,
+            replication,
         )
 
-    def _take(self, broker_id: int, news: GroupState, as_master: bool) -> Deferred[None]:
+    def _take(self, state: RoleState) -> Deferred[None]:
+        assert state.group is not None
         if self.role.role is not Role.ISOLATED:
-            self.role.change(RoleState(Role.ISOLATED, broker_id))
+            self.role.change(RoleState(Role.ISOLATED, state.broker_id))
         if self.refuse is not None:
             return fail(self.refuse)
-        self.members_epoch = news.sync_state_set_epoch
-        role = Role.MASTER if as_master else Role.SLAVE
-        self.role.change(RoleState(role, 0 if as_master else broker_id, epoch=news.master_epoch))
-        self.roles.append((role, news.master_epoch))
+        self.sync_state_set = state.group.in_sync
+        self.role.change(state)
+        self.roles.append((state.role, state.group.master_epoch))
         return succeed(None)
 
-    def _take_members(self, news: GroupState) -> None:
-        self.members.append(news.sync_state_set)
-        self.members_epoch = news.sync_state_set_epoch
+    def renew(self, news: GroupState) -> Deferred[None]:
+        self.role.renew(news)
+        self.sync_state_set = news.in_sync
+        self.roles.append((Role.MASTER, news.master_epoch))
+        return succeed(None)
 
-    def _beat(self) -> None:
+    def apply(self, in_sync: SyncStateSet) -> None:
+        self.members.append(in_sync.members)
+        self.sync_state_set = in_sync
+
+    def _beat(self, broker_id: int, address: str, progress: LogProgress) -> None:
         self.beats += 1
 
 
@@ -252,7 +270,7 @@ def test_a_master_takes_a_new_set_once() -> None:
     assert joining.members == [{1, 2}]
     decided = fired(joining.follower.propose({1}))
     assert decided == SyncStateSet(frozenset({1}), 3)
-    joining.members_epoch = decided.epoch
+    joining.sync_state_set = decided
     fired(joining.follower.poll())
     assert joining.members == [{1, 2}]
 
@@ -275,7 +293,7 @@ def test_a_yes_to_a_master_of_an_epoch_that_is_over_counts_for_nothing() -> None
     joining.follower.start()
     controllers.answers = Deferred()
     asked = joining.follower.propose({1, 2})
-    joining.role.renew(4)
+    joining.role.renew(group(1, 4, {1}))
     controllers.answers.callback(None)
     with pytest.raises(NotMasterError, match="epoch 3"):
         fired(asked)
@@ -323,7 +341,7 @@ def test_nothing_happens_any_more_once_it_stopped(joined: bool) -> None:
     controllers.down = not joined
     joining = Joining(controllers)
     joining.follower.start()
-    fired(joining.follower.stop())
+    joining.follower.stop()
     controllers.down = False
     controllers.state = group(1, 9)
     joining.follower.told(9)
@@ -340,7 +358,7 @@ def test_an_answer_that_comes_once_it_stopped_changes_nothing() -> None:
     controllers.state = group(1, 4, {1})
     late = controllers.answers = Deferred()
     joining.follower.poll()
-    fired(joining.follower.stop())
+    joining.follower.stop()
     late.callback(None)
     assert joining.roles == [(Role.SLAVE, 3)]
 
@@ -412,7 +430,9 @@ def test_nor_where_its_first_question_is_lost_and_a_later_one_is_answered() -> N
     controllers = Controllers(group(1, 3, {1, 2}, 7))
     controllers.elected = group(1, 5, {1}, 8)
     joining = Joining(controllers)
-    with patch.object(controllers, "group", lambda: fail(ConnectError("controller", "lost"))):
+    with patch.object(
+        controllers, "replica_info", lambda name: fail(ConnectError("controller", "lost"))
+    ):
         joining.follower.start()
     fired(joining.follower.poll())
     assert (controllers.deposed, joining.roles) == ([3], [(Role.MASTER, 5)])

@@ -8,7 +8,7 @@ from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import BrokerInMemory
 from tests.support.elected_group import NAME, ElectedGroup
 
@@ -116,7 +116,8 @@ def test_a_master_that_is_elected_again_tells_name_servers_so() -> None:
     broker = group.brokers[1].broker
     assert version() == broker.role.state.epoch == 1
     switching = broker[Replicas].switching
-    switching.renew(2, SyncStateSet(frozenset({1, 2, 3}), 9))
+    in_sync = SyncStateSet(frozenset({1, 2, 3}), 9)
+    switching.renew(GroupState(1, "10.0.0.1:10911", 2, in_sync))
     group.run(1)
     assert version() == 2
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.elected_group import ElectedGroup
 from tests.support.pops import Popper
@@ -50,7 +50,8 @@ def test_what_waits_comes_in_time(begun: Callable, again: bool) -> None:
     group.start(1)
     broker = group.master()
     if again:
-        broker.broker[Replicas].switching.renew(9, SyncStateSet(frozenset({1}), 9))
+        again_elected = GroupState(1, "10.0.0.1:10911", 9, SyncStateSet(frozenset({1}), 9))
+        broker.broker[Replicas].switching.renew(again_elected)
     # The confirmed offset moves with each message.
     ok(broker.send(b"first"))
     comes = begun(broker)

@@ -16,7 +16,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.group_state import SyncStateSet
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader
 from tests.support.broker import fired
 from tests.support.noted_sends import log_of
@@ -67,7 +67,7 @@ def test_masters_change_and_all_logs_are_one(flush: str) -> None:
         group.settle(1)
     assert len(group.acknowledged) >= 40
     # Only a master has a set.
-    assert [group.switching(number).members for number in (1, 2)] == [None, None]
+    assert [group.switching(number).sync_state_set for number in (1, 2)] == [None, None]
     assert group.members.members == {1, 2, 3}
     group.check_equal()
     assert [entry.epoch for entry in group.switching(2).epochs.table.entries] == [1, 2, 3, 4, 5]
@@ -298,7 +298,7 @@ def test_a_master_that_is_elected_again_goes_on() -> None:
     links = list(group[1].broker[Replicas].master.service.slaves)
     group.epoch += 1
     members = SyncStateSet(group.members.members, group.members.epoch + 1)
-    group.switching(1).renew(group.epoch, members)
+    group.switching(1).renew(GroupState(1, group[1].address, group.epoch, members))
     group.members = members
     group.send(1)
     assert group.codes == [ResponseCode.SUCCESS] * 10

@@ -3,6 +3,7 @@ from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
 #: Between a master and a copy there is always a time without a role.
 ALLOWED = {
@@ -16,8 +17,13 @@ ALLOWED = {
 }
 
 
-def state(role: Role, **fields: object) -> RoleState:
-    return RoleState(role, 0, **fields)  # type: ignore[arg-type]
+def group(epoch: int) -> GroupState:
+    return GroupState(1, "10.0.0.1:10911", epoch, SyncStateSet(frozenset({1}), 1))
+
+
+def state(role: Role, epoch: int | None = None, confirmed_offset: int | None = None) -> RoleState:
+    known = None if epoch is None else group(epoch)
+    return RoleState(role, 0, confirmed_offset=confirmed_offset, group=known)
 
 
 @pytest.mark.parametrize("before", Role)
@@ -62,7 +68,7 @@ def test_the_scope_of_a_role_ends_with_it_before_anybody_hears_of_the_next() -> 
 def test_a_scope_outlasts_another_election_of_the_same_master() -> None:
     holder = RoleHolder(state(Role.MASTER, epoch=3))
     scope = holder.scope
-    holder.renew(4)
+    holder.renew(group(4))
     holder.confirm(5)
     holder.cut(2)
     assert holder.scope is scope and not scope.is_over
@@ -113,7 +119,7 @@ def test_a_confirmed_offset_only_grows() -> None:
 def test_a_role_ends_once_and_not_where_it_is_given_again() -> None:
     holder, ended = RoleHolder(state(Role.MASTER, epoch=3)), []
     holder.on_end(lambda: ended.append(holder.role))
-    holder.renew(4)
+    holder.renew(group(4))
     holder.confirm(5)
     holder.cut(2)
     assert not ended
@@ -140,9 +146,9 @@ def test_what_was_cut_off_is_not_confirmed_any_more() -> None:
 
 def test_a_master_that_is_elected_again_has_a_later_epoch() -> None:
     holder = RoleHolder(state(Role.MASTER, epoch=3))
-    holder.renew(4)
+    holder.renew(group(4))
     assert holder.state.epoch == 4
     with pytest.raises(ValueError, match="epoch 4 cannot follow 4"):
-        holder.renew(4)
+        holder.renew(group(4))
     with pytest.raises(ValueError, match="cannot follow None"):
-        RoleHolder(state(Role.MASTER)).renew(1)
+        RoleHolder(state(Role.MASTER)).renew(group(1))
