@@ -278,7 +278,9 @@ class BrokerInMemory:
 
     @property
     def delivery(self) -> DelayDelivery:
-        return self.broker[Delay].delivery
+        delivery = self.broker[Delay].delivery
+        assert delivery is not None, "nothing is delivered in this role"
+        return delivery
 
     @property
     def delay_offsets(self) -> DelayOffsets:

@@ -10,6 +10,10 @@ from twisted.logger import formatEvent, globalLogPublisher
 
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message
+from rocketmq_tw.broker.delay.part import Delay
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.sink import LocalLog, SinkOfRole
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from tests.support.broker import BrokerInMemory, Threads, fired, messages_of, ok
@@ -66,7 +70,7 @@ class TestDelivery:
         broker = BrokerInMemory()
         broker.clock.advance(0)
         others = set(broker.clock.getDelayedCalls())
-        assert not [call for call in others if call.func == broker.delivery._wake]
+        assert not any(level.alarm.is_set for level in broker.delivery._levels.values())
         ok(broker.send(properties={"DELAY": "3"}))
         (level,) = set(broker.clock.getDelayedCalls()) - others
         assert level.getTime() == 10, "exactly when it is due"
@@ -153,6 +157,26 @@ class TestDelivery:
         assert [body for body, _ in came] == [b"a", b"b"]
         assert came[0][1] >= 2000
 
+    def test_an_acting_master_delivers_through_the_sink_of_its_role(self) -> None:
+        plane, other = BrokerInMemory(), BrokerInMemory()
+        ok(plane.send(b"a", properties={"DELAY": "1"}))
+        plane.become(RoleState(Role.SLAVE, 1))
+        plane.clock.advance(2)
+        assert plane.broker[Delay].delivery is None
+        acting = RoleState(Role.ACTING_MASTER, 1)
+        plane.broker.role.change(acting)
+        plane.broker[Delay].ready(acting)
+        plane.clock.pump([0.5] * 4)
+        assert not other.consume() and plane.delay_offsets.get(1) == 0, "there is no sink yet"
+        sink = plane.broker[Writing].sink
+        assert isinstance(sink, SinkOfRole)
+        sink.sinks[Role.ACTING_MASTER] = LocalLog(other.commit)
+        for _ in range(4):
+            plane.clock.advance(0.5)
+            other.clock.advance(0.5)
+        assert [message.body for message in other.consume()] == [b"a"]
+        assert not plane.consume() and plane.delay_offsets.get(1) == 1
+
     def test_a_read_that_fails_is_tried_again(self) -> None:
         files = FaultyFiles(MemoryFiles())
         plane = BrokerInMemory(files)
@@ -197,15 +221,15 @@ class TestRestart:
         broker = BrokerInMemory()
         ok(broker.send(b"x", properties={"DELAY": "1"}))
         # Appended by the timer, written by the end of the turn that comes after the stop.
-        calls = broker.clock.getDelayedCalls()
-        (timer,) = [
-            call for call in calls if call.func == broker.delivery._wake and call.args[0].level == 1
-        ]
+        level = broker.delivery._levels[0]
+        assert level.alarm.is_set
+        level.alarm.cancel()
         broker.clock.rightNow = 1.0
-        timer.func(*timer.args)
-        timer.cancel()
+        broker.delivery._wake(level)
         assert len(broker.consume()) == 0
-        stopped = broker.delivery.stop()
+        role = broker.broker.role
+        role.scope.end()
+        stopped = broker.broker[Delay].leave(role.state)
         assert not stopped.called
         broker.clock.advance(0)
         fired(stopped)

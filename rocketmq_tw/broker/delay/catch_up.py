@@ -1,9 +1,9 @@
-"""What a former master has delivered of the delay levels since it told how far they are.
+"""Moves the offsets of a former slave behind what its former master has delivered.
 
 A slave has its master's offsets as of some place of the log, seconds ago. What was delivered
-behind that place stands in the log, with the properties with which it waited. So whoever becomes
-the master passes over the first messages of a level that stand there. What cannot be told apart for
-sure is delivered again, as after a crash.
+behind that place stands in the log, with the properties with which it waited. So a new master
+passes over the first messages of a level that stand there. What cannot be told apart for sure is
+delivered again, as after a crash.
 
 The place is where the master's log ended before it told the offsets, so what was delivered in
 between stands behind it and is counted in the offsets already.
@@ -32,9 +32,9 @@ MOST = 1_000_000
 _Key = tuple[int, bytes]
 
 
-class HandedOver:
-    """What stands in the log of `store` from `begin` on, `offsets` being as of `begin`. `steps`
-    moves these on; all of the log is in the queues by then, and nothing is delivered meanwhile."""
+class CatchUp:
+    """Moves `offsets`, which are as of the place `begin` of the log of `store`, in `steps`. All of
+    the log is in the queues by then, and nothing is delivered meanwhile."""
 
     def __init__(
         self, store: IMessageStore, levels: DelayLevels, offsets: DelayOffsets, begin: int
@@ -50,19 +50,19 @@ class HandedOver:
     def steps(self) -> Iterator[None]:
         """To be gone through in slices, and not any more once the role is over: the log may be cut
         then."""
-        yield from self._look()
+        yield from self._count_delivered()
         for level in sorted({level for level, _ in self._delivered}):
             yield from self._pass_over(level)
 
-    def _look(self) -> Iterator[None]:
+    def _count_delivered(self) -> Iterator[None]:
         for count, head in enumerate(self._store.records(self._begin), 1):
             if count > MOST:
                 return
-            self._see(head)
+            self._add(head)
             if count % STEP == 0:
                 yield
 
-    def _see(self, head: RecordHead) -> None:
+    def _add(self, head: RecordHead) -> None:
         level = delivered_level(head)
         # Without an id nobody knows that it is this one.
         if level is not None and b"UNIQ_KEY" in head.properties:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.delay import handed_over
+from rocketmq_tw.broker.delay import catch_up
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -45,7 +45,7 @@ def succeed(group: ElectedGroup, master: int, slave: int) -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 1.3, 2.6, 3.9])
 def test_nothing_is_delivered_twice(shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handed_over, "STEP", 3)
+    monkeypatch.setattr(catch_up, "STEP", 3)
     group, master, slave = group_of_two(mapped_file_size_commit_log=4096)
     group.run(shift)
     sent = 0
@@ -116,7 +116,7 @@ def test_a_role_that_ends_meanwhile_delivers_nothing(monkeypatch: pytest.MonkeyP
         went_on.append(True)
 
     with monkeypatch.context() as patch:
-        patch.setattr(handed_over.HandedOver, "steps", steps)
+        patch.setattr(catch_up.CatchUp, "steps", steps)
         broker.become(MASTER)
         broker.clock.advance(10)
     assert not went_on and broker.broker.role.role is Role.SLAVE
@@ -138,7 +138,7 @@ def test_no_step_is_made_once_the_role_is_over(monkeypatch: pytest.MonkeyPatch) 
         yield
         went_on.append(True)
 
-    monkeypatch.setattr(handed_over.HandedOver, "steps", steps)
+    monkeypatch.setattr(catch_up.CatchUp, "steps", steps)
     broker.broker.change_role(MASTER)
     assert broker.broker.role.role is Role.MASTER
     broker.broker.change_role(SLAVE)
@@ -147,13 +147,13 @@ def test_no_step_is_made_once_the_role_is_over(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_look_at_the_log_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handed_over, "MOST", handed_over.STEP)
+    monkeypatch.setattr(catch_up, "MOST", catch_up.STEP)
     broker = BrokerInMemory(message_delay_level="1s 2s 30s")
     begin = broker.store.end_offset
     offsets = broker.broker[Delay].offsets
     delayed(broker, b"early", 1)
     broker.clock.advance(2)
-    for _ in range(handed_over.STEP):
+    for _ in range(catch_up.STEP):
         ok(broker.send(b"plain"))
     delayed(broker, b"late", 1)
     broker.clock.advance(2)
