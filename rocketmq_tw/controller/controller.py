@@ -17,7 +17,7 @@ from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
-from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import RaftNode, RunBlocking
@@ -104,7 +104,7 @@ class Controller:
             self._liveness,
             notifier,
             config,
-            KeptConfig(files, config, other_configs, run_blocking),
+            kept_config(files, config, other_configs, run_blocking),
         )
         self.handlers: dict[int, Handler] = {
             **DLedgerRequests(self.node, serves_clients=False).table(),

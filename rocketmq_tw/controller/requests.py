@@ -12,7 +12,7 @@ from rocketmq_tw.controller.decider import Decider
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -44,14 +44,14 @@ class ControllerRequests:
         liveness: BrokerLiveness,
         notifier: RoleNotifier,
         config: ControllerConfig,
-        kept: KeptConfig,
+        live_config: LiveConfig,
     ) -> None:
         self._node = node
         self._decider = decider
         self._liveness = liveness
         self._notifier = notifier
         self._config = config
-        self._kept = kept
+        self._live_config = live_config
 
     def handlers(self) -> dict[int, Handler]:
         """Request codes and their handlers."""
@@ -91,11 +91,11 @@ class ControllerRequests:
             )
             return request.response()
 
-        return self._kept.update(request.body).addCallback(answer)
+        return self._live_config.update(request.body).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """1010."""
-        return request.response(body=self._kept.text().encode())
+        return request.response(body=self._live_config.text().encode())
 
     def _handler(self, parse: Parse, *, is_write: bool) -> Handler:
         def handle(request: RemotingCommand, peer: IPeer) -> Any:

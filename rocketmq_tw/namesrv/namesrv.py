@@ -23,7 +23,7 @@ from rocketmq_tw.net.interfaces import (
     IListener,
     IRemotingServer,
 )
-from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.runtime.clock import WakingTime
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, at_once
@@ -70,7 +70,7 @@ class NameServer:
             ),
             TopicListRequests(config, self.table, in_slices, in_thread),
             NamesrvAdminRequests(
-                self.table, KeptConfig(files, config, other_configs, in_thread), in_slices
+                self.table, kept_config(files, config, other_configs, in_thread), in_slices
             ),
         )
         self.handlers: dict[int, Handler] = {}

@@ -12,6 +12,7 @@ from rocketmq_tw.broker.cluster.membership import Membership
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.config.change import on_change
 
 #: Seconds between tries to register where a name server could not be reached.
 RETRY_SECONDS = 3.0
@@ -22,6 +23,7 @@ class Cluster(Part):
 
     def __init__(self, host: Host, role: RoleHolder, addresses: Addresses, tables: Tables) -> None:
         self._config = host.config
+        self._forget_config = on_change(host.config, self._config_changed)
         self._topics = tables.topics
         self.membership = Membership(
             host.config,
@@ -58,5 +60,11 @@ class Cluster(Part):
         if former.role is now.role is Role.MASTER and former.epoch != now.epoch:
             self.ready(now)
 
+    def _config_changed(self, keys: frozenset[str]) -> None:
+        if "brokerPermission" in keys:
+            self._topics.touch()
+            self.membership.register(force=True)
+
     def stop(self) -> Deferred[None]:
+        self._forget_config()
         return self.membership.leave()

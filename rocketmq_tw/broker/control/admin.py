@@ -9,27 +9,27 @@ from collections.abc import Callable, Iterator, Mapping
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.control.live_config import LiveConfig
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import role_keys
 from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.live_config import BROKER_RULES, LiveConfig
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import VERSION_5_3_3, RemotingCommand
-from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.broker_admin import GetBrokerConfigResponseHeader
 
 log = Logger()
 
-#: Of one change of the configuration; all keys together take a tenth of it.
-MAX_CONFIG_BYTES = 64 * 1024
-
+#: Stock 4.9's exportConfigs fails without this key of brokers that had filter servers.
+_OLD_KEYS = {"filterServerNums": "0"}
 #: Stock's clients parse these; the pools and wheels that they are about do not exist here.
 _IDLE = dict.fromkeys(
     (
@@ -66,26 +66,24 @@ class AdminRequests:
 
     def __init__(
         self,
-        config: BrokerConfig,
-        live_config: LiveConfig,
+        host: Host,
+        role: RoleHolder,
         store: IMessageStore,
         topics: TopicTable,
-        now_ms: Callable[[], int],
         boot_timestamp: int,
         shown: Callable[[], Mapping[str, str]],
-        permission_changed: Callable[[], None],
         growing: GrowingAnswers,
     ) -> None:
-        """`shown` tells what the parts show of themselves; `permission_changed` announces a changed
-        brokerPermission to the name servers."""
-        self._config = config
-        self._live_config = live_config
+        """`boot_timestamp` is in milliseconds since 1970; `shown` tells what the parts show of
+        themselves."""
+        self._host = host
+        self._role = role
+        others = (host.store_config, host.net_config, *host.other_configs)
+        self._live_config = LiveConfig(host.config, others, BROKER_RULES)
         self._store = store
         self._topics = topics
-        self._now_ms = now_ms
         self._boot_timestamp = boot_timestamp
         self._shown = shown
-        self._permission_changed = permission_changed
         self._growing = growing
 
     def handlers(self) -> dict[int, Handler]:
@@ -98,51 +96,50 @@ class AdminRequests:
             RequestCode.DELETE_EXPIRED_COMMITLOG: self.clean_log,
         }
 
-    def update_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        if len(request.body) > MAX_CONFIG_BYTES:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"{len(request.body)} bytes of configuration: send at most {MAX_CONFIG_BYTES}",
+    def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """25: changes keys until the broker stops; fails as `LiveConfig.update` does."""
+
+        def answer(changed: dict[str, str]) -> RemotingCommand:
+            log.info(
+                "{peer} changed the configuration: {changes}",
+                peer=peer.address,
+                changes=", ".join(f"{key}={value}" for key, value in changed.items()) or "nothing",
             )
-        changed = self._live_config.update(request.body)
-        log.info(
-            "{peer} changed the configuration: {changes}",
-            peer=peer.address,
-            changes=", ".join(f"{key}={value}" for key, value in changed.items()) or "nothing",
-        )
-        if "brokerPermission" in changed:
-            self._permission_changed()
-        return request.response()
+            return request.response()
+
+        return self._live_config.update(request.body).addCallback(answer)
 
     def get_config(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """26: every key but secrets as .properties text, the role as it is now."""
         version = encode_body(DataVersion(timestamp=self._boot_timestamp)).decode()
         return request.response(
             header=GetBrokerConfigResponseHeader(version=version),
-            body=self._live_config.text().encode(),
+            body=self._live_config.text(_OLD_KEYS | role_keys(self._role.state)).encode(),
         )
 
     def runtime_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """28: how the broker is doing, as names and values."""
         table = {
             **_IDLE,
             **_CAPACITIES,
             "brokerVersionDesc": "V5_3_3",
             "brokerVersion": str(VERSION_5_3_3),
             "startAcceptSendRequestTimeStamp": str(
-                self._config.start_accept_send_request_time_stamp
+                self._host.config.start_accept_send_request_time_stamp
             ),
             **self._shown(),
         }
         return request.response(body=encode_body(KVTable(table=table)))
 
     def clean_queues(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """Units go with the log that they point into, so none is left over."""
+        """306: changes nothing, as units of a queue are removed with the log they point into."""
         log.info("{peer} had queues cleaned: they always are", peer=peer.address)
         return request.response()
 
     def clean_topics(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Removes the queues of topics that the broker does not have any more."""
+        """316: removes the queues of topics that the broker does not have any more."""
         unused: list[str] = []
 
         def steps() -> Iterator[None]:
@@ -168,12 +165,12 @@ class AdminRequests:
     def clean_log(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Removes what is older than fileReservedTime, whatever the hour."""
+        """329: removes files older than fileReservedTime, whatever the hour."""
         removed = 0
 
         def steps() -> Iterator[None]:
             nonlocal removed
-            for number in self._store.clean(self._now_ms(), at_any_hour=True):
+            for number in self._store.clean(self._host.now_ms(), at_any_hour=True):
                 removed += number
                 yield
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from twisted.internet.defer import Deferred
 
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
-from rocketmq_tw.broker.tables.groups.table import GroupTable
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
@@ -39,29 +36,26 @@ MAX_LISTED_QUEUES = 50_000
 
 
 class ConsumeStatsRequests:
+    """Answers from offsets, queues and what is counted."""
+
     def __init__(
         self,
-        config: BrokerConfig,
-        topics: TopicTable,
-        mappings: QueueMappings,
-        groups: GroupTable,
-        offsets: OffsetTable,
+        host: Host,
+        tables: Tables,
         clients: ClientRegistry,
         store: IMessageStore,
         traffic: Traffic,
-        now_ms: Callable[[], int],
         growing: GrowingAnswers,
     ) -> None:
-        self._growing = growing
-        self._traffic = traffic
-        self._config = config
-        self._topics = topics
-        self._mappings = mappings
-        self._groups = groups
-        self._offsets = offsets
+        self._host = host
+        self._topics = tables.topics
+        self._mappings = tables.mappings
+        self._groups = tables.groups
+        self._offsets = tables.offsets
         self._clients = clients
         self._store = store
-        self._now_ms = now_ms
+        self._traffic = traffic
+        self._growing = growing
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -199,8 +193,9 @@ class ConsumeStatsRequests:
         )
         if consumed < end:
             next_time = store.store_time(topic, queue_id, max(0, consumed))
-            span.delay_time = max(0, self._now_ms() - next_time) if next_time > 0 else 0
+            span.delay_time = max(0, self._host.now_ms() - next_time) if next_time > 0 else 0
         return span
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic=topic, broker_name=self._config.broker_name, queue_id=queue_id)
+        broker_name = self._host.config.broker_name
+        return MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)

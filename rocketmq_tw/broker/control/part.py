@@ -9,11 +9,9 @@ from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
-from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.admin import AdminRequests
 from rocketmq_tw.broker.control.consume_stats import ConsumeStatsRequests
 from rocketmq_tw.broker.control.consumer_status import ConsumerStatusRequests
-from rocketmq_tw.broker.control.live_config import LiveConfig
 from rocketmq_tw.broker.control.resets import ResetRequests
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
@@ -40,47 +38,20 @@ class Control(Part):
         tables: Tables,
         clients: Clients,
         stats: Stats,
-        cluster: Cluster,
     ) -> None:
         self._parts = parts
         self._role = role
-        self._topics = tables.topics
-        self._membership = cluster.membership
         config, store, registry = host.config, writing.store, clients.registry
         topics, groups, offsets = tables.topics, tables.groups, tables.offsets
         growing = GrowingAnswers(host.in_slices, host.in_thread)
-        live_config = LiveConfig(
-            role, config, host.store_config, host.net_config, *host.other_configs
+        boot_timestamp = stats.statistics.boot_timestamp
+        families = (
+            AdminRequests(host, role, store, topics, boot_timestamp, self._shown, growing),
+            ConsumeStatsRequests(host, tables, registry, store, stats.traffic, growing),
+            ResetRequests(config, topics, groups, offsets, registry, store, growing),
+            ConsumerStatusRequests(registry, host.in_slices, host.in_thread),
         )
-        self._handlers = merge_handlers(
-            [
-                AdminRequests(
-                    config,
-                    live_config,
-                    store,
-                    topics,
-                    host.now_ms,
-                    stats.statistics.boot_timestamp,
-                    self._shown,
-                    self._permission_changed,
-                    growing,
-                ).handlers(),
-                ConsumeStatsRequests(
-                    config,
-                    topics,
-                    tables.mappings,
-                    groups,
-                    offsets,
-                    registry,
-                    store,
-                    stats.traffic,
-                    host.now_ms,
-                    growing,
-                ).handlers(),
-                ResetRequests(config, topics, groups, offsets, registry, store, growing).handlers(),
-                ConsumerStatusRequests(registry, host.in_slices, host.in_thread).handlers(),
-            ]
-        )
+        self._handlers = merge_handlers(family.handlers() for family in families)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
@@ -94,7 +65,3 @@ class Control(Part):
         for part in self._parts:
             shown |= part.runtime_info()
         return shown
-
-    def _permission_changed(self) -> None:
-        self._topics.touch()
-        self._membership.register(force=True)

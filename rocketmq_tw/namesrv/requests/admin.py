@@ -6,7 +6,7 @@ from twisted.logger import Logger
 from rocketmq_tw.namesrv.brokers import check_name
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -31,7 +31,7 @@ class NamesrvAdminRequests:
 
     log = Logger()
 
-    def __init__(self, table: RouteTable, config: KeptConfig, in_slices: Slices) -> None:
+    def __init__(self, table: RouteTable, config: LiveConfig, in_slices: Slices) -> None:
         self._in_slices = in_slices
         self._table = table
         self._config = config
@@ -95,7 +95,7 @@ class NamesrvAdminRequests:
         return request.response()
 
     def update_config(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """318: changes keys; fails as `KeptConfig.update` does."""
+        """318: changes keys; fails as `LiveConfig.update` does."""
 
         def answer(changed: dict[str, str]) -> RemotingCommand:
             changes = ", ".join(f"{key}={value}" for key, value in changed.items())

@@ -9,7 +9,8 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.net.kept_config import KeptConfig
+from rocketmq_tw.net.live_config import kept_config
+from rocketmq_tw.runtime.threads import at_once
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import fired
@@ -67,7 +68,9 @@ def test_the_operators_black_list_counts(make_namesrv: Any) -> None:
 
 def test_no_path_and_no_secret_is_told() -> None:
     tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
-    text = KeptConfig(MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls]).text()
+    text = kept_config(
+        MemoryFiles(), NamesrvConfig(kv_config_path="/secret/kv"), [tls], at_once
+    ).text()
     assert "orderMessageEnable=false\n" in text
     for word in ("hush", "pem", "/secret", "Path=", "assword"):
         assert word not in text
@@ -77,7 +80,7 @@ def test_no_path_and_no_secret_is_told() -> None:
 def test_what_is_not_told_is_not_compared_either(text: str) -> None:
     tls = TlsConfig(server_key_password="hush", server_key_path="/etc/key.pem")
     config = NamesrvConfig(kv_config_path="/secret/kv", config_black_list="")
-    live = KeptConfig(MemoryFiles(), config, [tls])
+    live = kept_config(MemoryFiles(), config, [tls], at_once)
     with pytest.raises(RequestError) as caught:
         fired(live.update(text.encode()))
     assert caught.value.code == ResponseCode.NO_PERMISSION

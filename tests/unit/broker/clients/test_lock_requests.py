@@ -14,7 +14,7 @@ from rocketmq_tw.wire.bodies.offsets import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.asked import refused
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, fired
 
 
 def test_queues_are_locked_and_unlocked(plane: BrokerInMemory) -> None:
@@ -66,5 +66,5 @@ def test_requests_of_one_go_have_their_limits(plane: BrokerInMemory) -> None:
         with refused(ResponseCode.INVALID_PARAMETER):
             plane.ask(code, body=body)
     with refused(ResponseCode.INVALID_PARAMETER):
-        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"traceOn=false\n" * 5_000)
+        fired(plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"traceOn=false\n" * 5_000))
     assert plane.config.trace_on

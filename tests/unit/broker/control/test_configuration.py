@@ -12,7 +12,7 @@ from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, fired
 
 
 def test_the_configuration_is_changed_by_allow_list(
@@ -46,7 +46,7 @@ def test_a_forbidden_change_changes_nothing(
     plane: BrokerInMemory, registrations: list[RemotingCommand], text: bytes, code: ResponseCode
 ) -> None:
     with refused(code):
-        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text)
+        fired(plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text))
     assert plane.store_config.file_reserved_time == 72
     plane.network.settle()
     assert registrations == []
@@ -66,7 +66,7 @@ def test_a_change_keeps_to_the_ranges_of_the_file(
     plane: BrokerInMemory, text: str, accepted: str
 ) -> None:
     with refused(ResponseCode.INVALID_PARAMETER) as refusal:
-        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+        fired(plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode()))
     assert refusal.value.remark == f"{text}: {accepted}"
 
 
@@ -103,7 +103,7 @@ def test_what_a_key_says_already_is_no_change(
 )
 def test_what_cannot_be_changed_says_why(plane: BrokerInMemory, text: str, why: str) -> None:
     with refused(ResponseCode.NO_PERMISSION) as refusal:
-        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+        fired(plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode()))
     assert why in refusal.value.remark
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_changed_says_why(plane: BrokerInMemory, text: str, why: 
 def test_the_black_list_counts(text: str) -> None:
     plane = BrokerInMemory(broker={"config_black_list": "brokerConfigPath; traceOn"})
     with refused(ResponseCode.NO_PERMISSION):
-        plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+        fired(plane.ask(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode()))
     assert plane.config.trace_on
 
 

@@ -1,0 +1,185 @@
+"""The configuration over the wire: what administrators may read, and change while a server runs.
+
+Requests 25 and 26 of a broker, 318 and 319 of a name server, 1009 and 1010 of a controller. What a
+key accepts, and whether it may change at all, stands at its field (`config/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+from twisted.internet.defer import Deferred, DeferredLock, succeed
+
+from rocketmq_tw.config.base import Config
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.config.change import Change, NotChangeable, apply_changes, plan_changes
+from rocketmq_tw.config.controller import ControllerConfig
+from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.properties import (
+    ConfigError,
+    change_properties,
+    read_properties,
+    write_properties,
+)
+from rocketmq_tw.config.schema import Key, keys_of
+from rocketmq_tw.config.values import format_value
+from rocketmq_tw.files.atomic import write_atomic
+from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+#: Bytes of one change; all keys together take a tenth of it.
+MAX_BYTES = 64 * 1024
+
+#: Writes the texts of changed keys to the configuration file; fails with `RequestError`.
+WriteChanges = Callable[[Mapping[str, str]], "Deferred[None]"]
+
+
+@attrs.frozen
+class ConfigRules:
+    """How a kind of server shows and changes its configuration."""
+
+    #: Keys that stock refuses to change whatever `configBlackList` says.
+    always_blocked: frozenset[str]
+    #: Whether keys that are paths of this machine are shown. Those that are not are not compared
+    #: with guesses either.
+    shows_paths: bool
+    #: The response code for a value that a key does not accept.
+    wrong_value: ResponseCode
+    #: Whether a refusal names the keys that may be changed.
+    names_changeable: bool
+
+
+BROKER_RULES = ConfigRules(
+    frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"}),
+    shows_paths=True,
+    wrong_value=ResponseCode.INVALID_PARAMETER,
+    names_changeable=False,
+)
+#: Of name servers and controllers.
+SERVER_RULES = ConfigRules(
+    frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}),
+    shows_paths=False,
+    wrong_value=ResponseCode.SYSTEM_ERROR,
+    names_changeable=True,
+)
+
+
+class LiveConfig:
+    """The configurations of one server, together: `config`, and `others`.
+
+    `write` keeps what is changed; without it a change holds until the server stops.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig | NamesrvConfig | ControllerConfig,
+        others: Sequence[Config],
+        rules: ConfigRules,
+        write: WriteChanges = lambda changes: succeed(None),
+    ) -> None:
+        self._config = config
+        self._configs = (config, *others)
+        self._rules = rules
+        self._write = write
+        self._changing = DeferredLock()
+
+    def text(self, more: Mapping[str, str] | None = None) -> str:
+        """Returns every key that may be told as a .properties file, with the values of `more`
+        beside or instead of theirs; never a secret."""
+        values = {
+            key.name: format_value(getattr(config, key.attribute))
+            for config in self._configs
+            for key in keys_of(type(config)).values()
+            if not (key.is_secret or self._is_hidden(key))
+        }
+        return write_properties(sorted((values | dict(more or {})).items()))
+
+    def update(self, body: bytes) -> Deferred[dict[str, str]]:
+        """Makes the changes of the .properties text in `body`, all or none.
+
+        Fires with the keys whose value is another now, with it. Fails with a `RequestError` that
+        names the key where it may not be changed or not so, and where the changes cannot be
+        written.
+        """
+        return self._changing.run(self._update, body)
+
+    def _update(self, body: bytes) -> Deferred[dict[str, str]]:
+        changes = self._plan(body)
+        texts = {change.key.name: change.text for change in changes}
+
+        def written(_: None) -> dict[str, str]:
+            apply_changes(changes)
+            return texts
+
+        return self._write(texts).addCallback(written)
+
+    def _plan(self, body: bytes) -> list[Change]:
+        if len(body) > MAX_BYTES:
+            raise RequestError(
+                self._rules.wrong_value,
+                f"{len(body)} bytes of configuration: send at most {MAX_BYTES}",
+            )
+        try:
+            settings = read_properties(body.decode(), "the request")
+        except (UnicodeDecodeError, ConfigError) as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the body is no .properties text: {error}"
+            ) from error
+        wanted = {setting.key: setting.value for setting in settings}
+        blocked = self._blocked()
+        try:
+            return plan_changes(self._configs, wanted, blocked)
+        except NotChangeable as error:
+            remark = str(error)
+            if self._rules.names_changeable:
+                live = {key.name for key in keys_of(type(self._config)).values() if key.is_live}
+                remark += f"; these can: {', '.join(sorted(live - blocked))}"
+            raise RequestError(ResponseCode.NO_PERMISSION, remark) from error
+        except ConfigError as error:
+            raise RequestError(self._rules.wrong_value, str(error)) from error
+
+    def _blocked(self) -> frozenset[str]:
+        named = {name.strip() for name in self._config.config_black_list.split(";")}
+        hidden = {
+            key.name
+            for config in self._configs
+            for key in keys_of(type(config)).values()
+            if self._is_hidden(key)
+        }
+        return self._rules.always_blocked | named | hidden
+
+    def _is_hidden(self, key: Key) -> bool:
+        return key.is_local_path and not self._rules.shows_paths
+
+
+def in_config_file(files: IFiles, path: str, in_thread: InThread) -> WriteChanges:
+    """Returns a `WriteChanges` that replaces the values in the .properties file at `path`, in a
+    thread, and leaves all else of it as it is."""
+
+    def write(changes: Mapping[str, str]) -> None:
+        if not changes:
+            return
+        try:
+            old = files.read(path).decode("latin-1") if files.exists(path) else ""
+            write_atomic(files, path, change_properties(old, changes).encode("latin-1"))
+        except OSError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {error.strerror}"
+            ) from error
+
+    return lambda changes: in_thread(lambda: write(changes))
+
+
+def kept_config(
+    files: IFiles,
+    config: NamesrvConfig | ControllerConfig,
+    others: Sequence[Config],
+    in_thread: InThread,
+) -> LiveConfig:
+    """Returns the configuration of a name server or a controller, whose changes are kept in its
+    file."""
+    write = in_config_file(files, config.config_store_path, in_thread)
+    return LiveConfig(config, others, SERVER_RULES, write)
