@@ -11,8 +11,7 @@ from rocketmq_tw.admin.tool import Servers, explain, fail
 from rocketmq_tw.client.errors import BrokerError, UnknownTopicError
 from rocketmq_tw.client.routes import address_of
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.cluster import ClusterInfo
-from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
+from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, TopicRouteData
 
 
 async def known_route(servers: Servers, topic: str) -> TopicRouteData:

@@ -13,10 +13,10 @@ from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.message.names import RETRY_PREFIX, retry_topic
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.consumers import ConsumerConnection
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketmq_tw.wire.bodies.clients import ConsumerConnection
+from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, OffsetWrapper
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.versions import version_name
+from rocketmq_tw.wire.command import version_name
 
 #: In the retry topics of pop consumers of 5.x it stands between group and topic.
 _POP_SEPARATOR = "+"

@@ -25,9 +25,9 @@ from rocketmq_tw.admin import (
 )
 from rocketmq_tw.admin.output import plain
 from rocketmq_tw.admin.tool import Tool
+from rocketmq_tw.config.load import read_tls_config
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.properties import ConfigError
-from rocketmq_tw.config.tls_file import read_tls_config
 
 COMMANDS = (
     cluster.cluster_list,

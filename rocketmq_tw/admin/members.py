@@ -13,9 +13,9 @@ from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import retry_topic
-from rocketmq_tw.wire.bodies.consumers import Connection, ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.clients import Connection, ConsumerRunningInfo
 from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.versions import version_name
+from rocketmq_tw.wire.command import version_name
 
 _MEMBERS = (
     Column("Client", "clientId"),

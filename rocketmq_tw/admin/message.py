@@ -21,7 +21,7 @@ from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 
 #: The group that stock's tools read in the name of.

@@ -15,7 +15,7 @@ from rocketmq_tw.admin.output import Column, Listing, Report
 from rocketmq_tw.admin.tool import Servers, Tool
 from rocketmq_tw.admin.topic import topic_option
 from rocketmq_tw.client.errors import BrokerError
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import ResponseCode
 
 #: The time that stands for the end of each queue.

@@ -25,9 +25,8 @@ from rocketmq_tw.client.static_topics import (
 from rocketmq_tw.message.names import check_topic
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.cluster import ClusterInfo
-from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset
-from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset
+from rocketmq_tw.wire.bodies.route import MASTER_ID, ClusterInfo
 from rocketmq_tw.wire.bodies.topics import TopicRemappingDetailWrapper
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError, WireError

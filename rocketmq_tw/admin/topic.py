@@ -29,9 +29,8 @@ from rocketmq_tw.admin.tool import Servers, Tool, fail
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.message.names import DLQ_PREFIX, RETRY_PREFIX, check_topic
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.cluster import ClusterInfo
-from rocketmq_tw.wire.bodies.offsets import TopicStatsTable
-from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.queues import TopicStatsTable
+from rocketmq_tw.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

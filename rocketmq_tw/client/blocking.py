@@ -40,7 +40,7 @@ from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.net.address import name_server_addresses, split_address
 from rocketmq_tw.net.hints import WANTS_TLS
 from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.errors import WireError

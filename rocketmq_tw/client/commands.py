@@ -10,10 +10,9 @@ from rocketmq_tw.client.message import (
     SendStatus,
 )
 from rocketmq_tw.client.preparing import Prepared
-from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketmq_tw.message.tags import TAG_TYPE, parse_tag_expression
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.bodies.topics import TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -32,7 +31,13 @@ from rocketmq_tw.wire.headers.offsets import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketmq_tw.wire.headers.pull import (
+    PULL_COMMIT_OFFSET,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+)
 from rocketmq_tw.wire.headers.send import SendMessageResponseHeader
 
 #: Codes after which the same message may be accepted by another broker.

@@ -6,9 +6,9 @@ from struct import error as StructError
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.compression import compression_type, decompress
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SHORT_LENGTH, fixed_part
+from rocketmq_tw.message.model import COMPRESSED
 from rocketmq_tw.message.record import host_text
-from rocketmq_tw.message.sysflags import COMPRESSED
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
 

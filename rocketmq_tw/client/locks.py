@@ -13,12 +13,12 @@ from rocketmq_tw.client.queue_worker import OrderlyWorker
 from rocketmq_tw.client.session import Session, logged
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.locks import (
+from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,
     LockBatchResponseBody,
+    MessageQueue,
     UnlockBatchRequestBody,
 )
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import LockBatchMqRequestHeader, UnlockBatchMqRequestHeader

@@ -9,9 +9,12 @@ from rocketmq_tw.client.decoding import decode_messages
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.net.interfaces import IPeer, IRemotingClient
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumeMessageDirectlyResult, ConsumerRunningInfo
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.clients import (
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+)
+from rocketmq_tw.wire.bodies.queues import (
     ConsumerStatusBody,
     MessageQueue,
     ResetOffsetBody,

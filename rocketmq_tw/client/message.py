@@ -16,7 +16,7 @@ from rocketmq_tw.message.properties import (
     UNIQ_KEY,
     parse_properties,
 )
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 class Message(msgspec.Struct):

@@ -8,7 +8,7 @@ from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.posix import PosixFiles
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 class OffsetStore(Protocol):

@@ -25,7 +25,7 @@ from rocketmq_tw.message.properties import (
 )
 from rocketmq_tw.net.address import host_address
 from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2

@@ -24,7 +24,7 @@ from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 
 #: Chooses the queue of a message among the topic's: `selector(queues, message)`.

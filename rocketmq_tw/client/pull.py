@@ -14,8 +14,8 @@ from rocketmq_tw.client.session import Session
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group
 from rocketmq_tw.message.tags import TAG_TYPE
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.clients import ConsumerData
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 
 #: Above the time for which a broker holds an empty pull.

@@ -39,9 +39,14 @@ from rocketmq_tw.message.names import (
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumerIdList, ConsumerRunningInfo, ProcessQueueInfo
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.clients import (
+    ConsumerData,
+    ConsumerIdList,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+    SubscriptionData,
+)
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import WireError

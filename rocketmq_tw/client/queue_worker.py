@@ -17,8 +17,8 @@ from rocketmq_tw.client.process_queue import ProcessQueue
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import logged
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.clients import SubscriptionData
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.

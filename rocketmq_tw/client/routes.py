@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,
     BrokerData,

@@ -21,7 +21,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand

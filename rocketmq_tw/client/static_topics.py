@@ -21,7 +21,7 @@ from rocketmq_tw.message.logic_queues import (
     leader_of,
     logic_offset,
 )
-from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset
+from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset
 from rocketmq_tw.wire.bodies.topics import (
     LogicQueueMappingItem,
     TopicConfigAndQueueMapping,

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from msgspec import field
 
-from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.constraints import (
+from rocketmq_tw.config.base import (
     AddressList,
+    Config,
     Format,
     Live,
     NonNegative,

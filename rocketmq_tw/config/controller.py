@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.constraints import Format, Live, LocalPath, NonNegative, Positive, Range
+from rocketmq_tw.config.base import Config, Format, Live, LocalPath, NonNegative, Positive, Range
 from rocketmq_tw.config.values import INT, LONG, choice
 
 _Type = Annotated[str, Format(choice("DLedger"))]

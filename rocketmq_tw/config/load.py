@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.properties import ConfigError, Setting, write_properties
+from rocketmq_tw.config.net import TlsConfig
+from rocketmq_tw.config.properties import ConfigError, Setting, read_properties, write_properties
 from rocketmq_tw.config.schema import UNSUPPORTED_SWITCHES, all_stock_names, keys_of, nearest
 from rocketmq_tw.config.values import format_value
 
@@ -106,3 +108,17 @@ def _expand_home(config: Config, home: str) -> Config:
             if isinstance(value, str)
         },
     )
+
+
+def read_tls_config(path: str) -> TlsConfig:
+    """The keys of TLS in a .properties file, such as the one that stock's `tls.config.file` names.
+
+    Raises `ConfigError` where the file cannot be read, a value is wrong or a key is no such.
+    """
+    try:
+        with open(path, encoding="latin-1") as file:
+            text = file.read()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    settings = [setting._replace(must_be_known=True) for setting in read_properties(text, path)]
+    return load((TlsConfig,), settings, os.path.expanduser("~"))[TlsConfig]

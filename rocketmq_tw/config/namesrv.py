@@ -1,9 +1,20 @@
-"""Stock's NamesrvConfig, as far as it has an effect here; defaults are stock 5.3.3's."""
+"""Stock's NamesrvConfig, and what a name server and a broker in one process add to it.
+
+Only the keys that have an effect here; defaults are stock 5.3.3's.
+"""
 
 from typing import Annotated
 
-from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.constraints import Format, Live, LocalPath, NonNegative, PositiveLong, Range
+from rocketmq_tw.config.base import (
+    Config,
+    Format,
+    Live,
+    LocalPath,
+    NonNegative,
+    Port,
+    PositiveLong,
+    Range,
+)
 from rocketmq_tw.config.values import LONG, path
 
 
@@ -31,3 +42,10 @@ class NamesrvConfig(Config, frozen=True):
     # Ours: stock has no such limit.
     #: What the topics of all brokers may take in memory, roughly: 300 to 900 bytes each.
     max_topic_bytes: PositiveLong = 512 * 1024 * 1024
+
+
+class StandaloneConfig(Config, frozen=True):
+    """`listenPort` is the broker's there."""
+
+    #: 0: a port of the kernel's choice.
+    namesrv_listen_port: Port = 9876

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import field
 
-from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.constraints import (
+from rocketmq_tw.config.base import (
+    Config,
     Format,
     HostName,
     LocalPath,

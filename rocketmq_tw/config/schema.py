@@ -16,8 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 import attrs
 import msgspec
 
-from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.constraints import Format, Mark, Range
+from rocketmq_tw.config.base import Config, Format, Mark, Range
 from rocketmq_tw.config.values import INT, LONG, Parse, any_text, integer, parse_bool
 
 #: Keys that stock takes from system properties, that only start scripts know, or that only early

@@ -2,6 +2,6 @@
 
 Public: a message on its way into a store (`model.StoredMessage`) and batches of them (`batch`);
 records to and from bytes (`record`), and single fields of them (`layout`); ids (`ids`), names
-(`names`), properties (`properties`), flags (`sysflags`), bodies (`compression`, `crc`) and the hash
-of a tag (`tags`).
+(`names`), properties (`properties`), flags (`model`), compressed bodies (`compression`), hashes of
+tags (`tags`).
 """

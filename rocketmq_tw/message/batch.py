@@ -1,4 +1,7 @@
-"""The body of a batch: several messages of one topic in one request (code 320)."""
+"""The body of a batch: several messages of one topic in one request (code 320).
+
+Format: docs/formats/message.md.
+"""
 
 from __future__ import annotations
 

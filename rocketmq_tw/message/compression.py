@@ -8,7 +8,7 @@ from enum import IntEnum
 import lz4.frame
 import zstandard
 
-from rocketmq_tw.message.sysflags import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_TYPE_SHIFT
+from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, COMPRESSION_TYPE_SHIFT
 
 #: A body is never larger than this when it is unpacked: ten times what a broker takes by default.
 DEFAULT_BODY_LIMIT = 40 * 1024 * 1024

@@ -12,7 +12,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
+from rocketmq_tw.message.model import BORN_HOST_V6, STORE_HOST_V6
 
 MAGIC_V1: Final = -626843481
 #: The topic's length takes two bytes; for topics of more than 127 bytes.

@@ -1,6 +1,28 @@
-"""A message as a store keeps it."""
+"""A message as a store keeps it, and the bits of its `sysFlag`.
+
+Format: docs/formats/commitlog.md.
+"""
 
 import msgspec
+
+COMPRESSED = 1 << 0
+MULTI_TAGS = 1 << 1
+TRANSACTION_PREPARED = 1 << 2
+TRANSACTION_COMMIT = 2 << 2
+#: Also the mask of the transaction's two bits.
+TRANSACTION_ROLLBACK = 3 << 2
+BORN_HOST_V6 = 1 << 4
+STORE_HOST_V6 = 1 << 5
+NEED_UNWRAP = 1 << 6
+INNER_BATCH = 1 << 7
+#: Three bits that hold a `compression.CompressionType`.
+COMPRESSION_TYPE_SHIFT = 8
+COMPRESSION_TYPE = 7 << COMPRESSION_TYPE_SHIFT
+
+
+def transaction_value(flag: int) -> int:
+    """The transaction's two bits of a message's flag; 0 where it is no part of one."""
+    return flag & TRANSACTION_ROLLBACK
 
 
 class StoredMessage(msgspec.Struct, kw_only=True, gc=False):

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import msgspec
 
 from rocketmq_tw.message.batch import Batch
-from rocketmq_tw.message.crc import crc32 as _crc32
 from rocketmq_tw.message.layout import (
     BODY_LENGTH,
     FIXED,
@@ -33,9 +32,15 @@ from rocketmq_tw.message.layout import (
     fields,
     fixed_part,
 )
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import BORN_HOST_V6, STORE_HOST_V6, StoredMessage
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
-from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
+
+# ISA-L reckons zlib's CRC-32 with carry-less multiplication: a body of 1 KiB takes a fifth of the
+# time, one of 16 KiB a tenth. There are no wheels of it for every machine.
+try:
+    from isal.isal_zlib import crc32 as _crc32
+except ImportError:
+    from zlib import crc32 as _crc32
 
 MAX_V1_TOPIC_LENGTH = 127
 #: `__CRC32#` 0x01, ten digits, 0x02.

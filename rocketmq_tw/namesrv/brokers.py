@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from rocketmq_tw.net.address import split_address
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

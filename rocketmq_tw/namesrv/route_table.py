@@ -21,11 +21,12 @@ from rocketmq_tw.namesrv.topic_queues import (
     size_of_topics,
 )
 from rocketmq_tw.runtime.slices import all_steps
-from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup, ClusterInfo
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.route import (
     MASTER_ID,
     BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
     QueueData,
     TopicRouteData,
 )

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.wire.bodies.cluster import ClusterInfo
-from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.route import ClusterInfo, TopicRouteData
 
 #: Places of stock's table of brokers, which gives the order of 106.
 _BROKER_PLACES = 256

@@ -9,10 +9,9 @@ from twisted.logger import Logger
 from twisted.python import usage
 
 from rocketmq_tw.config.base import Config
-from rocketmq_tw.config.load import Loaded, load
+from rocketmq_tw.config.load import Loaded, load, read_tls_config
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.config.properties import ConfigError, Setting, read_properties
-from rocketmq_tw.config.tls_file import read_tls_config
 
 
 def whole_number(option: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:

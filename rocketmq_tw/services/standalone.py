@@ -15,9 +15,8 @@ from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded
-from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
-from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services.broker import BrokerService
 from rocketmq_tw.services.namesrv import NamesrvService

@@ -9,7 +9,7 @@ from rocketmq_tw.message.properties import TAGS
 from rocketmq_tw.message.tags import TagExpression
 from rocketmq_tw.spark.columnar import Columns, Problems, columnar, from_messages
 from rocketmq_tw.spark.options import Damaged
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 #: Columns that need a message's properties.
 _OF_PROPERTIES = frozenset({"properties", "keys", "tags", "msgId"})

@@ -15,7 +15,7 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.spark.errors import OptionError
 from rocketmq_tw.spark.options import SQL92, SourceOptions
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 #: How a broker can fail to answer.
 UNREACHABLE = (ConnectionFailed, NoRouteError)

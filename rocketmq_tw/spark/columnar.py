@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.compression import compression_type, decompress
 from rocketmq_tw.message.layout import MAGIC_V1, SIZE, V4_COLUMNS, V6_FLAGS
+from rocketmq_tw.message.model import COMPRESSED
 from rocketmq_tw.message.properties import KEYS, TAGS, UNIQ_KEY
-from rocketmq_tw.message.sysflags import COMPRESSED
 from rocketmq_tw.wire.errors import BodyError
 
 _HEAD = np.dtype(V4_COLUMNS)

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from rocketmq_tw.spark.cluster import SourceCluster
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 _QUEUE_COLUMNS: dict[str, Callable[[MessageQueue], Any]] = {
     "topic": lambda queue: queue.topic,

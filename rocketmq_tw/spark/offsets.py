@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rocketmq_tw.spark.errors import OffsetError
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 EARLIEST = -2
 LATEST = -1

@@ -11,7 +11,7 @@ from rocketmq_tw.spark.filters import QueueFilter
 from rocketmq_tw.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, queue_text
 from rocketmq_tw.spark.options import SourceOptions
 from rocketmq_tw.spark.ranges import OffsetRange, ranges_between, split
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 AllBounds = dict[MessageQueue, Bounds]
 

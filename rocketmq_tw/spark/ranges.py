@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rocketmq_tw.spark.offsets import Offsets
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 @dataclass(frozen=True, order=True)

@@ -25,7 +25,7 @@ from rocketmq_tw.spark.options import SinkOptions
 from rocketmq_tw.spark.reading import is_passing, worker_client
 from rocketmq_tw.spark.rows import BadRow, check_columns, is_delayed, row_message
 from rocketmq_tw.spark.waiting import Backoff
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import WRITE
 

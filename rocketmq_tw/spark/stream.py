@@ -19,7 +19,7 @@ from rocketmq_tw.spark.options import SourceOptions
 from rocketmq_tw.spark.planning import starting_offsets
 from rocketmq_tw.spark.ranges import OffsetRange, prorate, ranges_between, split
 from rocketmq_tw.spark.waiting import Backoff, Overdue
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 log = logging.getLogger(__name__)
 

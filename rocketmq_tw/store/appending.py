@@ -10,10 +10,9 @@ from struct import pack
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.message.record import RecordError, encode_batch_records, encode_record, host_bytes
-from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.store.consume_queue import ConsumeQueue
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError

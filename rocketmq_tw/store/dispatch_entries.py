@@ -8,11 +8,10 @@ from operator import itemgetter
 import msgspec
 
 from rocketmq_tw.message.batch import Batch
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from rocketmq_tw.message.record import RecordHead
-from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store.multi_dispatch import FurtherUnit, MultiDispatch
 

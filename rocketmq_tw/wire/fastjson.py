@@ -28,6 +28,22 @@ STRICT_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _strict_decode = msgspec.json.Decoder().decode
 
 
+class ObjectKey(dict[Any, Any]):
+    """An object that stands as a key of another, as in `{{"topic":"T"}:1}`."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def as_key(value: Any) -> Any:
+    """`value` as it can stand as a key of a dict; members that are null are left out."""
+    if isinstance(value, dict):
+        return ObjectKey((key, as_key(item)) for key, item in value.items() if item is not None)
+    if isinstance(value, list):
+        return tuple(as_key(item) for item in value)
+    return value
+
+
 def check_values(data: bytes, limit: int = MAX_VALUES) -> None:
     """Raises `WireError` where `data` may hold more than `limit` values; only a text longer than
     that is looked at."""

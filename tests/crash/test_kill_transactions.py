@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.transactions import (
+from rocketmq_tw.wire.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )

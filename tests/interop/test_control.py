@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats, CorrectionOffsetBody, OffsetWrapper
+from rocketmq_tw.wire.bodies.queues import ConsumeStats, CorrectionOffsetBody, OffsetWrapper
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.groups import GetConsumeStatsRequestHeader
+from rocketmq_tw.wire.headers.clients import GetConsumeStatsRequestHeader
 from rocketmq_tw.wire.headers.offsets import QueryCorrectionOffsetHeader
 from tests.support.cluster import OURS, Cluster
 from tests.support.jars import STOCK_VERSIONS

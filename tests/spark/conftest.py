@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.client.message import Message
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from tests.support.cluster import OURS, Cluster
 from tests.support.jars import STOCK_VERSIONS
 from tests.support.spark import patient_client, session

@@ -14,7 +14,7 @@ from rocketmq_tw.client.errors import ClientError
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.spark.offsets import from_json, lag
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.topics import CreateTopicRequestHeader

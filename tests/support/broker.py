@@ -45,25 +45,24 @@ from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
-from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
 from rocketmq_tw.net.listener import Listener
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.heartbeat import (
+from rocketmq_tw.wire.bodies.clients import (
     ConsumerData,
     HeartbeatData,
     ProducerData,
     SubscriptionData,
 )
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import Header
-from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
+from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND, PullMessageRequestHeader
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 from tests.support.network import FakePeer, MemoryNetwork
 from tests.support.stores import START_MS, small_config

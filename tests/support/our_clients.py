@@ -19,7 +19,7 @@ from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import PullConsumer
 from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.names import retry_topic
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 PLAIN, BATCHED, LATE = 24, 3, 8
 PROPERTIES = {"ключ": "語 🚀"}

@@ -4,7 +4,7 @@ package's own layout and reader, which are tested against it."""
 import construct as c
 
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2
-from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
+from rocketmq_tw.message.model import BORN_HOST_V6, STORE_HOST_V6
 
 
 def _host_of(flag: int) -> c.Construct:

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 from rocketmq_tw.client.message import ReceivedMessage
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.transactions import (
+from rocketmq_tw.wire.headers.send import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
 )

@@ -28,7 +28,6 @@ from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
-from rocketmq_tw.message.sysflags import PULL_SUBSCRIPTION
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.services.garbage_collection import freeze_startup_objects
@@ -40,7 +39,7 @@ from rocketmq_tw.wire.command import (
     encode_command,
 )
 from rocketmq_tw.wire.frame import FrameDecoder
-from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
+from rocketmq_tw.wire.headers.pull import PULL_SUBSCRIPTION, PullMessageRequestHeader
 from tests.support.load import send_request
 
 _PORT = 10911

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.load import encode_batch, send_request

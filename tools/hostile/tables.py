@@ -6,9 +6,8 @@ import zlib
 from collections.abc import Iterator
 
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
-from rocketmq_tw.wire.bodies.locks import LockBatchRequestBody
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData, SubscriptionData
+from rocketmq_tw.wire.bodies.queues import LockBatchRequestBody, MessageQueue
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, encode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode

@@ -16,7 +16,7 @@ from rocketmq_tw.client.routes import subscribe_queues
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.address import split_addresses
 from rocketmq_tw.net.interfaces import IRemotingClient
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.permissions import is_readable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rocketmq_tw.client.allocation import allocate_averagely
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 #: (queues, members, member) -> its queues; both are sorted.
 Strategy = Callable[[Sequence[MessageQueue], Sequence[str], str], list[MessageQueue]]

@@ -10,11 +10,11 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.tables.versioned import TableFile, TableWriter, reported
 from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.runtime.threads import InThread
-from rocketmq_tw.wire.bodies.assignments import (
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.queues import (
     MessageRequestModeTable,
     SetMessageRequestModeRequestBody,
 )
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

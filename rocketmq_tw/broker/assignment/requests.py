@@ -16,14 +16,14 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread
-from rocketmq_tw.wire.bodies.assignments import (
+from rocketmq_tw.wire.bodies.base import decode_request, encode_body
+from rocketmq_tw.wire.bodies.queues import (
+    MessageQueue,
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
-from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

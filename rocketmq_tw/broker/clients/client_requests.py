@@ -16,8 +16,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumerIdList
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketmq_tw.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

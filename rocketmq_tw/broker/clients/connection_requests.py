@@ -18,7 +18,7 @@ from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.consumers import (
+from rocketmq_tw.wire.bodies.clients import (
     Connection,
     ConsumerConnection,
     ProducerConnection,

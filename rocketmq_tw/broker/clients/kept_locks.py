@@ -18,7 +18,7 @@ from rocketmq_tw.broker.clients.locks import RebalanceLock
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 log = Logger()
 

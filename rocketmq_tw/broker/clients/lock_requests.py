@@ -8,7 +8,7 @@ from rocketmq_tw.broker.clients.locks import RebalanceLock
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.locks import (
+from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,

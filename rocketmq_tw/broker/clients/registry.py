@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.tags import tag_match
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -19,12 +19,11 @@ from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import BROKER_RULES, LiveConfig
 from rocketmq_tw.runtime.slices import every
-from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.base import DataVersion, encode_body
+from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import VERSION_5_3_3, RemotingCommand
-from rocketmq_tw.wire.headers.broker_admin import GetBrokerConfigResponseHeader
+from rocketmq_tw.wire.headers.broker import GetBrokerConfigResponseHeader
 
 log = Logger()
 

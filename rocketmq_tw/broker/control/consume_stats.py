@@ -14,7 +14,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.queues import (
     ConsumeStats,
     ConsumeStatsList,
     ConsumeTimeSpanBody,
@@ -25,7 +25,7 @@ from rocketmq_tw.wire.bodies.offsets import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
 )

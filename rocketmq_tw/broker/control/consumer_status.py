@@ -13,7 +13,7 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody
+from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

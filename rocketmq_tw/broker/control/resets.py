@@ -17,7 +17,7 @@ from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.queues import (
     CorrectionOffsetBody,
     MessageQueue,
     ResetOffsetBody,

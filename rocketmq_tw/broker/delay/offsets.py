@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
+from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
+from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 
 
 class DelayOffsets(WriteBehindTable):

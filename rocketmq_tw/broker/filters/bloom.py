@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rocketmq_tw.wire.bodies.filters import BloomFilterData
+from rocketmq_tw.wire.bodies.groups import BloomFilterData
 
 _MASK = (1 << 64) - 1
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F

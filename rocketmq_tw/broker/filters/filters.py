@@ -20,7 +20,7 @@ from rocketmq_tw.message.sql92 import (
 )
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
 from rocketmq_tw.store.interface import ExtraMatch
-from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -19,7 +19,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.tags import is_tag_type
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request
-from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import CheckClientBody, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 

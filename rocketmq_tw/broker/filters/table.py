@@ -21,12 +21,12 @@ from rocketmq_tw.message.sql92 import Compiled, ExpressionError, check_length, c
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.filters import (
+from rocketmq_tw.wire.bodies.clients import SubscriptionData
+from rocketmq_tw.wire.bodies.groups import (
     ConsumerFilterData,
     ConsumerFilterTable,
     FilterDataOfTopic,
 )
-from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
 
 #: Bytes that all entries together may take, roughly.
 MAX_SIZE = 32 * 1024 * 1024

@@ -15,11 +15,10 @@ from rocketmq_tw.message.logic_queues import (
     logic_offset,
     physical_offset_in,
 )
-from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader
+from rocketmq_tw.wire.headers.pull import PULL_COMMIT_OFFSET, PULL_SUSPEND, PullMessageRequestHeader
 
 
 class Offsets(NamedTuple):

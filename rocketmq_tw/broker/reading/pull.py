@@ -25,7 +25,6 @@ from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message.sysflags import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
@@ -33,7 +32,13 @@ from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketmq_tw.wire.headers.pull import (
+    PULL_COMMIT_OFFSET,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+)
 from rocketmq_tw.wire.permissions import is_readable
 
 #: `forbiddenType` of a NO_PERMISSION answer: what forbids the pull.

@@ -15,7 +15,7 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.store.interface import ExtraMatch, QueueUnit
 from rocketmq_tw.store.queue_extension import is_address
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumeQueueBody, ConsumeQueueUnit
+from rocketmq_tw.wire.bodies.clients import ConsumeQueueBody, ConsumeQueueUnit
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

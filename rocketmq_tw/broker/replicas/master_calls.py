@@ -11,14 +11,17 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, decode_timer_checkpoint
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.threads import InThread
-from rocketmq_tw.wire.bodies.assignments import MessageRequestModeTable
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.queues import MessageRequestModeTable
+from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import Header
-from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader, ExchangeHAInfoResponseHeader
+from rocketmq_tw.wire.headers.broker import (
+    ExchangeHAInfoRequestHeader,
+    ExchangeHAInfoResponseHeader,
+)
 from rocketmq_tw.wire.headers.offsets import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketmq_tw.wire.headers.pull import ViewMessageRequestHeader
 

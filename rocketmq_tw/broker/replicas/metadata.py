@@ -33,7 +33,7 @@ from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.writing.queue_kinds import unsupported
 from rocketmq_tw.wire.bodies.base import decode_body, decode_by_entry
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable, DelayOffsetTable
+from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable, DelayOffsetTable
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingTable
 from rocketmq_tw.wire.codes import RequestCode
 

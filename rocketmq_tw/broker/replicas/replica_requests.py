@@ -12,7 +12,7 @@ from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.ha import ExchangeHAInfoResponseHeader
+from rocketmq_tw.wire.headers.broker import ExchangeHAInfoResponseHeader
 
 
 class ReplicaRequests:

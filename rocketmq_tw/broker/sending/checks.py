@@ -10,9 +10,8 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.sysflags import TOPIC_UNIT, TOPIC_UNIT_SUB
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.wire.bodies.topics import TopicConfig
+from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT, TOPIC_UNIT_SUB, TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

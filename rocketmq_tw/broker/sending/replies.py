@@ -19,17 +19,19 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties
-from rocketmq_tw.message.sysflags import COMPRESSED, COMPRESSION_TYPE
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.replies import ReplyMessageRequestHeader
-from rocketmq_tw.wire.headers.send import SendMessageRequestHeader, read_send_header
+from rocketmq_tw.wire.headers.send import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    read_send_header,
+)
 
 #: Seconds that the requester gets to say that it has the reply, as in stock.
 REQUESTER_TIMEOUT = 10.0

@@ -20,11 +20,10 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.batch import Batch, decode_batch
+from rocketmq_tw.message.ids import RecallHandle
 from rocketmq_tw.message.logic_queues import logic_offset_if_known
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import MULTI_TAGS, StoredMessage, transaction_value
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
-from rocketmq_tw.message.recall import RecallHandle
-from rocketmq_tw.message.sysflags import MULTI_TAGS, transaction_value
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -20,9 +20,9 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties
-from rocketmq_tw.message.sysflags import TOPIC_UNIT_SUB
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT_SUB
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

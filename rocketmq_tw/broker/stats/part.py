@@ -17,7 +17,7 @@ from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
 
 
 class Stats(Part):

@@ -19,8 +19,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waiters import Waiters
-from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import Body, DataVersion, decode_table, encode_body
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from rocketmq_tw.broker.tables.versioned import TableFile
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.timers import TimedCount, TimedMessageCounts
+from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
+from rocketmq_tw.wire.bodies.stats import TimedCount, TimedMessageCounts
 
 
 class TimedCounts:

@@ -14,9 +14,9 @@ from rocketmq_tw.broker.writing.commit import SAFE, STORED, Commit
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.ids import RecallHandle, decode_recall_handle
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import number
-from rocketmq_tw.message.recall import RecallHandle, decode_recall_handle
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -33,7 +33,7 @@ from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.transactions import CheckTransactionStateRequestHeader
+from rocketmq_tw.wire.headers.send import CheckTransactionStateRequestHeader
 
 #: Half messages, and bytes of them, that are handled in one turn.
 BATCH = 256

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.transactions import TransactionCount, TransactionCounts
+from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
+from rocketmq_tw.wire.bodies.stats import TransactionCount, TransactionCounts
 
 
 class HalfCounts(WriteBehindTable):

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.transactions.halves import Half
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, StoredMessage, transaction_value
 from rocketmq_tw.message.names import (
     HALF_TOPIC,
     SCHEDULE_TOPIC,
@@ -18,7 +18,6 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.message.properties import DELAY, TIMER_PROPERTIES
 from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, transaction_value
 
 #: Messages with the same unique id that are looked at.
 MOST = 64

@@ -18,13 +18,13 @@ from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.writing.commit import SAFE, STORED
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
-from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.transactions import (
+from rocketmq_tw.wire.headers.send import (
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
 )

@@ -10,10 +10,9 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.layout import BLANK_MAGIC, SIZE_AND_MAGIC
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import LEADER_TOPIC
 from rocketmq_tw.message.record import encode_record
-from rocketmq_tw.message.sysflags import TRANSACTION_ROLLBACK
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, is_member_id, parse_peers
 from rocketmq_tw.raft.message_log import RaftLog

@@ -5,8 +5,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
 from rocketmq_tw.wire.bodies.controller import EpochEntryCache
-from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo, KVTable
 from rocketmq_tw.wire.codes import RequestCode
 
 

@@ -5,9 +5,9 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.client.admin.requests import ServerRequests
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats, MessageQueue, ResetOffsetBody
+from rocketmq_tw.wire.bodies.queues import ConsumeStats, MessageQueue, ResetOffsetBody
 from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumeStatsRequestHeader,
 )

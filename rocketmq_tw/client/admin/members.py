@@ -3,7 +3,7 @@
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.admin.requests import ServerRequests
-from rocketmq_tw.wire.bodies.consumers import (
+from rocketmq_tw.wire.bodies.clients import (
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
     ConsumerRunningInfo,

@@ -10,7 +10,7 @@ from rocketmq_tw.client.errors import check_success
 from rocketmq_tw.client.message import ReceivedMessage
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicStatsTable
+from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicStatsTable
 from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicConfigAndQueueMapping
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand

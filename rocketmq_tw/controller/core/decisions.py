@@ -17,8 +17,8 @@ from rocketmq_tw.controller.core.events import (
 )
 from rocketmq_tw.controller.core.state import FIRST_BROKER_ID, ControllerState, Group, SyncState
 from rocketmq_tw.wire.bodies.base import Body
-from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
 from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody, SyncStateSetBody
+from rocketmq_tw.wire.bodies.route import BrokerMemberGroup
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.headers.base import Header
 from rocketmq_tw.wire.headers.controller import (

@@ -9,7 +9,7 @@ from rocketmq_tw.message.sql92.compiled import (
     compile_expression,
     is_remembered,
 )
-from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, MAX_TESTS, ExpressionError
+from rocketmq_tw.message.sql92.syntax import MAX_EXPRESSION, MAX_TESTS, ExpressionError
 
 __all__ = [
     "MAX_EXPRESSION",

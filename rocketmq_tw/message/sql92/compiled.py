@@ -8,9 +8,9 @@ from itertools import count
 from typing import NamedTuple
 
 from rocketmq_tw.message.properties import parse_properties
-from rocketmq_tw.message.sql92.errors import MAX_EXPRESSION, EvaluationError, ExpressionError
 from rocketmq_tw.message.sql92.evaluation import Compiler, Evaluate, Values
 from rocketmq_tw.message.sql92.parser import Parser
+from rocketmq_tw.message.sql92.syntax import MAX_EXPRESSION, EvaluationError, ExpressionError
 
 #: (the bytes of a message's properties) -> does it match?
 PropertiesMatch = Callable[[bytes], bool]

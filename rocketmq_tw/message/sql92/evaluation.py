@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from operator import ge, gt, le, lt
 from typing import Any
 
-from rocketmq_tw.message.sql92.errors import EvaluationError
 from rocketmq_tw.message.sql92.numbers import (
     double_order,
     java_boolean,
@@ -24,6 +23,7 @@ from rocketmq_tw.message.sql92.syntax import (
     NUMBERS,
     And,
     Comparison,
+    EvaluationError,
     IsNull,
     IsTrue,
     Kind,

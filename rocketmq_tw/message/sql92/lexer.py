@@ -6,7 +6,7 @@ import re
 from enum import Enum, auto
 from typing import NamedTuple
 
-from rocketmq_tw.message.sql92.errors import ExpressionError
+from rocketmq_tw.message.sql92.syntax import ExpressionError
 
 
 class TokenKind(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from rocketmq_tw.message.sql92.errors import EvaluationError
+from rocketmq_tw.message.sql92.syntax import EvaluationError
 
 INT = range(-(1 << 31), 1 << 31)
 LONG = range(-(1 << 63), 1 << 63)

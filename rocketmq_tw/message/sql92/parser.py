@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 
-from rocketmq_tw.message.sql92.errors import MAX_DEPTH, MAX_TESTS, ExpressionError
 from rocketmq_tw.message.sql92.lexer import Lexer, Token, TokenKind, shortened
 from rocketmq_tw.message.sql92.numbers import INT, LONG
 from rocketmq_tw.message.sql92.syntax import (
+    MAX_DEPTH,
+    MAX_TESTS,
     NUMBERS,
     And,
     Comparison,
+    ExpressionError,
     IsNull,
     IsTrue,
     Kind,

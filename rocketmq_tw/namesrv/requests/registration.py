@@ -24,10 +24,9 @@ from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
-from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroupBody
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import DataVersion, decode_request, encode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, decode_registration
+from rocketmq_tw.wire.bodies.route import BrokerMemberGroupBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

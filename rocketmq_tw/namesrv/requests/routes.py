@@ -19,8 +19,7 @@ from rocketmq_tw.namesrv.stock_order import order_cluster_info, order_route
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.cluster import ClusterInfo
-from rocketmq_tw.wire.bodies.route import TopicRouteData
+from rocketmq_tw.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

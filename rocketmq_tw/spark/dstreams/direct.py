@@ -25,7 +25,7 @@ from rocketmq_tw.spark.options import SourceOptions, source_options
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.spark.reading import read_range
 from rocketmq_tw.spark.stream import StreamReader
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 log = logging.getLogger(__name__)
 

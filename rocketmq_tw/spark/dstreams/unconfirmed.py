@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from rocketmq_tw.spark.dstreams.records import Record
 from rocketmq_tw.spark.ranges import OffsetRange
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 #: Called once a job has confirmed the message.
 OnConfirmed = Callable[[], None]

@@ -3,6 +3,8 @@
 A body is a `msgspec.Struct` with snake_case attributes; `rename="camel"` gives stock's names, and
 `msgspec.field(name=...)` the ones that do not follow. Stock's sets are lists here, in the order of
 the wire; its maps are dicts.
+
+Format: docs/formats/bodies.md.
 """
 
 from __future__ import annotations
@@ -15,11 +17,23 @@ import msgspec
 
 from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.errors import BodyError, WireError
-from rocketmq_tw.wire.object_keys import as_key
 
 
 class Body(msgspec.Struct, rename="camel", kw_only=True):
     """Base of all bodies and of what they hold. Every field has a default, as in stock."""
+
+
+class DataVersion(Body):
+    """The version of a broker's topics, groups or offsets. It grows with each change; `timestamp`
+    is in ms. Stock 4.9.7 has no `state_version`."""
+
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    def next(self, now_ms: int, state_version: int = 0) -> DataVersion:
+        """The version after one more change."""
+        return DataVersion(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)
 
 
 B = TypeVar("B")
@@ -178,4 +192,4 @@ def _object_key(key: Any) -> Any:
         parsed = fastjson.loads(key.encode())
     except WireError:
         return key
-    return as_key(parsed)
+    return fastjson.as_key(parsed)

@@ -1,9 +1,12 @@
-"""Groups of brokers as a controller tells of them, and the epochs of a broker's log."""
+"""Groups of brokers as a controller tells of them, and the epochs of a broker's log.
+
+Format: docs/formats/controller.md.
+"""
 
 from msgspec import field
 
 from rocketmq_tw.wire.bodies.base import Body
-from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
+from rocketmq_tw.wire.bodies.route import BrokerMemberGroup
 
 
 class SyncStateSetBody(Body):

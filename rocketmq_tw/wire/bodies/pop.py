@@ -1,4 +1,7 @@
-"""What pop consumption stores and sends: check points, acknowledgements, orders in consumption."""
+"""What pop consumption stores and sends: check points, acknowledgements, orders in consumption.
+
+Format: docs/formats/pop.md.
+"""
 
 from typing import Annotated
 

@@ -13,12 +13,12 @@ from rocketmq_tw.wire import fastjson
 from rocketmq_tw.wire.bodies.base import (
     TOLERANT_REQUEST_BYTES,
     Body,
+    DataVersion,
     decode_body,
     decode_by_entry,
     decode_request,
     encode_body,
 )
-from rocketmq_tw.wire.bodies.data_version import DataVersion
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
 from rocketmq_tw.wire.errors import BodyError, WireError
 

@@ -1,4 +1,7 @@
-"""The route of a topic: which brokers have it, with how many queues, at which addresses."""
+"""Routes of topics, clusters and the brokers in them, as name servers tell them.
+
+Format: docs/formats/bodies.md.
+"""
 
 from msgspec import field
 
@@ -38,3 +41,24 @@ class TopicRouteData(Body):
     broker_datas: list[BrokerData] = field(default_factory=list)
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
     topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+class ClusterInfo(Body):
+    """Answer to 106: brokers by name, broker names by cluster."""
+
+    broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
+    cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
+
+
+class BrokerMemberGroup(Body):
+    """The brokers that share a name, by id."""
+
+    cluster: str | None = None
+    broker_name: str | None = None
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+
+
+class BrokerMemberGroupBody(Body):
+    """Answer to 901."""
+
+    broker_member_group: BrokerMemberGroup | None = None

@@ -1,8 +1,18 @@
-"""Statistics of a broker, and its replication."""
+"""What a broker counts and tells of itself: figures, replication, what waits.
 
+Format: docs/formats/bodies.md.
+"""
+
+import msgspec
 from msgspec import field
 
-from rocketmq_tw.wire.bodies.base import Body
+from rocketmq_tw.wire.bodies.base import Body, DataVersion
+
+
+class KVTable(Body):
+    """Answer to 28 and 219."""
+
+    table: dict[str, str] = field(default_factory=dict)
 
 
 class BrokerStatsItem(Body):
@@ -49,3 +59,31 @@ class HARuntimeInfo(Body):
     in_sync_slave_nums: int = 0
     ha_connection_info: list[HAConnectionInfo] = field(default_factory=list)
     ha_client_runtime_info: HAClientInfo | None = field(default_factory=HAClientInfo)
+
+
+class TimedCount(msgspec.Struct, rename="camel", kw_only=True):
+    """How many, and when that changed, in ms since 1970."""
+
+    count: int = 0
+    time_stamp: int = 0
+
+
+class TimedMessageCounts(Body):
+    """`timermetrics` and the answer to 61: topic to how many of its messages wait for a time."""
+
+    timing_count: dict[str, TimedCount] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class TransactionCount(msgspec.Struct, rename="camel", kw_only=True):
+    """How many, and when that changed, in ms since 1970."""
+
+    count: int = 0
+    time_stamp: int = 0
+
+
+class TransactionCounts(Body):
+    """`transactionMetrics`: topic to how many of its half messages wait."""
+
+    transaction_count: dict[str, TransactionCount] = field(default_factory=dict)
+    data_version: DataVersion | None = None

@@ -1,9 +1,15 @@
-"""Topics: their configuration, the tables of them, lists of names."""
+"""Topics: their configuration, the tables of them, lists of names.
+
+Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
+"""
 
 from msgspec import field
 
-from rocketmq_tw.wire.bodies.base import Body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import Body, DataVersion
+
+# Bits of the `topicSysFlag` of a topic.
+TOPIC_UNIT = 1 << 0
+TOPIC_UNIT_SUB = 1 << 1
 
 
 class TopicConfig(Body):

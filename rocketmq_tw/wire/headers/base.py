@@ -3,6 +3,8 @@
 A header is a `msgspec.Struct` with snake_case attributes; `rename="camel"` gives stock's names on
 the wire, `msgspec.field(name=...)` the ones that do not follow (the short names of code 310). The
 classes have stock's names, and the code that a class belongs to opens its docstring.
+
+Format: docs/formats/remoting.md.
 """
 
 from functools import cache

@@ -1,8 +1,11 @@
-"""Clients of a broker: connections, notices and commands to them."""
+"""Clients of a broker and consumer groups: connections, configuration, notices.
+
+Format: docs/formats/remoting.md.
+"""
 
 from msgspec import field
 
-from rocketmq_tw.wire.headers.base import Int, RpcHeader, TopicRpcHeader
+from rocketmq_tw.wire.headers.base import Header, Int, RpcHeader, TopicRpcHeader
 
 
 class HeartbeatRequestHeader(RpcHeader):
@@ -67,3 +70,31 @@ class ConsumeMessageDirectlyResultRequestHeader(TopicRpcHeader):
     topic: str | None = None
     topic_sys_flag: Int | None = None
     group_sys_flag: Int | None = None
+
+
+class DeleteSubscriptionGroupRequestHeader(RpcHeader):
+    """207; `clean_offset` is 5.x's name, 4.9.7 sends `remove_offset`."""
+
+    group_name: str
+    clean_offset: bool = False
+    remove_offset: bool = False
+
+
+class GetSubscriptionGroupConfigRequestHeader(RpcHeader):
+    """352."""
+
+    group: str
+
+
+class GetConsumeStatsRequestHeader(TopicRpcHeader):
+    """208; `topic_list` is separated by semicolons."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class GetConsumeStatsInBrokerHeader(Header):
+    """317."""
+
+    is_order: bool = False

@@ -1,4 +1,7 @@
-"""What brokers and administrators ask of a controller, and what it tells brokers."""
+"""What brokers and administrators ask of a controller, and what it tells brokers.
+
+Format: docs/formats/controller.md.
+"""
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long
 

@@ -1,4 +1,7 @@
-"""What brokers and clients ask of a name server."""
+"""What brokers and clients ask of a name server.
+
+Format: docs/formats/remoting.md.
+"""
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
 

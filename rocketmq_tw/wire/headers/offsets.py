@@ -1,4 +1,7 @@
-"""Offsets of queues and of groups in them: 14, 15, 29-32 and what resets or copies them."""
+"""Offsets of queues and of groups in them: 14, 15, 29-32 and what resets or copies them.
+
+Format: docs/formats/remoting.md.
+"""
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long, RpcHeader, TopicRpcHeader
 

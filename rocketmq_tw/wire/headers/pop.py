@@ -1,4 +1,7 @@
-"""Pop consumption: 200050 to 200055."""
+"""Pop consumption: 200050 to 200055.
+
+Format: docs/formats/remoting.md; what is stored: docs/formats/pop.md.
+"""
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
 

@@ -1,11 +1,21 @@
-"""Reading a queue: 11, 361, and the reads that look like them."""
+"""Reads of a queue: pulls (11, 361), and messages by id or key.
+
+Format: docs/formats/remoting.md.
+"""
 
 from rocketmq_tw.wire.headers.base import Header, Int, Long, TopicRpcHeader
 
+# Bits of the `sysFlag` of a pull.
+PULL_COMMIT_OFFSET = 1 << 0
+PULL_SUSPEND = 1 << 1
+PULL_SUBSCRIPTION = 1 << 2
+PULL_CLASS_FILTER = 1 << 3
+PULL_LITE = 1 << 4
+
 
 class PullMessageRequestHeader(TopicRpcHeader):
-    """11 and 361. `sys_flag`: 1 commit offset, 2 suspend, 4 subscription, 8 class filter, 16 lite
-    pull; `suspend_timeout_millis` is how long an empty answer may be held."""
+    """11 and 361. `sys_flag`: the `PULL_` bits; `suspend_timeout_millis` is how long an empty
+    answer may be held."""
 
     consumer_group: str
     topic: str

@@ -1,4 +1,7 @@
-"""Sending: 10 with long names, 310 and 320 with one-letter names, 36, and their answers."""
+"""Sends, gives back, replies, recalls and transactions, and their answers.
+
+Format: docs/formats/remoting.md.
+"""
 
 from msgspec import field
 
@@ -99,3 +102,54 @@ def read_send_header(code: int, fields: dict[str, str]) -> SendMessageRequestHea
     if code in _SHORT_NAMES:
         return read_header(SendMessageRequestHeaderV2, fields)
     return read_header(SendMessageRequestHeader, fields)
+
+
+class ReplyMessageRequestHeader(TopicRpcHeader):
+    """326, to the client that asked."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
+    born_host: str
+    store_host: str
+    properties: str | None = None
+    reconsume_times: Int | None = None
+    unit_mode: bool = False
+    store_timestamp: Long = 0
+
+
+class EndTransactionRequestHeader(RpcHeader):
+    """37; `commit_or_rollback` is a transaction type of the system flag: 8 commit, 12
+    rollback, 0 unknown."""
+
+    producer_group: str
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: Int
+    msg_id: str
+    topic: str | None = None
+    from_transaction_check: bool = False
+    transaction_id: str | None = None
+
+
+class CheckTransactionStateRequestHeader(RpcHeader):
+    """39, to a producer."""
+
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    topic: str | None = None
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+
+
+class ResumeCheckHalfMessageRequestHeader(Header):
+    """323."""
+
+    topic: str | None = None
+    msg_id: str | None = None

@@ -1,4 +1,7 @@
-"""Topics of a broker."""
+"""Topics of a broker: their configuration, statistics and consumers.
+
+Format: docs/formats/remoting.md.
+"""
 
 from rocketmq_tw.wire.headers.base import Int, RpcHeader, TopicRpcHeader
 

@@ -10,9 +10,8 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.admin.tool import Servers, Tool, Work
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.wire.bodies.base import encode_body
-from rocketmq_tw.wire.bodies.cluster import ClusterInfo
 from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
-from rocketmq_tw.wire.bodies.route import BrokerData
+from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.memory_controllers import CLUSTER, GROUP, PEERS, AskingBroker, Controllers

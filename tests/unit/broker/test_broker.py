@@ -20,7 +20,7 @@ from rocketmq_tw.message.record import encode_record
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
-from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
+from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -5,7 +5,7 @@ from rocketmq_tw.client.admin import AdminClient
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
-from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError

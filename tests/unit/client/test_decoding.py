@@ -6,7 +6,7 @@ from rocketmq_tw.client.decoding import decode_messages
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
 QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=2)

@@ -12,7 +12,7 @@ from rocketmq_tw.client.routes import address_of, default_topic_route, publish_q
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 
 QUEUE = MessageQueue(topic="T", broker_name="b", queue_id=0)

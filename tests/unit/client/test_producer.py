@@ -10,7 +10,7 @@ from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.message.compression import CompressionType, compression_type, decompress
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import RemotingError, RequestTimeout
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2

@@ -9,8 +9,8 @@ from rocketmq_tw.client.push import PushConsumer, StartFrom
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumerRunningInfo
-from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue, ResetOffsetBody
+from rocketmq_tw.wire.bodies.clients import ConsumerRunningInfo
+from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody, MessageQueue, ResetOffsetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.clients import GetConsumerRunningInfoRequestHeader

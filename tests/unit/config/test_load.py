@@ -12,7 +12,7 @@ import rocketmq_tw
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.load import Loaded, load
-from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig, TlsConfig
 from rocketmq_tw.config.properties import (
     ConfigError,
@@ -22,7 +22,6 @@ from rocketmq_tw.config.properties import (
     write_properties,
 )
 from rocketmq_tw.config.schema import all_stock_names, keys_of, stock_keys
-from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.config.values import format_value
 

@@ -13,8 +13,8 @@ from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import CandidateStanding
 from rocketmq_tw.controller.core.live_brokers import MAX_STRANGERS, LiveBrokers, ReplicaKey
 from rocketmq_tw.controller.notifications import RoleNotifier
-from rocketmq_tw.wire.bodies.cluster import BrokerMemberGroup
 from rocketmq_tw.wire.bodies.controller import ElectMasterResponseBody
+from rocketmq_tw.wire.bodies.route import BrokerMemberGroup
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -1,11 +1,18 @@
 """Ids both ways, against what the stock jars made."""
 
+from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from rocketmq_tw.message.ids import UniqueIds, offset_message_id, parse_offset_message_id
+from rocketmq_tw.message.ids import (
+    RecallHandle,
+    UniqueIds,
+    decode_recall_handle,
+    offset_message_id,
+    parse_offset_message_id,
+)
 
 
 def ms(*moment: int) -> int:
@@ -49,3 +56,35 @@ def test_the_month_turns() -> None:
     assert int(ids.next()[20:28], 16) == now - ms(2024, 12, 1)
     now += 1000
     assert int(ids.next()[20:28], 16) == 0
+
+
+#: What stock 5.3.3 answered.
+TEXT = "djEgVDEgYnJva2VyLTUuMy4zIDE3OTUzNDEzNjAwMDEgdTE="
+HANDLE = RecallHandle("T1", "broker-5.3.3", "1795341360001", "u1")
+
+
+def test_stocks_handle() -> None:
+    assert HANDLE.encode() == TEXT
+    assert decode_recall_handle(TEXT) == HANDLE
+
+
+def test_java_needs_no_padding() -> None:
+    assert decode_recall_handle(TEXT.rstrip("=")) == HANDLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "!!!",
+        TEXT + "!",
+        "é",
+        urlsafe_b64encode(b"v2 T1 broker-5.3.3 5 u1").decode(),
+        urlsafe_b64encode(b"v1 T1 broker-5.3.3 5").decode(),
+        urlsafe_b64encode(b"v1 T1 broker-5.3.3 5 ").decode(),
+        urlsafe_b64encode(b"v1 T1 \xff 5 u").decode(),
+    ],
+)
+def test_what_is_no_handle(text: str) -> None:
+    with pytest.raises(ValueError, match="recall handle"):
+        decode_recall_handle(text)

@@ -1,6 +1,9 @@
 """The stored record: struct on the hot path against its declaration, both ways, and damage."""
 
+import sys
+import zlib
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from rocketmq_tw.message import record as record_module
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, fields, physical_offset, store_timestamp
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import BORN_HOST_V6, STORE_HOST_V6, StoredMessage
 from rocketmq_tw.message.record import (
     CRC_PROPERTY_LENGTH,
     RecordError,
@@ -25,7 +28,6 @@ from rocketmq_tw.message.record import (
     is_sound,
     parse_head,
 )
-from rocketmq_tw.message.sysflags import BORN_HOST_V6, STORE_HOST_V6
 from tests.support.record_declaration import RECORD
 
 V4, V6 = ("10.1.2.3", 10911), ("2001:db8::1", 65535)
@@ -256,3 +258,19 @@ def test_records_of_a_pull_response_one_after_the_other() -> None:
 def test_what_has_no_record_is_refused_with_the_reason(message: StoredMessage) -> None:
     with pytest.raises(RecordError, match=r"properties|number|address|topic"):
         encode_record(message)
+
+
+@given(st.binary(max_size=3000), st.integers(0, 50))
+def test_it_is_zlibs_for_any_bytes(data: bytes, start: int) -> None:
+    for kind in (bytes, bytearray, memoryview):
+        assert record_module._crc32(kind(data)[start:]) == zlib.crc32(data[start:])
+    assert record_module._crc32(data[start:], record_module._crc32(data[:start])) == zlib.crc32(
+        data
+    )
+
+
+def test_zlibs_own_does_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    namespace: dict[str, object] = {"__name__": "record_without_isal"}
+    exec(Path(record_module.__file__).read_text(), namespace)
+    assert namespace["_crc32"] is zlib.crc32

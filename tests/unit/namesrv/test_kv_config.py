@@ -9,7 +9,7 @@ from rocketmq_tw.namesrv import kv_config
 from rocketmq_tw.namesrv.kv_config import KvConfig
 from rocketmq_tw.store.errors import DamagedStoreError
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.kv import KVTable
+from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import fired
 

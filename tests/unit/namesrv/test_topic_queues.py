@@ -15,7 +15,7 @@ from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.brokers import Registration
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.topic_queues import TopicQueues
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.route import QueueData
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable, TopicQueueMappingInfo
 

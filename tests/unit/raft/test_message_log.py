@@ -9,8 +9,8 @@ import pytest
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.message.model import TRANSACTION_PREPARED
 from rocketmq_tw.message.record import decode_records
-from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED
 from rocketmq_tw.raft.store.format import decode_entry
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
 from rocketmq_tw.store.interface import GetStatus

@@ -8,9 +8,8 @@ from twisted.python.usage import UsageError
 
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.controller import ControllerConfig
-from rocketmq_tw.config.namesrv import NamesrvConfig
+from rocketmq_tw.config.namesrv import NamesrvConfig, StandaloneConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
-from rocketmq_tw.config.standalone import StandaloneConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.services import broker, controller, namesrv, standalone
 from rocketmq_tw.services.options import ServerOptions

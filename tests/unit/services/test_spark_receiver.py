@@ -16,7 +16,7 @@ from rocketmq_tw.services.spark_receiver import Options, SparkReceiverService
 from rocketmq_tw.spark.dstreams.control import encode_confirmation
 from rocketmq_tw.spark.dstreams.ports import ControlPort, ReceiverFeed
 from rocketmq_tw.spark.ranges import OffsetRange
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 GIVEN = ["-n", "127.0.0.1:9876", "-g", "g", "-t", "t"]
 QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=0)

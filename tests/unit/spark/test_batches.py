@@ -16,7 +16,7 @@ from rocketmq_tw.spark.batches import BatchBuilder
 from rocketmq_tw.spark.columnar import columnar
 from rocketmq_tw.spark.columns import SCHEMA, arrow_schema, table_schema
 from rocketmq_tw.spark.options import Damaged
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.errors import BodyError
 
 QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=3)

@@ -17,7 +17,7 @@ from rocketmq_tw.spark.dstreams.control import (
 from rocketmq_tw.spark.dstreams.records import Record, covered, merged
 from rocketmq_tw.spark.dstreams.unconfirmed import Unconfirmed
 from rocketmq_tw.spark.ranges import OffsetRange
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 def record(offset: int, queue: int = 0) -> Record:

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 
 from rocketmq_tw.spark.filters import QueueFilter
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=3)
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_tw.spark.errors import OffsetError
 from rocketmq_tw.spark.offsets import EARLIEST, LATEST, from_json, lag, parse_offsets, to_json
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 def queue(number: int, topic: str = "t", broker: str = "b") -> MessageQueue:

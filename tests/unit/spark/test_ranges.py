@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.spark.ranges import OffsetRange, prorate, ranges_between, split
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 QUEUES = [MessageQueue(topic="t", broker_name="b", queue_id=number) for number in range(8)]
 sizes = st.lists(st.integers(0, 5000), min_size=1, max_size=8)

@@ -12,7 +12,7 @@ from rocketmq_tw.spark.options import source_options
 from rocketmq_tw.spark.ranges import OffsetRange
 from rocketmq_tw.spark.stream import StreamReader
 from rocketmq_tw.spark.waiting import Overdue
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
+from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 class Queues:

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.message.batch import Batch
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.message.model import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import parse_properties, rejoin_properties
-from rocketmq_tw.message.sysflags import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry, EntryMaker
 
 _ASCII = st.text(st.sampled_from("aKEYS \x01\x02"), max_size=6)

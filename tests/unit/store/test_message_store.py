@@ -14,12 +14,8 @@ from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
-from rocketmq_tw.message.sysflags import (
-    TRANSACTION_COMMIT,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
-)
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store import dispatching
 from rocketmq_tw.store.checkpoint_file import read_checkpoint

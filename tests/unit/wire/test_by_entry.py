@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_tw.wire.bodies.base import Body, decode_body, decode_by_entry, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
+from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
 from rocketmq_tw.wire.bodies.registration import (
     RegisterBrokerBody,
     decode_registration,

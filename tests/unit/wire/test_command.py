@@ -11,11 +11,13 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import (
     MAX_FIELDS,
     MAX_TOLERANT_HEADER,
+    VERSION_5_3_3,
     LanguageCode,
     RemotingCommand,
     SerializeType,
     decode_command,
     encode_command,
+    version_name,
 )
 from rocketmq_tw.wire.errors import HeaderError, WireError
 from rocketmq_tw.wire.frame import Frame, FrameDecoder
@@ -171,3 +173,34 @@ def test_a_json_header_has_its_keys_in_stocks_order_and_none_that_is_empty(
     }
     expected = msgspec.json.encode({key: keys[key] for key in keys if keys[key] is not None})
     assert FrameDecoder().feed(encode_command(command))[0].header == expected
+
+
+# Ordinals of stock 5.3.3's list.
+@pytest.mark.parametrize(
+    ("ordinal", "name"),
+    [
+        (211, "older than V4_0_0"),
+        (212, "V4_0_0_SNAPSHOT"),
+        (213, "V4_0_0"),
+        (407, "V4_9_7"),
+        (411, "V4_9_9"),
+        (412, "V5_0_0_SNAPSHOT"),
+        (VERSION_5_3_3, "V5_3_3"),
+        (611, "V5_9_9"),
+        (612, "HIGHER_VERSION"),
+        (10_000, "HIGHER_VERSION"),
+        (-1, "older than V4_0_0"),
+    ],
+)
+def test_names_of_ordinals(ordinal: int, name: str) -> None:
+    assert version_name(ordinal) == name
+
+
+def test_every_request_code(golden_codes):
+    stock = golden_codes["RequestCode"]
+    assert {name: RequestCode[name].value for name in stock} == stock
+
+
+def test_every_response_code(golden_codes):
+    stock = golden_codes["ResponseCode"]
+    assert {name: ResponseCode[name].value for name in stock} == stock

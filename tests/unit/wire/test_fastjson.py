@@ -13,14 +13,14 @@ from rocketmq_tw.wire.bodies.base import (
     decode_request,
     encode_body,
 )
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.clients import HeartbeatData
+from rocketmq_tw.wire.bodies.queues import (
     ConsumerOffsetTable,
     ConsumerStatusBody,
     MessageQueue,
 )
 from rocketmq_tw.wire.errors import BodyError, WireError
-from rocketmq_tw.wire.object_keys import ObjectKey
+from rocketmq_tw.wire.fastjson import ObjectKey
 
 QUEUE = {"brokerName": "b", "queueId": 1, "topic": "T"}
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumerRunningInfo
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData
+from rocketmq_tw.wire.bodies.clients import ConsumerRunningInfo, HeartbeatData
 from rocketmq_tw.wire.bodies.registration import decode_registration
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import decode_command

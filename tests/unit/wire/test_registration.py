@@ -5,7 +5,7 @@ import zlib
 import pytest
 
 from rocketmq_tw.wire.bodies import registration
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import DataVersion
 from rocketmq_tw.wire.bodies.registration import (
     RegisterBrokerBody,
     decode_registration,

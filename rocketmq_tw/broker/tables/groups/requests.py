@@ -30,7 +30,7 @@ from rocketmq_tw.wire.bodies.groups import (
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     DeleteSubscriptionGroupRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
 )

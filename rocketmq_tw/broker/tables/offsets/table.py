@@ -18,9 +18,8 @@ from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX
-from rocketmq_tw.wire.bodies.base import decode_table, encode_body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
+from rocketmq_tw.wire.bodies.base import DataVersion, decode_table, encode_body
+from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -24,7 +24,7 @@ from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
-from rocketmq_tw.wire.bodies.offsets import MessageQueue, TopicOffset, TopicStatsTable
+from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable
 from rocketmq_tw.wire.bodies.topics import (
     CreateTopicListBody,
     TopicConfig,

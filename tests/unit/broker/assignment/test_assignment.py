@@ -9,15 +9,15 @@ from twisted.internet.testing import MemoryReactorClock
 
 from rocketmq_tw.broker.assignment.dividing import STRATEGIES, allocate_for_pop
 from rocketmq_tw.net.interfaces import Handler
-from rocketmq_tw.wire.bodies.assignments import (
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.queues import (
+    MessageQueue,
     MessageRequestModeTable,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
-from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.bodies.route import QueueData, TopicRouteData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

@@ -5,12 +5,12 @@ import pytest
 from rocketmq_tw.broker.clients.client_requests import MAX_HEARTBEAT_BYTES
 from rocketmq_tw.net.errors import RequestTimeout
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import (
+from rocketmq_tw.wire.bodies.clients import (
     ConsumerConnection,
     ConsumerIdList,
+    HeartbeatData,
     ProducerConnection,
 )
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -3,13 +3,11 @@
 import pytest
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.locks import (
+from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,
     LockBatchResponseBody,
-    UnlockBatchRequestBody,
-)
-from rocketmq_tw.wire.bodies.offsets import (
     MessageQueue,
+    UnlockBatchRequestBody,
 )
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -5,7 +5,7 @@ import pytest
 from rocketmq_tw.broker.clients import registry as clients
 from rocketmq_tw.broker.clients.registry import MAX_GROUPS_PER_PEER, Client, ClientRegistry
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.network import FakePeer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.locks import (
+from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,
     LockBatchResponseBody,
+    MessageQueue,
     UnlockBatchRequestBody,
 )
-from rocketmq_tw.wire.bodies.offsets import MessageQueue
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.broker import BrokerInMemory
 

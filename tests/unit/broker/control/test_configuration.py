@@ -7,8 +7,8 @@ from twisted.logger import capturedLogs
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.kv import KVTable
 from rocketmq_tw.wire.bodies.registration import decode_registration
+from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.asked import refused

@@ -1,14 +1,14 @@
 """How far groups are, as tools see it."""
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.queues import (
     ConsumeStats,
     MessageQueue,
     TopicStatsTable,
 )
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     GetConsumeStatsRequestHeader,
 )
 from rocketmq_tw.wire.headers.topics import (

@@ -8,7 +8,7 @@ import pytest
 
 from rocketmq_tw.broker.control import consumer_status
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.offsets import ConsumerStatusBody, MessageQueue
+from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody, MessageQueue
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -7,14 +7,13 @@ import pytest
 from rocketmq_tw.broker.clients.registry import Client
 from rocketmq_tw.broker.control import consume_stats
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import ProducerTable
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, SubscriptionData
-from rocketmq_tw.wire.bodies.offsets import ConsumeStatsList
+from rocketmq_tw.wire.bodies.clients import ConsumerData, ProducerTable, SubscriptionData
+from rocketmq_tw.wire.bodies.queues import ConsumeStatsList
 from rocketmq_tw.wire.bodies.topics import GroupList, TopicConfig, TopicList
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
 )

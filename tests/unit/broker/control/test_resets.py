@@ -2,7 +2,7 @@
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.queues import (
     ResetOffsetBody,
 )
 from rocketmq_tw.wire.bodies.topics import TopicConfig

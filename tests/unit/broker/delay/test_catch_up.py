@@ -12,7 +12,7 @@ from rocketmq_tw.broker.delay import catch_up
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.wire.bodies.offsets import DelayOffsetTable
+from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.elected_group import ElectedGroup
 

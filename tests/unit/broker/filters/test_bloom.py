@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_tw.broker.filters.bloom import BloomFilter
-from rocketmq_tw.wire.bodies.filters import BloomFilterData
+from rocketmq_tw.wire.bodies.groups import BloomFilterData
 
 LONG = "%RETRY%group_with_a_long_name_0123456789#TopicTest_0123456789abcdef"
 

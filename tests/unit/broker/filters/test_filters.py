@@ -11,8 +11,7 @@ from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.config.change import change
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumeQueueBody
-from rocketmq_tw.wire.bodies.heartbeat import CheckClientBody, SubscriptionData
+from rocketmq_tw.wire.bodies.clients import CheckClientBody, ConsumeQueueBody, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import QueryConsumeQueueRequestHeader

@@ -18,8 +18,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
 from rocketmq_tw.store.queue_extension import UnitExtra
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import ConsumeQueueBody
-from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+from rocketmq_tw.wire.bodies.clients import ConsumeQueueBody, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.headers.pull import QueryConsumeQueueRequestHeader
 from tests.support.broker import BrokerInMemory, messages_of, ok

@@ -12,7 +12,7 @@ from rocketmq_tw.broker.filters import table as table_module
 from rocketmq_tw.broker.filters.table import FilterTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.sql92 import MAX_EXPRESSION, Compiled, compile_expression
-from rocketmq_tw.wire.bodies.heartbeat import SubscriptionData
+from rocketmq_tw.wire.bodies.clients import SubscriptionData
 
 T = TypeVar("T")
 DAY_MS = 86_400_000

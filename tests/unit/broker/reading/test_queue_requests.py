@@ -3,7 +3,7 @@
 from typing import Any
 
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.consumers import (
+from rocketmq_tw.wire.bodies.clients import (
     ConsumeQueueBody,
 )
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

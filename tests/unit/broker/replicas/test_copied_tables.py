@@ -13,8 +13,8 @@ from rocketmq_tw.broker.replicas import part
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.timer.part import Timer
-from rocketmq_tw.wire.bodies.assignments import SetMessageRequestModeRequestBody
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
+from rocketmq_tw.wire.bodies.queues import SetMessageRequestModeRequestBody
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

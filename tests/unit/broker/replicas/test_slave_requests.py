@@ -11,8 +11,7 @@ from rocketmq_tw.broker.tables.part import CHANGING
 from rocketmq_tw.broker.writing.dispatcher import SLAVE_SECONDS
 from rocketmq_tw.config.change import change
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo, KVTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

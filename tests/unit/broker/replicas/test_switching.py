@@ -17,7 +17,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
-from rocketmq_tw.wire.headers.ha import ExchangeHAInfoRequestHeader
+from rocketmq_tw.wire.headers.broker import ExchangeHAInfoRequestHeader
 from tests.support.broker import fired
 from tests.support.noted_sends import log_of
 from tests.support.played_group import PlayedGroup, led

@@ -9,11 +9,10 @@ import pytest
 from rocketmq_tw.config.change import change
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.errors import ConnectionLost
-from rocketmq_tw.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketmq_tw.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.replies import ReplyMessageRequestHeader
-from rocketmq_tw.wire.headers.send import SendMessageRequestHeader
+from rocketmq_tw.wire.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
 

@@ -7,11 +7,10 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.kv import KVTable
-from rocketmq_tw.wire.bodies.stats import BrokerStatsData
+from rocketmq_tw.wire.bodies.stats import BrokerStatsData, KVTable
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.unit.broker.writing.test_commit import Replicas

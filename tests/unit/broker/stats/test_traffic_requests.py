@@ -3,7 +3,7 @@
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
 from tests.support.asked import refused
 from tests.support.broker import BrokerInMemory
 

@@ -11,12 +11,12 @@ from rocketmq_tw.broker.tables.changes import MAX_LISTED
 from rocketmq_tw.broker.tables.groups import table as groups
 from rocketmq_tw.broker.tables.topics import table as topics
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
+from rocketmq_tw.wire.bodies.clients import ConsumerData, HeartbeatData
 from rocketmq_tw.wire.bodies.groups import (
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupTable,
 )
-from rocketmq_tw.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

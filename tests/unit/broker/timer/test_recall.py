@@ -8,8 +8,8 @@ import pytest
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.message.ids import RecallHandle, decode_recall_handle
 from rocketmq_tw.message.properties import parse_properties
-from rocketmq_tw.message.recall import RecallHandle, decode_recall_handle
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

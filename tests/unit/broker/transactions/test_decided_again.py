@@ -16,7 +16,7 @@ from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.transactions import ResumeCheckHalfMessageRequestHeader
+from rocketmq_tw.wire.headers.send import ResumeCheckHalfMessageRequestHeader
 from tests.support.broker import BrokerInMemory, Threads, ok
 from tests.support.told_replicas import TOLD_AS_SAFE, ToldReplicas, answer_by
 from tests.support.transactions import (

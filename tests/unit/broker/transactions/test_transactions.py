@@ -10,11 +10,11 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.ids import offset_message_id
+from rocketmq_tw.message.model import TRANSACTION_COMMIT, transaction_value
 from rocketmq_tw.message.record import decode_record
-from rocketmq_tw.message.sysflags import TRANSACTION_COMMIT, transaction_value
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
-from rocketmq_tw.wire.headers.transactions import ResumeCheckHalfMessageRequestHeader
+from rocketmq_tw.wire.headers.send import ResumeCheckHalfMessageRequestHeader
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.stores import START_MS
 from tests.support.transactions import (

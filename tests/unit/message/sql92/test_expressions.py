@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.message.sql92 import MAX_EXPRESSION, ExpressionError, compile_expression
-from rocketmq_tw.message.sql92.errors import MAX_DEPTH, MAX_TESTS
+from rocketmq_tw.message.sql92.syntax import MAX_DEPTH, MAX_TESTS
 
 STOCK_ANSWERS = json.loads(Path(__file__).with_name("stock-5.3.3.json").read_text())
 

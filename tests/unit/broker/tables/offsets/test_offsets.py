@@ -6,8 +6,8 @@ import pytest
 from rocketmq_tw.broker.tables.offsets import table as offsets_module
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.wire.bodies.data_version import DataVersion
-from rocketmq_tw.wire.bodies.offsets import ConsumerOffsetTable
+from rocketmq_tw.wire.bodies.base import DataVersion
+from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.state import MemoryStateFile
 

@@ -5,9 +5,9 @@ import pytest
 from rocketmq_tw.broker.tables.offsets import pairs
 from rocketmq_tw.broker.tables.offsets.pairs import PullOffsets
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import ConsumeStats
+from rocketmq_tw.wire.bodies.queues import ConsumeStats
 from rocketmq_tw.wire.codes import RequestCode
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumeStatsRequestHeader,
 )

@@ -5,12 +5,12 @@ import pytest
 from rocketmq_tw.broker.tables.topics.requests import parse_attributes
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.offsets import (
+from rocketmq_tw.wire.bodies.queues import (
     TopicStatsTable,
 )
 from rocketmq_tw.wire.bodies.topics import CreateTopicListBody, TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
-from rocketmq_tw.wire.headers.groups import (
+from rocketmq_tw.wire.headers.clients import (
     DeleteSubscriptionGroupRequestHeader,
 )
 from rocketmq_tw.wire.headers.topics import (

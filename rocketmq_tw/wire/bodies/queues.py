@@ -1,10 +1,13 @@
-"""Queues, and offsets by queue."""
+"""Queues of topics: their offsets, where groups are in them, locks, and who is assigned which.
+
+Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
+"""
 
 import msgspec
 from msgspec import field
 
-from rocketmq_tw.wire.bodies.base import Body
-from rocketmq_tw.wire.bodies.data_version import DataVersion
+from rocketmq_tw.wire.bodies.base import Body, DataVersion
+from rocketmq_tw.wire.headers.base import Int
 
 
 class MessageQueue(msgspec.Struct, rename="camel", kw_only=True, frozen=True, order=True):
@@ -139,4 +142,65 @@ def queue_offsets(offsets: dict[MessageQueue, int]) -> ResetOffsetBodyForC:
             QueueOffset(offset=offset, **msgspec.structs.asdict(queue))
             for queue, offset in offsets.items()
         ]
+    )
+
+
+class LockBatchRequestBody(Body):
+    """Request 41. `only_this_broker` is 5.x's: a broker of the group asks, do not ask further."""
+
+    consumer_group: str = ""
+    client_id: str = ""
+    only_this_broker: bool | None = False
+    mq_set: list[MessageQueue] = field(default_factory=list)
+
+
+class LockBatchResponseBody(Body):
+    """Answer to 41: the queues that are locked for the client now."""
+
+    lock_ok_mq_set: list[MessageQueue] = field(default_factory=list, name="lockOKMQSet")
+
+
+class UnlockBatchRequestBody(LockBatchRequestBody):
+    """Request 42."""
+
+
+class QueryAssignmentRequestBody(Body):
+    """Request 400."""
+
+    topic: str = ""
+    consumer_group: str = ""
+    client_id: str = ""
+    strategy_name: str = ""
+    message_model: str = "CLUSTERING"
+
+
+class MessageQueueAssignment(Body):
+    """`mode` is PULL or POP; with POP a queue id of -1 stands for all queues of the broker."""
+
+    message_queue: MessageQueue | None = None
+    mode: str = "PULL"
+    attachments: dict[str, str] | None = None
+
+
+class QueryAssignmentResponseBody(Body):
+    """Answer to 400; None: the client keeps what it has."""
+
+    message_queue_assignments: list[MessageQueueAssignment] | None = None
+
+
+class SetMessageRequestModeRequestBody(Body):
+    """Request 401. `pop_share_queue_num`: so many members behind one in the list share its queues
+    with it."""
+
+    topic: str = ""
+    consumer_group: str = ""
+    mode: str = "PULL"
+    pop_share_queue_num: Int = 0
+
+
+class MessageRequestModeTable(Body):
+    """Answer to 402, and `messageRequestMode.json`: topic to group to mode."""
+
+    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = field(
+        default_factory=dict
     )

@@ -1,0 +1,55 @@
+"""A broker as administrators and the brokers of its group ask it.
+
+Format: docs/formats/remoting.md.
+"""
+
+from rocketmq_tw.wire.headers.base import Header, Long
+
+
+class GetBrokerConfigResponseHeader(Header):
+    """Answer to 26; the body is the .properties text."""
+
+    version: str
+
+
+class ViewBrokerStatsDataRequestHeader(Header):
+    """315."""
+
+    stats_name: str
+    stats_key: str
+
+
+class AddBrokerRequestHeader(Header):
+    """902, to a broker container."""
+
+    config_path: str | None = None
+
+
+class RemoveBrokerRequestHeader(Header):
+    """903, to a broker container."""
+
+    broker_name: str
+    broker_cluster_name: str
+    broker_id: Long
+
+
+class ExchangeHAInfoRequestHeader(Header):
+    """906."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+class ExchangeHAInfoResponseHeader(Header):
+    """Answer to 906."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Long | None = None
+    master_address: str | None = None
+
+
+class ResetMasterFlushOffsetHeader(Header):
+    """908."""
+
+    master_flush_offset: Long
