@@ -1,4 +1,10 @@
-"""Options of the test run; fixtures that more than one kind of test needs."""
+"""Options of the test run, its time limit; fixtures that more than one kind of test needs."""
+
+import signal
+import time
+from collections.abc import Generator
+from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,6 +14,11 @@ settings.register_profile(
     "project", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("project")
+
+#: When a test's time limit is over, by the monotonic clock.
+DEADLINE = pytest.StashKey[float]()
+#: Seconds between two reminders that a test is past its limit.
+REMINDER = 1.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,3 +40,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def servers(pytestconfig: pytest.Config) -> str:
     """The kind of the servers under test."""
     return str(pytestconfig.getoption("--servers"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
+    """The limit is raised in the test again and again: code that runs callbacks takes any error for
+    theirs, and the test would go on."""
+    item.stash[DEADLINE] = time.monotonic() + settings.timeout
+    result = yield
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, REMINDER)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fails a test that came to its end because such code dropped the error."""
+    result = yield
+    if time.monotonic() > item.stash.get(DEADLINE, inf):
+        pytest.fail("Timeout: the test came to its end behind its time limit")
+    return result
