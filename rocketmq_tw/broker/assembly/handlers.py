@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from twisted.internet.defer import maybeDeferred
+from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import ResponseCode
@@ -45,7 +46,7 @@ def answer_later(
         if response is not None:
             peer.reply(response)
 
-    def refuse(failure: Any) -> RemotingCommand:
+    def refuse(failure: Failure) -> RemotingCommand:
         error = failure.value
         if isinstance(error, RequestError):
             return request.response(error.code, error.remark)
@@ -54,4 +55,12 @@ def answer_later(
             ResponseCode.SYSTEM_ERROR, "the request failed; see the broker's log"
         )
 
-    maybeDeferred(handler, request, peer).addErrback(refuse).addCallback(reply)
+    try:
+        response = handler(request, peer)
+    except Exception:
+        response = refuse(Failure())
+    if isinstance(response, (Deferred, Coroutine)):
+        ensureDeferred(response).addErrback(refuse).addCallback(reply)
+    else:
+        # As for most, for which a Deferred would be wasted.
+        reply(response)

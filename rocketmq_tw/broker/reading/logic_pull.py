@@ -1,12 +1,13 @@
-"""Pulls of logic queues: which physical queue is read for one, and what its answer says then."""
+"""Pulls of logic queues of static topics: which physical queue is read for one, and what the answer
+says then (docs/formats/static-topics.md)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec.structs import replace
 
-from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
+from rocketmq_tw.broker.reading.pull_reads import PullAnswer
+from rocketmq_tw.broker.static_topics.others import OtherBrokers
+from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue, QueueMappings
 from rocketmq_tw.message.logic_queues import (
     has_end,
     item_at,
@@ -15,36 +16,43 @@ from rocketmq_tw.message.logic_queues import (
     logic_offset,
     physical_offset_in,
 )
+from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
-from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError
-from rocketmq_tw.wire.headers.pull import PULL_COMMIT_OFFSET, PULL_SUSPEND, PullMessageRequestHeader
+from rocketmq_tw.wire.headers.pull import (
+    PULL_COMMIT_OFFSET,
+    PULL_SUSPEND,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+)
 
-
-class Offsets(NamedTuple):
-    """What the answer to a pull says of offsets; `delta` is added to those of its messages."""
-
-    code: ResponseCode
-    next: int
-    min: int
-    max: int
-    delta: int = 0
+#: Codes of answers that have the header of a read.
+_READ_CODES = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
 
 
 class LogicPull:
-    """One pull of a logic queue: `item` has what it wants, `header` asks that physical queue for
-    it, over its broker where that is another one. Raises `RequestError` where it is not decided
-    where the queue begins."""
+    """One pull of a logic queue. `header` is the pull of the physical queue that has what it wants;
+    `is_here`: that is a queue of this broker."""
 
-    def __init__(self, queue: LogicQueue, header: PullMessageRequestHeader) -> None:
-        item = item_at(queue.items, header.queue_offset)
-        if item is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"no item of logic queue {queue.id} of {header.topic} has a beginning yet",
-            )
+    def __init__(
+        self,
+        queue: LogicQueue,
+        item: LogicQueueMappingItem,
+        header: PullMessageRequestHeader,
+        *,
+        is_here: bool,
+    ) -> None:
         self._queue = queue
         self.item = item
+        self.is_here = is_here
         most = header.max_msg_nums
         if has_end(item):
             most = min(most, item.end_offset - item.start_offset)
@@ -57,12 +65,32 @@ class LogicPull:
         )
 
     def for_other_broker(self) -> PullMessageRequestHeader:
-        """The header for the broker of `item`: it neither holds the pull nor commits."""
+        """The header for the broker of the physical queue: it neither holds the pull nor
+        commits."""
         return replace(
             self.header,
             lo=False,
             bname=self.item.bname,
             sys_flag=self.header.sys_flag & ~(PULL_SUSPEND | PULL_COMMIT_OFFSET),
+        )
+
+    def translate(self, answer: PullAnswer) -> PullAnswer:
+        """The answer of the physical queue as one of the logic queue: at the end of an item the
+        consumer goes on in the next one, by stock's rules."""
+        item = self.item
+        if not answer.is_reset:
+            if answer.code is not ResponseCode.SUCCESS:
+                item, answer = self._where_to_go_on(answer)
+            if has_end(item):
+                end = min(answer.header.next_begin_offset, item.end_offset)
+                answer = _with(answer, next_begin_offset=end)
+        header = answer.header
+        return _with(
+            answer,
+            next_begin_offset=logic_offset(item, header.next_begin_offset),
+            min_offset=logic_offset(item, max(item.start_offset, header.min_offset)),
+            max_offset=max(logic_offset(item, header.max_offset), known_end(self._queue.leader)),
+            offset_delta=item.logic_offset - item.start_offset,
         )
 
     def _committed_in(self, item: LogicQueueMappingItem, committed: int) -> int:
@@ -71,52 +99,75 @@ class LogicPull:
             return -1
         return physical_offset_in(item, committed)
 
-    def moved_to(self, answer: Offsets) -> Offsets:
-        """The answer of the physical queue to one whose group was reset there."""
-        return self._logic(self.item, answer)
-
-    def logic(self, answer: Offsets) -> Offsets:
-        """The answer of the physical queue as one of the logic queue: who is at the end of an item
-        goes on in the next one."""
-        item = self.item
-        if answer.code is not ResponseCode.SUCCESS:
-            item, answer = self._elsewhere(answer)
-        if has_end(item):
-            answer = answer._replace(next=min(answer.next, item.end_offset))
-        return self._logic(item, answer)
-
-    def _elsewhere(self, answer: Offsets) -> tuple[LogicQueueMappingItem, Offsets]:
-        """Where a read goes on that found nothing, by stock's rules."""
+    def _where_to_go_on(self, answer: PullAnswer) -> tuple[LogicQueueMappingItem, PullAnswer]:
+        """The item in which a read goes on that found nothing, and the answer with its offsets."""
         items, item, offset = self._queue.items, self.item, self.header.queue_offset
+        first, end = answer.header.min_offset, answer.header.max_offset
         is_first = item is item_at(items, 0)
         if item is self._queue.leader:
-            if answer.code is ResponseCode.PULL_OFFSET_MOVED and offset > answer.max:
-                answer = answer._replace(next=answer.max)
-            elif offset < answer.min and not is_first:
-                answer = _again(answer, answer.min)
-        elif not is_first and offset < answer.min:
-            answer = _again(answer, answer.min)
-        elif offset >= answer.max:
+            if answer.code is ResponseCode.PULL_OFFSET_MOVED and offset > end:
+                answer = _with(answer, next_begin_offset=end)
+            elif offset < first and not is_first:
+                answer = _again(answer, first)
+        elif not is_first and offset < first:
+            answer = _again(answer, first)
+        elif offset >= end:
             following = item_behind(items, item)
             if following is None:
                 # Where the next item begins is not decided yet.
                 return item, answer._replace(code=ResponseCode.PULL_NOT_FOUND)
             start = following.start_offset
-            answer = Offsets(ResponseCode.PULL_RETRY_IMMEDIATELY, start, start, start)
+            answer = _with(_again(answer, start), min_offset=start, max_offset=start)
             return following, answer
-        if is_first and offset < answer.min:
-            answer = answer._replace(code=ResponseCode.PULL_OFFSET_MOVED, next=answer.min)
+        if is_first and offset < first:
+            answer = _with(answer, next_begin_offset=first)
+            answer = answer._replace(code=ResponseCode.PULL_OFFSET_MOVED)
         return item, answer
 
-    def _logic(self, item: LogicQueueMappingItem, answer: Offsets) -> Offsets:
-        return Offsets(
-            answer.code,
-            logic_offset(item, answer.next),
-            logic_offset(item, max(item.start_offset, answer.min)),
-            max(logic_offset(item, answer.max), known_end(self._queue.leader)),
-            item.logic_offset - item.start_offset,
+
+class LogicPulls:
+    """Makes pulls of logic queues that this broker leads into pulls of physical queues, here or on
+    other brokers."""
+
+    def __init__(self, mappings: QueueMappings, others: OtherBrokers) -> None:
+        self._mappings = mappings
+        self._others = others
+
+    def resolve(self, header: PullMessageRequestHeader) -> LogicPull | None:
+        """The pull of a logic queue; None where it asks for a physical queue. Raises `RequestError`
+        where the broker does not lead the queue, or it is not decided where that begins."""
+        if header.topic not in self._mappings or header.lo is False:
+            return None
+        queue = self._mappings.queue(header.topic, header.queue_id)
+        item = item_at(queue.items, header.queue_offset)
+        if item is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"no item of logic queue {queue.id} of {header.topic} has a beginning yet",
+            )
+        return LogicPull(queue, item, header, is_here=self._mappings.is_here(item))
+
+    async def ask(self, pull: LogicPull) -> PullAnswer:
+        """What the broker of the physical queue answers, as an answer of the logic queue; raises
+        `RequestError` where it refuses or cannot be reached."""
+        header = pull.for_other_broker()
+        response = await self._others.ask(
+            pull.item.bname, header.topic, RequestCode.PULL_MESSAGE, header
         )
+        if response.code not in _READ_CODES:
+            raise RequestError(response.code, response.remark or "")
+        read = response.header(PullMessageResponseHeader)
+        answer = pull.translate(
+            PullAnswer(ResponseCode(response.code), response.remark, read, response.body)
+        )
+        return _with(answer, suggest_which_broker_id=MASTER_ID)
 
 
-def _again(answer: Offsets, offset: int) -> Offsets:
-    return answer._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY, next=offset)
+def _with(answer: PullAnswer, **fields: int) -> PullAnswer:
+    """The answer with other fields of its header."""
+    return answer._replace(header=replace(answer.header, **fields))
+
+
+def _again(answer: PullAnswer, offset: int) -> PullAnswer:
+    answer = _with(answer, next_begin_offset=offset)
+    return answer._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)

@@ -13,8 +13,11 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.held_pulls import HeldPulls
+from rocketmq_tw.broker.reading.logic_pull import LogicPulls
 from rocketmq_tw.broker.reading.logic_views import LogicViews
 from rocketmq_tw.broker.reading.pull import PullRequests
+from rocketmq_tw.broker.reading.pull_checks import PullChecks
+from rocketmq_tw.broker.reading.pull_reads import PullReads
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
 from rocketmq_tw.broker.reading.view import ViewRequests
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -50,18 +53,12 @@ class Reading(Part):
         self._handlers = merge_handlers(
             [
                 PullRequests(
-                    host.config,
-                    host.store_config,
-                    role,
-                    store,
-                    tables,
-                    clients.registry,
-                    filters.filters,
-                    static_topics.others,
+                    LogicPulls(tables.mappings, static_topics.others),
+                    PullChecks(host.config, tables, clients.registry, filters.filters),
+                    PullReads(host, role, store, tables.offsets, replicas.master_is_near),
                     self.held,
+                    filters.filters.budget,
                     stats.pulled,
-                    replicas.master_is_near,
-                    host.reactor.seconds,
                 ).handlers(),
                 ViewRequests(
                     store,
