@@ -50,6 +50,13 @@ def bodies(broker: BrokerInMemory, topic: str = "Topic") -> list[bytes]:
     return [message.body for message in delivered(broker, topic)]
 
 
+def stop_delivering(broker: BrokerInMemory) -> None:
+    """The timer does nothing any more."""
+    work = broker.broker[Timer].engine.work
+    assert work is not None
+    work.pause()
+
+
 def cut(broker: BrokerInMemory, end: int) -> None:
     """The log ends at `end` from now on."""
     done = broker.broker[Writing].truncation.cut(end)
@@ -92,6 +99,6 @@ class Pair:
     def take_over(self) -> BrokerInMemory:
         """The master is gone, the slave is one."""
         self.master.network.stop(self.master.address)
-        self.master.broker[Timer].delivery.pause()
+        stop_delivering(self.master)
         self.slave.become(RoleState(Role.MASTER, 0))
         return self.slave

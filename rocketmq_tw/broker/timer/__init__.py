@@ -1,4 +1,6 @@
-"""Messages for a time of their own: how far the timer of a master is.
+"""Timed messages: sent now, delivered at a time that the sender names.
 
-Public: `Timer` (`part.py`) and its `progress`; `TimerCheckpoint`.
+Public: `Timer` (`part.py`) and its `progress`; `TimerCheckpoint`. What is known: `books.py`; from
+the topic into the wheel: `intake.py`; from the wheel into topics: `delivery.py`; what is done in a
+role: `work.py`.
 """

@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.store.timer.timer_files import TimerFiles
 
 #: Entries of the timer log that are looked at in one step.
 SLICE = 500
@@ -46,22 +45,14 @@ class _Claim(NamedTuple):
 class Delivered:
     """Finds out about what `cut` takes away."""
 
-    def __init__(
-        self,
-        store: IMessageStore,
-        rules: TimerRules,
-        files: TimerFiles,
-        read_ms: int,
-        cut: LogCut,
-    ) -> None:
-        """`read_ms`: before which slot all is delivered."""
+    def __init__(self, store: IMessageStore, books: TimerBooks, cut: LogCut) -> None:
         self._cut = cut
         cut.keep(TIMER_TOPIC)
         cut.tell(self._look)
         self._store = store
-        self._rules = rules
-        self._files = files
-        self._least = read_ms - rules.furthest_ms
+        self._rules = books.rules
+        self._files = books.files
+        self._least = books.read_ms - books.rules.furthest_ms
         #: The first slot of which something was delivered; None where there is none.
         self.first: int | None = None
         #: The first message in the timer's topic that was delivered and has no entry here: a slave

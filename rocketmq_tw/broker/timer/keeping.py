@@ -1,7 +1,7 @@
 """Writes the wheel, the timer log, the checkpoint and the counts together.
 
-The commit log is made durable first: what the files say waits, or is delivered, it has. Nothing of
-the timer's files is written before that, so that a kill leaves them behind the log, never ahead.
+The commit log is made durable first, so that it has what the files say waits or is delivered.
+Nothing of the timer's files is written before that: a kill leaves them behind the log, never ahead.
 """
 
 from __future__ import annotations
@@ -10,48 +10,31 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
-from twisted.logger import Logger
 
-from rocketmq_tw.broker.timer.counts import TimedCounts
-from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.timer.books import TimerBooks
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.writing.commit import Commit
-from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.errors import NotWritableError
-from rocketmq_tw.store.timer.timer_files import Snapshot, TimerFiles
+from rocketmq_tw.store.timer.timer_files import Snapshot
 
 #: Milliseconds of delivered slots that are kept in memory: a master may be followed a little back.
 KEPT_MS = 15 * 60_000
 
-log = Logger()
-
 
 class TimerKeeper:
-    """One write at a time; what failed comes again with the next one."""
+    """Writes one after the other; what failed is written with the next one."""
 
-    def __init__(
-        self,
-        files: TimerFiles,
-        progress: TimerProgress,
-        counts: TimedCounts,
-        commit: Commit,
-        in_thread: InThread,
-        now_ms: Callable[[], int],
-        position: Callable[[], TimerCheckpoint],
-    ) -> None:
-        """`position` tells how far the broker is now; log position and version are filled in."""
-        self._files = files
-        self._progress = progress
-        self._counts = counts
+    def __init__(self, host: Host, commit: Commit, books: TimerBooks) -> None:
+        self._host = host
         self._commit = commit
-        self._in_thread = in_thread
-        self._now_ms = now_ms
-        self._position = position
+        self._books = books
         self._writing = DeferredLock()
 
     def checkpoint(self) -> TimerCheckpoint:
-        """How far the broker is now, as 60 tells it."""
-        known = self._progress.checkpoint or TimerCheckpoint()
-        return self._position()._replace(
+        """How far the timer is now, with the log position and version that were written last."""
+        known = self._books.progress.checkpoint or TimerCheckpoint()
+        return self._books.position()._replace(
             log_position=known.log_position,
             state_version=known.state_version,
             timestamp=known.timestamp,
@@ -59,53 +42,64 @@ class TimerKeeper:
         )
 
     def save(self, *, always: bool = False) -> Deferred[None]:
-        """Writes what changed; fires once it is durable, and fails where it cannot be. What only
-        time has changed is left out, unless `always`."""
+        """Writes what changed, or with `always` also a checkpoint that differs only by the time.
+        Fires once it is durable; fails with `NotWritableError` or `OSError`."""
         return self._writing.run(self._save, always)
 
     def alone(self, work: Callable[[], Deferred[Any]]) -> Deferred[Any]:
-        """Does something while nothing is written."""
+        """Calls `work` and waits for its Deferred while nothing is written; fires as that does."""
         return self._writing.run(work)
 
     @inlineCallbacks
+    def save_followed(self) -> Generator[Deferred[Any], Any, None]:
+        """Writes the checkpoint alone, where a master's was followed: for a broker that has no
+        timer of its own. Fires and fails as `save` does."""
+        progress = self._books.progress
+        checkpoint = progress.checkpoint
+        if checkpoint is not None and progress.is_dirty:
+            yield self._commit.make_durable()
+            yield self._host.in_thread(lambda: progress.write(checkpoint))
+            progress.take(checkpoint)
+
+    @inlineCallbacks
     def _save(self, always: bool) -> Generator[Deferred[Any], Any, None]:
-        changes = self._files.take_changes()
+        books = self._books
+        changes = books.files.take_changes()
         checkpoint = self._next(changes)
-        counts = self._counts.pending_write()
+        counts = books.counts.pending_write()
         if not (always or changes or counts or self._is_further(checkpoint)):
             return
         try:
             if not (yield self._commit.flushed()):
                 raise NotWritableError("the log could not be made durable")
-            yield self._in_thread(lambda: self._write(changes, checkpoint, counts))
+            yield self._host.in_thread(lambda: self._write(changes, checkpoint, counts))
         except Exception:
-            self._files.not_written(changes)
+            books.files.not_written(changes)
             if counts is not None:
-                self._counts.write_failed()
+                books.counts.write_failed()
             raise
-        self._files.written(changes, checkpoint.read_ms - KEPT_MS)
-        self._progress.take(checkpoint)
+        books.files.written(changes, checkpoint.read_ms - KEPT_MS)
+        books.progress.take(checkpoint)
 
     def _next(self, changes: Snapshot) -> TimerCheckpoint:
-        checkpoint = self._position()
-        known = self._progress.checkpoint
-        counter = 0 if known is None else known.counter
-        return checkpoint._replace(
+        known = self._books.progress.checkpoint or TimerCheckpoint()
+        return self._books.position()._replace(
             log_position=changes.log_end,
-            state_version=0 if known is None else known.state_version,
-            timestamp=self._now_ms(),
-            counter=counter + 1,
+            state_version=known.state_version,
+            timestamp=self._host.now_ms(),
+            counter=known.counter + 1,
         )
 
     def _is_further(self, checkpoint: TimerCheckpoint) -> bool:
-        """Whether more than time has changed it."""
-        written = self._progress.checkpoint
+        """Whether it differs from the one written last by more than the time."""
+        progress = self._books.progress
+        written = progress.checkpoint
         return (
-            self._progress.is_dirty
+            progress.is_dirty
             or written is None
             or checkpoint.master_queue_offset != written.master_queue_offset
             or checkpoint.queue_offset != written.queue_offset
-            or self._files.wheel.next_time(written.read_ms, checkpoint.read_ms) is not None
+            or self._books.files.wheel.next_time(written.read_ms, checkpoint.read_ms) is not None
         )
 
     def _write(
@@ -114,7 +108,7 @@ class TimerKeeper:
         checkpoint: TimerCheckpoint,
         counts: Callable[[], bytes] | None,
     ) -> None:
-        self._files.write(changes)
-        self._progress.write(checkpoint)
+        self._books.files.write(changes)
+        self._books.progress.write(checkpoint)
         if counts is not None:
-            self._counts.write(counts())
+            self._books.counts.write(counts())

@@ -1,13 +1,12 @@
-"""How far the timer of a 5.x broker is: `config/timercheck` in stock's form.
+"""How far the timer is: stock 5.x's `config/timercheck` (docs/formats/timers.md).
 
-A master writes its own. A slave follows its master's, so that whoever takes over its store delivers
-no timed message twice.
+A master writes its own. A slave follows its master's, so that a broker that takes over its store
+delivers no timed message twice.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.runtime.listeners import Listeners
 
 #: Big-endian: time and offsets, then the data version's state version, timestamp and counter.
 _CHECKPOINT = Struct(">7q")
@@ -27,9 +27,12 @@ log = Logger()
 
 
 class TimerCheckpoint(NamedTuple):
-    """Answer to 60. `read_ms`: timed messages due before it are delivered; `master_queue_offset`:
-    those of the timer's topic before it are in the wheel of the master. `log_position` and
-    `queue_offset` are a broker's own."""
+    """The content of the file, and of the answer to request 60.
+
+    `read_ms`: timed messages due before it (ms since 1970) are delivered. `master_queue_offset`:
+    the messages of the timer's topic before it are in the master's wheel. `log_position` (bytes of
+    the timer log) and `queue_offset` are the broker's own. The last three are a data version.
+    """
 
     read_ms: int = 0
     log_position: int = 0
@@ -40,11 +43,12 @@ class TimerCheckpoint(NamedTuple):
     counter: int = 0
 
     def encode(self) -> bytes:
+        """The seven big-endian longs."""
         return _CHECKPOINT.pack(*self)
 
 
 def decode_timer_checkpoint(data: bytes) -> TimerCheckpoint:
-    """Reads the answer to 60, or the file; raises `ValueError` where it is too short."""
+    """Reads the answer to request 60, or the file; raises `ValueError` where it is too short."""
     if len(data) < _CHECKPOINT.size:
         raise ValueError(f"a timer checkpoint has {_CHECKPOINT.size} bytes, not {len(data)}")
     return TimerCheckpoint(*_CHECKPOINT.unpack_from(data))
@@ -59,10 +63,12 @@ class TimerProgress:
         self._files = files
         self._path = posixpath.join(directory, "timercheck")
         self._dirty = False
-        self._followers: list[Callable[[], None]] = []
+        #: Told after each time that a master's checkpoint was followed.
+        self.followed: Listeners[[]] = Listeners("a master's timer checkpoint was followed")
 
     def load(self) -> None:
-        """Takes what the file has. Where it is damaged a slave has the same again soon."""
+        """Takes what the file has, if there is one. A damaged one is logged and ignored: a slave
+        soon has its master's again."""
         try:
             self.checkpoint = decode_timer_checkpoint(self._files.read(self._path))
         except FileNotFoundError:
@@ -71,14 +77,14 @@ class TimerProgress:
             log.warn("{path} is passed over: {error}", path=self._path, error=error)
 
     def take(self, checkpoint: TimerCheckpoint) -> None:
-        """It is written: the broker itself is that far."""
+        """Makes `checkpoint`, which is in the file by now, the one of this broker."""
         self.checkpoint = checkpoint
         self._dirty = False
 
     def note_log_position(self, position: int) -> None:
-        """Makes durable that the wheel's file has no more of the timer log than what is in front of
-        a place; with 0 that all that waits is to be looked for again. For a start, when nobody
-        else uses it."""
+        """Makes durable that the wheel's file has no more of the timer log than its first
+        `position` bytes; with 0, that all waiting messages must be looked for again. To be called
+        during a start only; raises `OSError`."""
         known = self.checkpoint or TimerCheckpoint()
         offset = known.queue_offset if position else 0
         noted = known._replace(log_position=min(known.log_position, position), queue_offset=offset)
@@ -87,28 +93,26 @@ class TimerProgress:
             self.checkpoint = noted
 
     def follow(self, master: TimerCheckpoint) -> None:
-        """Takes over how far a master is; its own two fields stay as they are. Both of the master's
-        go together, also a little back as after a kill: what was told with one is not delivered by
-        the other. One that is far behind tells nothing of what is delivered here."""
+        """Takes over how far `master` is, and keeps the two fields that are this broker's own.
+
+        `read_ms` and `master_queue_offset` go together, also a little back, as after a kill of the
+        master: a message that the older pair lacks would else not be delivered. A master that is
+        far behind has lost its file, and is not followed.
+        """
         own = self.checkpoint or TimerCheckpoint()
         if master.read_ms < own.read_ms - _LOST_MS:
             return
         followed = master._replace(log_position=own.log_position, queue_offset=own.queue_offset)
         self._dirty = self._dirty or followed != self.checkpoint
         self.checkpoint = followed
-        for callback in self._followers:
-            callback()
-
-    def on_followed(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` after each time that a master was followed."""
-        self._followers.append(callback)
+        self.followed.tell()
 
     @property
     def is_dirty(self) -> bool:
-        """Whether a master was followed and the file does not say so."""
+        """Whether a followed checkpoint is not in the file yet."""
         return self._dirty
 
     def write(self, checkpoint: TimerCheckpoint) -> None:
-        """Writes the file, durably, in any thread; `take` must follow."""
+        """Writes the file durably, in any thread; `take` must follow. Raises `OSError`."""
         data = checkpoint.encode().ljust(_FILE_SIZE, b"\0")
         write_atomic(self._files, self._path, data)

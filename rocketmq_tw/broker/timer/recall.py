@@ -1,18 +1,15 @@
-"""Request 370: a producer takes back a message that still waits for its time."""
+"""Request 370: a producer recalls a message that still waits for its time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import Appended
+from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.redirect import TimerRedirect
-from rocketmq_tw.broker.writing.commit import SAFE, STORED, Commit
-from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import RecallHandle, decode_recall_handle
 from rocketmq_tw.message.model import StoredMessage
@@ -25,31 +22,29 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketmq_tw.wire.permissions import is_writable
 
-#: The tag and the body of what takes a message back.
+#: The tag and the body of a recall, as it is stored.
 _TAG = "_RECALL_TAG_"
 _BODY = b"0"
 
 
 class RecallRequests:
-    """Checks in stock's order and with its codes."""
+    """Answers request 370, with stock's checks in their order and its codes."""
 
     def __init__(
         self,
-        config: BrokerConfig,
-        store_config: MessageStoreConfig,
+        host: Host,
+        addresses: Addresses,
         topics: TopicTable,
-        commit: Commit,
+        sink: IMessageSink,
         redirect: TimerRedirect,
-        store_host: Callable[[], tuple[str, int]],
-        now_ms: Callable[[], int],
     ) -> None:
-        self._config = config
-        self._store_config = store_config
+        self._config = host.config
+        self._store_config = host.store_config
+        self._now_ms = host.now_ms
+        self._addresses = addresses
         self._topics = topics
-        self._commit = commit
+        self._sink = sink
         self._redirect = redirect
-        self._store_host = store_host
-        self._now_ms = now_ms
 
     def handlers(self, role: Role) -> dict[int, Handler]:
         """What answers 370 while the broker has a role."""
@@ -90,24 +85,23 @@ class RecallRequests:
             )
         handle = self._handle(header, now)
         message = self._message(header, handle, peer, now)
-        answered: Deferred[RemotingCommand] = Deferred()
 
-        def done(code: ResponseCode, _: Appended) -> None:
-            if code in SAFE:
-                answer = RecallMessageResponseHeader(msg_id=handle.unique_id)
-                response = request.response(header=answer)
-                response.ext_fields[props.MSG_REGION] = config.region_id
-                answered.callback(response)
-            else:
-                what = "is not safe yet" if code in STORED else "could not be stored"
-                remark = f"it {what}: {code.name}; recall it again"
-                answered.errback(RequestError(ResponseCode.SYSTEM_ERROR, remark))
+        def ended(result: PutResult) -> RemotingCommand:
+            if not result.is_safe:
+                what = "is not safe yet" if result.is_stored else "could not be stored"
+                remark = f"it {what}: {result.code.name}; recall it again"
+                raise RequestError(ResponseCode.SYSTEM_ERROR, remark)
+            answer = RecallMessageResponseHeader(msg_id=handle.unique_id)
+            response = request.response(header=answer)
+            response.ext_fields[props.MSG_REGION] = config.region_id
+            return response
 
-        try:
-            self._commit.append(message, done)
-        except RequestError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, error.remark) from error
-        return answered
+        def refused(failure: Failure) -> RemotingCommand:
+            if isinstance(failure.value, RequestError):
+                raise RequestError(ResponseCode.SYSTEM_ERROR, failure.value.remark)
+            failure.raiseException()
+
+        return self._sink.put(message, wait=True).addCallbacks(ended, refused)
 
     def _need_enabled(self) -> None:
         if not self._config.recall_message_enable:
@@ -152,7 +146,7 @@ class RecallRequests:
             body=_BODY,
             born_timestamp=now,
             born_host=split_address(peer.address),
-            store_host=self._store_host(),
+            store_host=self._addresses.store_host,
         )
         try:
             taken = self._redirect.redirect(message, properties)

@@ -1,13 +1,15 @@
-"""Messages that ask for a time of their own go into the timer's topic."""
+"""Sends timed messages into the timer's topic (docs/formats/timers.md, "What becomes of a
+message").
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import randrange
 
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms
 from rocketmq_tw.broker.writing.asked_for import wants_timer
-from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
@@ -21,23 +23,18 @@ _NO_LIMIT = (1 << 31) - 1
 
 
 class TimerRedirect:
-    """Checks what a message asks for, with stock's codes."""
+    """Checks what a message asks for, and refuses with stock's codes. `number` tells how many
+    messages wait for the slot of a time."""
 
-    def __init__(
-        self,
-        config: MessageStoreConfig,
-        rules: TimerRules,
-        number: Callable[[int], int],
-        now_ms: Callable[[], int],
-    ) -> None:
-        """`number` tells how many messages wait for a slot."""
-        self._config = config
+    def __init__(self, host: Host, rules: TimerRules, number: Callable[[int], int]) -> None:
+        self._config = host.store_config
+        self._now_ms = host.now_ms
         self._rules = rules
         self._number = number
-        self._now_ms = now_ms
 
     def redirect(self, message: StoredMessage, properties: dict[str, str]) -> bool:
-        """Lets a message wait that asks for a time to come; see `Redirects`."""
+        """Moves a message that asks for a time to come into the timer's topic; see `Redirects`.
+        Raises `RequestError` where it cannot have that time."""
         if not wants_timer(properties) or message.topic == TIMER_TOPIC:
             return False
         config, now = self._config, self._now_ms()
@@ -80,8 +77,8 @@ class TimerRedirect:
         )
 
     def _control_flow(self, slot: int) -> None:
-        """Refuses some of what comes beyond `timerCongestNumEachSlot`, and all beyond twice that;
-        which of them follows stock's odds."""
+        """Refuses some messages for a slot that has `timerCongestNumEachSlot`, with stock's odds,
+        and all for one that has twice as many."""
         most = self._config.timer_congest_num_each_slot
         if most == _NO_LIMIT:
             return

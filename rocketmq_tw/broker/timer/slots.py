@@ -1,4 +1,6 @@
-"""What waits for one slot, brought into the order of its times, and what it becomes."""
+"""The slot that is being delivered: its entries in the order of their times, and the messages that
+they become (docs/formats/timers.md).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,14 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.timer.counts import TimedCounts
+from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
-from rocketmq_tw.message.properties import join_properties, number
+from rocketmq_tw.message.properties import join_properties, number, parse_properties
+from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
 from rocketmq_tw.store.timer.unit import TimerUnit
 
@@ -20,57 +25,78 @@ _POSITION = (1 << _POSITION_BITS) - 1
 
 
 class DueSlot:
-    """The entries of the slot that is delivered now. One that comes late is told by `add`."""
+    """The entries of the slot that is being delivered, with those that are added meanwhile.
 
-    def __init__(self, slot: int, rules: TimerRules) -> None:
+    `log_barrier`: where the commit log ended when the slot was opened. All of it must be in the
+    wheel before anything is delivered, so that what was recalled in time is not.
+    """
+
+    def __init__(self, slot: int, rules: TimerRules, log_barrier: int) -> None:
         self.slot = slot
         self._rules = rules
+        self.log_barrier = log_barrier
+        #: The same as an offset of the timer's topic; None until the log is dispatched up to there.
+        self.queue_barrier: int | None = None
+        #: Whether the barrier was reached.
+        self.is_begun = False
+        #: Whether `read` is over, and `take_due` may be called.
+        self.is_read = False
+        self._added_meanwhile: list[tuple[int, TimerUnit]] = []
         self._waiting: list[int] = []
-        #: Entries that take messages back: those to read, and all of them.
-        self.deletes: list[int] = []
-        self.all_deletes: list[int] = []
-        #: Entries whose messages are gone.
+        #: Positions of entries that recall messages: those to be read, and all of them.
+        self.recalls: list[int] = []
+        self.all_recalls: list[int] = []
+        #: How many entries have lost their message.
         self.lost = 0
-        #: Topic+unique id of the messages that were taken back.
-        self.taken_back: set[str] = set()
+        #: Topic+unique id of the messages that were recalled.
+        self.recalled: set[str] = set()
 
     def read(self, reader: TimerLogReader, last: int) -> None:
-        """Fills it with what the log has, from the slot's last entry on to the first; in any thread
-        while nothing else is done with it."""
-        waiting, deletes, rules, slot = self._waiting, self.deletes, self._rules, self.slot
+        """Takes the entries of the log, from the slot's last one at `last` back to the first; in
+        any thread. `read_ended` must follow."""
+        waiting, recalls, rules, slot = self._waiting, self.recalls, self._rules, self.slot
         for position, unit in reader.chain(last):
             if unit.is_void or rules.slot_of(unit.time_ms) != slot:
                 continue
             if unit.deletes:
-                deletes.append(position)
+                recalls.append(position)
             else:
                 due = rules.due_ms(unit.time_ms)
                 waiting.append((due - slot) << _POSITION_BITS | position)
         # A sorted list is a heap.
         waiting.sort()
-        self.all_deletes = list(deletes)
+        self.all_recalls = list(recalls)
+
+    def read_ended(self) -> None:
+        """Takes the entries that were added during `read`."""
+        self.is_read = True
+        for position, unit in self._added_meanwhile:
+            self.add(position, unit)
+        self._added_meanwhile.clear()
 
     def add(self, position: int, unit: TimerUnit) -> None:
-        """Another entry."""
-        if unit.deletes:
-            self.deletes.append(position)
-            self.all_deletes.append(position)
+        """Takes an entry that was added to the log at `position`."""
+        if not self.is_read:
+            self._added_meanwhile.append((position, unit))
+        elif unit.deletes:
+            self.recalls.append(position)
+            self.all_recalls.append(position)
         else:
             self.put_back(self._rules.due_ms(unit.time_ms), position)
 
     def put_back(self, due_ms: int, position: int) -> None:
-        """An entry waits (again)."""
+        """Lets an entry wait (again) until `due_ms`."""
         heappush(self._waiting, (due_ms - self.slot) << _POSITION_BITS | position)
 
     @property
     def next_due(self) -> int | None:
-        """When the next entry is due; None where all were taken."""
+        """When the next entry is due, in ms since 1970; None where all were taken."""
         if not self._waiting:
             return None
         return self.slot + (self._waiting[0] >> _POSITION_BITS)
 
     def take_due(self, now_ms: int, most: int) -> list[int]:
-        """Takes the positions of at most so many entries that are due."""
+        """Takes at most `most` entries that are due, and returns their positions."""
         taken: list[int] = []
         limit = (now_ms - self.slot + 1) << _POSITION_BITS
         waiting = self._waiting
@@ -82,14 +108,15 @@ class DueSlot:
         return len(self._waiting)
 
     def positions(self) -> list[int]:
-        """Of all that still waits, the first due first."""
+        """The positions of all entries that still wait, the first due first."""
         return [key & _POSITION for key in sorted(self._waiting)]
 
 
 def as_delivered(
     waiting: StoredMessage, properties: dict[str, str], unit: TimerUnit, now_ms: int
 ) -> StoredMessage:
-    """What is appended for a message that waited: into its own topic, or the timer's once more."""
+    """The message that is stored for one that waited: in its own topic, or in the timer's once more
+    where the entry `unit` rolls."""
     properties[props.TIMER_ENQUEUE_MS] = str(unit.write_ms)
     properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
     topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QID])
@@ -104,3 +131,50 @@ def as_delivered(
         properties=join_properties(properties),
         parsed=None,
     )
+
+
+class SlotMessages:
+    """Reads the messages that the entries of a slot stand for; counts those that wait no more."""
+
+    def __init__(self, store: IMessageStore, files: TimerFiles, counts: TimedCounts) -> None:
+        self._store = store
+        self._log = files.log
+        self._counts = counts
+
+    def recall(self, slot: DueSlot, most: int) -> None:
+        """Reads at most `most` of the slot's recalls, and notes which messages they are for."""
+        positions, slot.recalls = slot.recalls[:most], slot.recalls[most:]
+        reader = self._log.reader()
+        for position in positions:
+            unit = reader.unit(position)
+            message = None if unit is None else self._store.message_at(unit.offset)
+            if message is None or message.topic != TIMER_TOPIC:
+                continue
+            properties = parse_properties(message.properties)
+            key = properties.get(props.TIMER_DEL_UNIQKEY)
+            if key is not None:
+                slot.recalled.add(key)
+                self._counts.add(properties.get(props.REAL_TOPIC, ""), 1)
+
+    def due(self, slot: DueSlot, unit: TimerUnit, now_ms: int) -> StoredMessage | None:
+        """The message to be stored for an entry that is due; None where there is none: it was
+        recalled, is lost, or is not the one that the entry was made for."""
+        waiting = self._store.message_at(unit.offset)
+        if waiting is None or waiting.topic != TIMER_TOPIC:
+            slot.lost += 1
+            return None
+        properties = parse_properties(waiting.properties)
+        topic, queue_id = properties.get(props.REAL_TOPIC), number(properties.get(props.REAL_QID))
+        out = number(properties.get(props.TIMER_OUT_MS))
+        if topic is None or queue_id is None or out is None or not takes_timed(topic):
+            return None
+        if not unit.rolls:
+            if out > slot.slot or props.TIMER_DEL_UNIQKEY in properties:
+                # Another message took the place of the one that the entry was for.
+                return None
+            key = f"{topic}+{properties.get(props.UNIQ_KEY)}"
+            if slot.recalled and key in slot.recalled:
+                self._counts.add(topic, -1)
+                return None
+        self._counts.add(topic, -unit.weight)
+        return as_delivered(waiting, properties, unit, now_ms)

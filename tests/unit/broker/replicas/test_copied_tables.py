@@ -72,8 +72,8 @@ def test_the_timer_of_a_master_is_followed_once_the_log_is_there() -> None:
     group.send(b"delivered by the timer")
     later = START_MS + 100_000
     part = group.master.plane.broker[Timer]
-    part.delivery.go_to(later)
-    part.queue.offset = 7
+    part.books.go_to(later)
+    part.books.queue_offset = 7
     slave.copy()
     assert slave.timer.checkpoint == before
     near.let_go()

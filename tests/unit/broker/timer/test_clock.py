@@ -115,9 +115,10 @@ def test_a_week_back_is_gone_through_bit_by_bit(
     broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let(broker, 1)
-    delivery, wheel = broker.broker[Timer].delivery, broker.broker[Timer].files.wheel
+    books = broker.broker[Timer].books
+    wheel = books.files.wheel
     ahead = 6 * 24 * 3600
-    delivery.go_to(START_MS + ahead * 1000)
+    books.go_to(START_MS + ahead * 1000)
     looked: list[int] = []
     following = wheel.next_time
 

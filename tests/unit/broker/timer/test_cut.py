@@ -118,7 +118,7 @@ def test_a_roll_that_was_put_off_and_is_cut_off_comes_again() -> None:
     broker = BrokerInMemory(files, clock=clock, **settings)
     timed(broker, b"rolls", TIMER_DELAY_SEC=20, UNIQ_KEY="u")
     let(broker, 8.5, 0.1)
-    assert broker.broker[Timer].delivery._slot is not None, "its slot is open"
+    assert broker.broker[Timer].books.slot is not None, "its slot is open"
     broker.stop()
     end = broker.store.end_offset
     broker = BrokerInMemory(files, clock=clock, **settings)

@@ -47,7 +47,7 @@ def test_the_file_is_stocks() -> None:
 def test_a_slave_follows_both_that_belong_together_and_keeps_its_own_two() -> None:
     progress = TimerProgress(MemoryFiles(), "/s/config")
     followed: list[int] = []
-    progress.on_followed(lambda: followed.append(progress.checkpoint.read_ms))
+    progress.followed.add(lambda: followed.append(progress.checkpoint.read_ms))
     progress.checkpoint = OWN
     progress.follow(TimerCheckpoint(read_ms=OWN.read_ms + 1, master_queue_offset=4, counter=4))
     expected = OWN._replace(read_ms=OWN.read_ms + 1, master_queue_offset=4, timestamp=0, counter=4)

@@ -62,7 +62,7 @@ def test_it_is_not_delivered_and_others_are(broker: BrokerInMemory, delay: float
     assert (taken.code, taken.ext_fields["msgId"]) == (ResponseCode.SUCCESS, "u1")
     let(broker, delay + 2, 0.01 if delay < 3 else delay / 100)
     assert bodies(broker) == [b"before", b"after"]
-    assert broker.broker[Timer].counts.of("Topic") == 0
+    assert broker.broker[Timer].books.counts.of("Topic") == 0
 
 
 def test_at_the_last_moment(broker: BrokerInMemory) -> None:
@@ -222,4 +222,4 @@ def test_what_is_told_holds(broker: BrokerInMemory, code: ResponseCode, told: Re
     assert recall(broker, handle).code == ResponseCode.SUCCESS
     let(broker, 7, 0.1)
     assert bodies(broker) == [b"other"]
-    assert broker.broker[Timer].counts.of("Topic") == 0
+    assert broker.broker[Timer].books.counts.of("Topic") == 0

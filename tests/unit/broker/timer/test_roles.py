@@ -12,7 +12,7 @@ from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.message.names import TIMER_TOPIC
 from tests.support.broker import BrokerInMemory
 from tests.support.stores import START_MS
-from tests.support.timers import Pair, bodies, cut, delivered, let, timed
+from tests.support.timers import Pair, bodies, cut, delivered, let, stop_delivering, timed
 
 
 def test_a_slave_fills_its_wheel_and_delivers_nothing() -> None:
@@ -20,9 +20,9 @@ def test_a_slave_fills_its_wheel_and_delivers_nothing() -> None:
     timed(pair.master, b"one", TIMER_DELAY_SEC=5)
     pair.copy()
     part = pair.slave.broker[Timer]
-    assert part.files.number(START_MS + 4000) == 1
+    assert part.books.files.number(START_MS + 4000) == 1
     let(pair.slave, 4)
-    pair.master.broker[Timer].delivery.pause()
+    stop_delivering(pair.master)
     let(pair.slave, 10)
     assert bodies(pair.slave) == []
 
@@ -32,13 +32,13 @@ def test_a_slave_goes_no_further_than_its_master() -> None:
     timed(pair.master, b"one", TIMER_DELAY_SEC=5)
     pair.copy()
     part = pair.slave.broker[Timer]
-    part.queue.limit = 1
+    part.books.master_queue_offset = 1
     timed(pair.master, b"two", TIMER_DELAY_SEC=5)
     store = pair.master.store
     data = store.read_log(pair.slave.store.written_offset, 1 << 16)
     pair.slave.commit.append_raw(pair.slave.store.written_offset, data)
     let(pair.slave, 0.1)
-    assert part.files.number(START_MS + 4000) == 1
+    assert part.books.files.number(START_MS + 4000) == 1
 
 
 def test_who_takes_over_delivers_the_rest_once() -> None:

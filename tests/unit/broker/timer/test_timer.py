@@ -183,13 +183,15 @@ class TestStarts:
         """The slots of its time were over when it was let in."""
         part = broker.broker[Timer]
         let(broker, 2.5)
-        part.delivery.go_to(START_MS + 2000)
-        part._open = False
+        part.books.go_to(START_MS + 2000)
+        work = part.engine.work
+        assert work is not None
+        intake, work._intake = work._intake, None
         for number in range(3):
             timed(broker, b"%d" % number, TIMER_DELAY_MS=5 + number)
         let(broker, 1.2)
-        part.delivery.go_to(START_MS + 3000)
-        part._open = True
+        part.books.go_to(START_MS + 3000)
+        work._intake = intake
         let(broker, 1.1)
         assert bodies(broker) == [b"0", b"1", b"2"]
         broker = self.again(broker)
@@ -247,14 +249,14 @@ def test_counts_and_what_is_told(broker: BrokerInMemory) -> None:
     part = broker.broker[Timer]
     for second in (1, 5, 5):
         timed(broker, b"x", TIMER_DELAY_SEC=second)
-    assert part.counts.of("Topic") == 3
+    assert part.books.counts.of("Topic") == 3
     assert part.runtime_info()["timerCongestNum"] == "3"
     let(broker, 2)
-    assert part.counts.of("Topic") == 2
+    assert part.books.counts.of("Topic") == 2
     info = part.runtime_info()
     assert (info["timerCongestNum"], info["timerReadBehind"]) == ("2", "0")
     let(broker, 10, 0.05)
     info = part.runtime_info()
-    assert part.counts.of("Topic") == 0
+    assert part.books.counts.of("Topic") == 0
     assert (info["timerCongestNum"], info["timerOffsetBehind"]) == ("0", "0")
     assert float(info["timerEnqueueTps"]) > 0 and float(info["timerDequeueTps"]) > 0

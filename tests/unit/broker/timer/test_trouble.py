@@ -8,8 +8,10 @@ import pytest
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 
+from rocketmq_tw.broker.timer.intake import TimerIntake
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.timer.slots import DueSlot
+from rocketmq_tw.broker.timer.work import DeliveringTimer
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.properties import parse_properties
@@ -64,7 +66,7 @@ def test_keys_that_stop_it() -> None:
     timed(broker, b"one", TIMER_DELAY_SEC=1)
     let(broker, 15, 0.1)
     assert bodies(broker) == []
-    assert broker.broker[Timer].files.number(START_MS) == 1
+    assert broker.broker[Timer].books.files.number(START_MS) == 1
     broker = BrokerInMemory(timer_stop_enqueue=True)
     timed(broker, b"one", TIMER_DELAY_SEC=1)
     let(broker, 5, 0.1)
@@ -75,7 +77,7 @@ def test_a_million_that_wait_cost_a_tick_nothing() -> None:
     """A look at the time reads a few slots, whatever waits."""
     broker = BrokerInMemory()
     part = broker.broker[Timer]
-    wheel = part.files.wheel
+    wheel = part.books.files.wheel
     for second in range(60, 260_000):
         wheel.put(START_MS + second * 1000, Slot(0, 0, 4))
     looked: list[int] = []
@@ -101,10 +103,14 @@ def test_a_slot_with_very_many_is_delivered_bit_by_bit() -> None:
     timed(broker, b"one", TIMER_DELAY_SEC=5)
     (unit,) = broker.store.queue_units("rmq_sys_wheel_timer", 0, 0, 1)
     for _ in range(2_000):
-        part.files.add(
+        part.books.files.add(
             TimerUnit(NOWHERE, DEFAULT, START_MS, START_MS + 4999, unit.position, unit.size, 0)
         )
-    delivery = part.delivery
+    let(broker, 0)
+    work = part.engine.work
+    assert isinstance(work, DeliveringTimer)
+    delivery = work.delivery
+    assert delivery is not None
     deliver, sizes = delivery._deliver, []
 
     def counted(slot: DueSlot, positions: list[int]) -> None:
@@ -122,8 +128,7 @@ def test_a_slot_waits_for_no_more_than_what_was_sent_before_it(
 ) -> None:
     """Where messages come all the time, something is always behind."""
     broker = BrokerInMemory()
-    queue = broker.broker[Timer].queue
-    monkeypatch.setattr(type(queue), "is_behind", property(lambda self: True))
+    monkeypatch.setattr(TimerIntake, "is_behind", property(lambda self: True))
     for second in range(1, 5):
         timed(broker, b"%d" % second, TIMER_DELAY_SEC=second)
     let(broker, 5)

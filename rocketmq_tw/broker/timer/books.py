@@ -1,0 +1,283 @@
+"""What the timer knows: which messages wait for which slot of time, and how far it is
+(docs/formats/timers.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.config_file import ConfigFile
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.stats.statistics import Rate
+from rocketmq_tw.broker.timer.counts import TimedCounts
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.timer.rules import TimerRules
+from rocketmq_tw.broker.timer.slots import DueSlot
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.store.message_store import MessageStore
+from rocketmq_tw.store.timer.timer_files import TimerFiles
+from rocketmq_tw.store.timer.unit import TimerUnit
+
+#: Entries of a slot that is delivered in part which are put off into the next one at most.
+MOST_PUT_OFF = 10_000
+
+log = Logger()
+
+
+class Waiting(NamedTuple):
+    """What was found to wait: the places in the commit log of the messages from `queue_offset` on
+    that have an entry, the number of all waiting messages, and the last entry of each slot."""
+
+    places: set[int]
+    number: int
+    lasts: Sequence[int]
+
+
+class TimerBooks:
+    """The wheel and the timer log (`files`), the checkpoint (`progress`), the counts of each topic,
+    and the timer's place in time (`read_ms`) and in its topic (`queue_offset`).
+
+    An entry that comes too late for its own slot goes into the first slot that is not delivered.
+    `entered_until` then stays in front of its message until that slot is over.
+    """
+
+    def __init__(self, host: Host, store: MessageStore) -> None:
+        config = host.store_config
+        self._store = store
+        self._now_ms = host.now_ms
+        self.rules = TimerRules(config)
+        self.files = TimerFiles(
+            host.files,
+            store.paths.root,
+            file_size=config.mapped_file_size_timer_log,
+            precision_ms=self.rules.precision_ms,
+        )
+        self.progress = TimerProgress(host.files, store.paths.config)
+        path = f"{store.paths.config}/timermetrics"
+        self.counts = TimedCounts(ConfigFile(host.files, path), host.now_ms)
+        #: Where a slot begins, in ms since 1970: all slots before it are delivered.
+        self.read_ms = 0
+        #: The slot at `read_ms` while it is being delivered.
+        self.slot: DueSlot | None = None
+        #: How many messages wait, less those that recall one.
+        self.waiting = 0
+        #: The next message of the timer's topic that may go into the wheel.
+        self.queue_offset = 0
+        #: Messages before it were in the wheel of the broker that told `read_ms`: those whose slot
+        #: is before that were delivered.
+        self.known_until = 0
+        #: The offset that a slave's master has reached, and no slave passes; None on a master.
+        self.master_queue_offset: int | None = None
+        self._late_from: int | None = None
+        #: Messages that went into the wheel, and that were delivered.
+        self.entered, self.delivered = Rate(), Rate()
+        #: Told of each entry that goes into the wheel.
+        self.added: Listeners[[TimerUnit]] = Listeners("a timed message went into the wheel")
+
+    def load(self) -> None:
+        """Reads the files but that of the counts, in any thread; raises `StoreError` or `OSError`.
+        Where one of them was lost, all messages of the timer's topic are looked at again."""
+        self.progress.load()
+        checkpoint, store = self.progress.checkpoint, self._store
+        known = checkpoint or TimerCheckpoint()
+        self.read_ms = self._start_of_time(checkpoint)
+        notes = self.files.load(
+            log_position=known.log_position,
+            since_ms=self.read_ms,
+            commit_end=store.end_offset,
+            clean=store.report is not None and store.report.clean,
+            note_log_position=self.progress.note_log_position,
+        )
+        for note in notes:
+            log.warn("timed messages: {note}", note=note)
+        self.queue_offset = 0 if notes else known.queue_offset
+        if checkpoint is None:
+            self.progress.take(TimerCheckpoint(self.read_ms))
+
+    def load_counts(self) -> None:
+        """Reads the counts; where that fails, they stay 0 until the next recount."""
+        try:
+            self.counts.load()
+        except Exception:
+            log.failure("the counts of timed messages cannot be read; they are counted anew")
+
+    def _start_of_time(self, checkpoint: TimerCheckpoint | None) -> int:
+        """`read_ms` at a start: that of the checkpoint, but not further back than the wheel
+        reaches; now, where there never was a timed message."""
+        rules, current = self.rules, self.rules.slot_of(self._now_ms())
+        if checkpoint is None and not self._store.max_queue_offset(TIMER_TOPIC, 0):
+            return current
+        read_ms = 0 if checkpoint is None else rules.slot_of(checkpoint.read_ms)
+        return max(read_ms, current - rules.furthest_ms)
+
+    # Place in the topic
+
+    @property
+    def entered_until(self) -> int:
+        """All messages of the timer's topic before it wait in the slot of their time, or are
+        delivered."""
+        late = self._late_from
+        return self.queue_offset if late is None else min(self.queue_offset, late)
+
+    @property
+    def queue_end(self) -> int:
+        """Where the messages end that may go into the wheel now."""
+        end, most = self._store.max_queue_offset(TIMER_TOPIC, 0), self.master_queue_offset
+        return end if most is None else min(end, most)
+
+    @property
+    def messages_behind(self) -> int:
+        """How many messages of the timer's topic are not in the wheel yet."""
+        return max(self._store.max_queue_offset(TIMER_TOPIC, 0) - self.queue_offset, 0)
+
+    def next_position(self) -> int:
+        """The place in the commit log of the next message of the topic, or the log's end."""
+        units = self._store.queue_units(TIMER_TOPIC, 0, self.queue_offset, 1)
+        return units[0].position if units else self._store.end_offset
+
+    def go_on(self, *, as_slave: bool) -> None:
+        """Takes the place of the checkpoint: for a slave its master's, in time as well."""
+        checkpoint = self.progress.checkpoint or TimerCheckpoint()
+        known_until, store = checkpoint.master_queue_offset, self._store
+        self.known_until = known_until
+        self.master_queue_offset = known_until if as_slave else None
+        self._late_from = None
+        offset = max(min(self.queue_offset, known_until), store.min_queue_offset(TIMER_TOPIC, 0))
+        self.queue_offset = min(offset, store.max_queue_offset(TIMER_TOPIC, 0))
+        if as_slave:
+            self.go_to(self.rules.slot_of(checkpoint.read_ms))
+
+    def follow(self, checkpoint: TimerCheckpoint) -> None:
+        """Goes as far as a slave's master now is."""
+        self.go_to(self.rules.slot_of(checkpoint.read_ms))
+        self.master_queue_offset = self.known_until = checkpoint.master_queue_offset
+
+    def rewind(self, checkpoint: TimerCheckpoint, read_ms: int) -> None:
+        """Goes back to `checkpoint`, which was written, and to the slot at `read_ms`, which may be
+        behind that of the checkpoint. What was read of a slot is read again."""
+        self.progress.take(checkpoint)
+        self.slot = None
+        self.read_ms = read_ms
+        self.queue_offset = checkpoint.queue_offset
+        if self.master_queue_offset is not None:
+            self.master_queue_offset = min(self.master_queue_offset, checkpoint.master_queue_offset)
+        self._late_from = None
+
+    def late_from(self, offset: int) -> None:
+        """Notes that the message at `offset` of the timer's topic waits in a slot not its own."""
+        if self._late_from is None or offset < self._late_from:
+            self._late_from = offset
+
+    def position(self) -> TimerCheckpoint:
+        """How far the timer is; without log position and version."""
+        own, master = self.entered_until, self.master_queue_offset
+        return TimerCheckpoint(self.read_ms, 0, own, own if master is None else master)
+
+    def sample_rates(self) -> None:
+        """To be called every `SAMPLE_SECONDS` of `stats.statistics`."""
+        self.entered.sample()
+        self.delivered.sample()
+
+    # Slots
+
+    def add(self, topic: str, unit: TimerUnit) -> None:
+        """Lets a message for `topic` wait."""
+        position = self.files.add(unit)
+        self.counts.add(topic, unit.weight)
+        self.waiting += unit.weight
+        self.entered.total += 1
+        slot = self.slot
+        if slot is not None and slot.slot == self.rules.slot_of(unit.time_ms):
+            slot.add(position, unit)
+        self.added.tell(unit)
+
+    def go_to(self, read_ms: int) -> None:
+        """Takes all slots before `read_ms` for delivered. What was read of the slot there is
+        kept."""
+        self.read_ms = read_ms
+        if self.slot is not None and self.slot.slot != read_ms:
+            self.slot = None
+
+    def pass_empty_slots(self) -> None:
+        """Moves `read_ms` on to the present slot, where no message waits for one between them."""
+        if self.slot is None:
+            current = self.rules.slot_of(self._now_ms())
+            wheel = self.files.wheel
+            if current > self.read_ms and wheel.next_time(self.read_ms, current) is None:
+                self.read_ms = current
+
+    def open_slot(self, slot_ms: int) -> DueSlot:
+        """Begins to deliver a slot, which is to be read."""
+        self.read_ms = slot_ms
+        self.slot = DueSlot(slot_ms, self.rules, self._store.end_offset)
+        return self.slot
+
+    def close_slot(self, slot: DueSlot) -> None:
+        """Ends the delivery of `slot`, of which nothing is left."""
+        self.waiting -= self.files.number(slot.slot)
+        self._next_slot(slot)
+
+    def put_off_slot(self) -> None:
+        """Lets what is left of a slot that is delivered in part wait for the next slot instead, so
+        that the next start, or another broker, delivers nothing of it twice. A slot with very much
+        left is delivered again."""
+        slot = self.slot
+        if slot is None or len(slot) + len(slot.all_recalls) > MOST_PUT_OFF:
+            return
+        reader = self.files.log.reader(ascending=True)
+
+        def units(positions: Collection[int]) -> list[TimerUnit]:
+            found = map(reader.unit, sorted(positions))
+            return [unit for unit in found if unit is not None]
+
+        left = units(slot.positions())
+        if left:
+            left += units(slot.all_recalls)
+        end = slot.slot + self.rules.precision_ms
+        for unit in left:
+            time_ms = end if unit.rolls else end + 1
+            self.files.add(unit._replace(write_ms=end, time_ms=time_ms))
+        self._next_slot(slot)
+        for unit in left:
+            message = self._store.message_at(unit.offset)
+            if message is not None:
+                self.late_from(message.queue_offset)
+
+    def _next_slot(self, slot: DueSlot) -> None:
+        self.read_ms = slot.slot + self.rules.precision_ms
+        self.slot = None
+        self._late_from = None
+
+    # Finding out what waits
+
+    def find_waiting(self, position: int, since_ms: int) -> Waiting:
+        """Finds the messages that wait for `since_ms` or later, and the places at or behind
+        `position` of the commit log that have an entry; in any thread, while nothing is added."""
+        wheel, places = self.files.wheel, set[int]()
+        wheel.keep_since(since_ms)
+        number, lasts = 0, []
+        for _, slot in wheel.waiting(since_ms):
+            number += slot.number
+            lasts.append(slot.last)
+        for _ in self.files.offsets_from(position, places):
+            pass
+        return Waiting(places, number, lasts)
+
+    def count_by_topic(self, lasts: Sequence[int], topics: Collection[str]) -> Mapping[str, int]:
+        """Counts the waiting messages of each of `topics`, in any thread. `lasts`: the positions of
+        the last entries of all slots in which some wait."""
+        names = {java_hash_code(topic): topic for topic in topics}
+        reader = self.files.log.reader()
+        found: Counter[str] = Counter()
+        for last in lasts:
+            for _, unit in reader.chain(last):
+                name = names.get(unit.topic_hash)
+                if name is not None and not unit.is_void:
+                    found[name] += unit.weight
+        return found

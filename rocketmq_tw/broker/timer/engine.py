@@ -1,0 +1,138 @@
+"""The timer's life: its books, what keeps them in files, and its work in the present role."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
+from rocketmq_tw.broker.assembly.part import TakeBack
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.timer.books import TimerBooks
+from rocketmq_tw.broker.timer.delivered import Delivered
+from rocketmq_tw.broker.timer.keeping import TimerKeeper
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint
+from rocketmq_tw.broker.timer.rewind import rewind_before_cut
+from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerWork
+from rocketmq_tw.broker.writing.part import Writing
+
+log = Logger()
+
+
+class TimerEngine:
+    """Lets timed messages wait in stock's wheel, and delivers them in a role that does so."""
+
+    def __init__(self, host: Host, role: RoleHolder, writing: Writing, topics: TopicTable) -> None:
+        self._host = host
+        self._role = role
+        self._writing = writing
+        self._topics = topics
+        self._is_loaded = False
+        self.books = TimerBooks(host, writing.store)
+        self.keeper = TimerKeeper(host, writing.commit, self.books)
+        #: None while the broker has no role.
+        self.work: TimerWork | None = None
+
+    def load(self) -> None:
+        """Reads the files, in any thread; raises `StoreError` or `OSError`."""
+        self.books.load()
+        self._is_loaded = True
+
+    def begin(self) -> None:
+        """Begins the work of the present role, every part being in it."""
+        work: TimerWork
+        tools = self._host, self._writing, self.books, self.keeper
+        if self._role.delivers:
+            work = DeliveringTimer(*tools, self._topics, self._role.scope)
+        else:
+            work = FollowingTimer(*tools, self._role.scope)
+        self.work = work
+        work.begin()
+
+    @inlineCallbacks
+    def end(self) -> Generator[Deferred[Any], Any, None]:
+        """Ends the work; fires once nothing of it is under way and the files are written."""
+        work, self.work = self.work, None
+        if work is not None:
+            yield work.pause()
+        yield self.save()
+
+    @inlineCallbacks
+    def close(self) -> Generator[Deferred[Any], Any, None]:
+        """Writes and closes the files, so that the next start begins at a slot; fails where they
+        cannot be written."""
+        try:
+            if self._is_loaded:
+                self.books.put_off_slot()
+                yield self.keeper.save(always=True)
+        finally:
+            yield self._host.in_thread(self.books.files.close)
+
+    @inlineCallbacks
+    def save(self) -> Generator[Deferred[Any], Any, None]:
+        """Writes what changed; fires once that is over. What failed is logged, and written with the
+        next call."""
+        self.pass_empty_slots()
+        try:
+            yield self.keeper.save()
+        except Exception:
+            log.failure("what waits for its time is not saved; trying again later")
+        if self.work is not None:
+            # Where too much was not written yet, or reading failed.
+            self.work.let_in()
+
+    def expire(self) -> Deferred[Any]:
+        """Removes files of the timer log that are not needed any more, and counts of topics that
+        are gone."""
+        books = self.books
+        books.counts.keep_only(self._topics.all().keys())
+        steps = books.files.remove_expired(self._writing.store.min_physical_offset, books.read_ms)
+        return self.keeper.alone(lambda: self._host.in_slices(steps))
+
+    # Truncation
+
+    @inlineCallbacks
+    def truncating(self, cut: LogCut) -> Generator[Deferred[Any], Any, TakeBack | None]:
+        """Pauses the work; see `Part.truncating`."""
+        if self.work is not None:
+            yield self.work.pause()
+        delivered = Delivered(self._writing.store, self.books, cut)
+        return partial(self._take_back, cut, delivered)
+
+    @inlineCallbacks
+    def _take_back(self, cut: LogCut, delivered: Delivered) -> Generator[Deferred[Any], Any, None]:
+        yield self.keeper.alone(partial(rewind_before_cut, self._host, self.books, cut, delivered))
+        yield self.keeper.save(always=True)
+
+    def truncated(self) -> None:
+        """Goes on, where the role was not left meanwhile and is not just being entered."""
+        if self.work is not None:
+            self.work.begin()
+
+    # How far it is
+
+    def pass_empty_slots(self) -> bool:
+        """Moves the place in time on, over slots that nothing waits for, and returns True, where
+        messages are being delivered."""
+        delivers = isinstance(self.work, DeliveringTimer) and self.work.is_open
+        if delivers:
+            self.books.pass_empty_slots()
+        return delivers
+
+    def checkpoint(self) -> TimerCheckpoint | None:
+        """How far the timer is; where nothing is delivered here, as far as that is known."""
+        if self.pass_empty_slots():
+            return self.keeper.checkpoint()
+        return self.books.progress.checkpoint
+
+    def behind_ms(self) -> int:
+        """By how many ms the delivery is behind the clock; 0 where there is none."""
+        if not self.pass_empty_slots():
+            return 0
+        return max(self._host.now_ms() - self.books.read_ms, 0)

@@ -1,0 +1,126 @@
+"""From the timer's topic into the wheel: each message gets an entry in the slot of its time
+(docs/formats/timers.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.timer.books import TimerBooks
+from rocketmq_tw.broker.timer.rules import deliver_ms, takes_timed
+from rocketmq_tw.message import properties as props
+from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.properties import number, parse_properties
+from rocketmq_tw.message.record import RecordHead, parse_head
+from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.timer.unit import DEFAULT, DELETE, NOWHERE, ROLL, TimerUnit
+
+#: Messages and bytes that one read of the topic gives at most.
+BATCH_MESSAGES = 256
+BATCH_BYTES = 1 << 20
+
+log = Logger()
+
+
+class TimerIntake:
+    """Moves messages of the timer's topic into the wheel, in their order, from where `books` are.
+
+    `entered`: the places in the commit log, from there on, of messages that have an entry already.
+    """
+
+    def __init__(self, store: IMessageStore, books: TimerBooks, entered: set[int]) -> None:
+        self._store = store
+        self._books = books
+        self._entered = entered
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are messages that may go into the wheel."""
+        return self._books.queue_offset < self._books.queue_end
+
+    def steps(self) -> Iterator[None]:
+        """Goes on as far as there are messages, some in each step."""
+        books = self._books
+        while self.is_behind:
+            before = books.queue_offset
+            self._take_some()
+            if books.queue_offset == before:
+                return
+            yield
+
+    def _take_some(self) -> None:
+        books = self._books
+        offset = max(books.queue_offset, self._store.min_queue_offset(TIMER_TOPIC, 0))
+        books.queue_offset = offset
+        read = self._store.read_queue(TIMER_TOPIC, 0, offset, BATCH_MESSAGES, BATCH_BYTES)
+        end, at = books.queue_end, 0
+        while at < len(read.data):
+            head = parse_head(read.data, at, check_body=False)
+            if head is None or head.queue_offset >= end:
+                return
+            self._take(head)
+            books.queue_offset = max(books.queue_offset, head.queue_offset + 1)
+            at += head.size
+        # What the read skipped is no more in the log, or never was there.
+        books.queue_offset = max(books.queue_offset, min(read.next_offset, end))
+
+    def _take(self, head: RecordHead) -> None:
+        if head.physical_offset in self._entered:
+            self._entered.discard(head.physical_offset)
+            return
+        properties = parse_properties(head.properties)
+        topic = properties.get(props.REAL_TOPIC)
+        out = number(properties.get(props.TIMER_OUT_MS))
+        if topic is None or out is None:
+            log.error(
+                "message {offset} of {topic}, at {position} of the log, lacks the time or the topic"
+                " that it is for and is skipped",
+                offset=head.queue_offset,
+                topic=TIMER_TOPIC,
+                position=head.physical_offset,
+            )
+            return
+        if not takes_timed(topic):
+            return
+        unit = self._unit(head, properties, topic, out)
+        if unit is not None:
+            self._books.add(topic, unit)
+
+    def _unit(
+        self, head: RecordHead, properties: dict[str, str], topic: str, out: int
+    ) -> TimerUnit | None:
+        """The entry that lets a message wait; None where its time is over and it was delivered."""
+        rules, read_ms = self._books.rules, self._books.read_ms
+        deletes = props.TIMER_DEL_UNIQKEY in properties
+        if out < read_ms and head.queue_offset < self._books.known_until:
+            return None
+        write = rules.slot_of(head.store_timestamp)
+        slot, rolls = rules.target(out, write)
+        late = False
+        if slot < read_ms:
+            if deletes and not rolls:
+                return None
+            write = read_ms
+            slot, rolls = rules.target(out, write)
+            late = slot < write
+            if late:
+                slot = write
+                self._books.late_from(head.queue_offset)
+        if rolls:
+            time_ms = slot
+        elif late:
+            time_ms = slot + 1
+        else:
+            time_ms = rules.exact_time(deliver_ms(properties, head.store_timestamp), slot)
+        return TimerUnit(
+            NOWHERE,
+            DEFAULT | (ROLL if rolls else 0) | (DELETE if deletes else 0),
+            write,
+            time_ms,
+            head.physical_offset,
+            head.size,
+            java_hash_code(topic),
+        )

@@ -1,0 +1,83 @@
+"""Goes through time once more: where the log's end is cut off, with deliveries and waiting messages
+that stand there, and where the clock was set back (docs/formats/timers.md, "The order of things").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.log_cut import LogCut
+from rocketmq_tw.broker.timer.books import TimerBooks
+from rocketmq_tw.broker.timer.delivered import Delivered
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint
+from rocketmq_tw.message.names import TIMER_TOPIC
+
+#: Milliseconds by which the clock may be set back, or that of a former master be ahead, before time
+#: is gone through once more.
+AHEAD_MS = 10_000
+#: Slots that are looked at in one step then.
+STEP_SLOTS = 4_096
+
+
+@inlineCallbacks
+def rewind_before_cut(
+    host: Host, books: TimerBooks, cut: LogCut, delivered: Delivered
+) -> Generator[Deferred[Any], Any, None]:
+    """Goes back to before what `cut` takes away: messages there wait no more, and what was
+    `delivered` there waits again. The checkpoint goes back first: what a crash leaves of the rest
+    does no harm then. Nothing may be let in, delivered or written meanwhile; fails where a file
+    cannot be written."""
+    yield host.in_slices(delivered.find())
+    known = books.progress.checkpoint or TimerCheckpoint()
+    read_ms, until = books.read_ms, min(books.entered_until, known.master_queue_offset)
+    if delivered.first is not None:
+        read_ms = min(read_ms, delivered.first)
+    for offset in (cut.first_gone(TIMER_TOPIC, 0), delivered.first_missing):
+        if offset is not None:
+            until = min(until, offset)
+    checkpoint = known._replace(
+        read_ms=min(known.read_ms, read_ms),
+        queue_offset=min(books.queue_offset, until),
+        master_queue_offset=until,
+    )
+    yield host.in_thread(lambda: books.progress.write(checkpoint))
+    books.rewind(checkpoint, read_ms)
+    yield host.in_slices(books.files.unlink_behind(cut.end))
+
+    def note_log_position(position: int) -> None:
+        log_position = min(checkpoint.log_position, position)
+        books.progress.write(checkpoint._replace(log_position=log_position))
+
+    yield host.in_thread(lambda: books.files.cut_unlinked(note_log_position))
+
+
+def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:
+    """Whether the clock was set back, behind what is delivered."""
+    return books.read_ms > now_ms + AHEAD_MS
+
+
+@inlineCallbacks
+def rewind_to_now(host: Host, books: TimerBooks) -> Generator[Deferred[Any], Any, None]:
+    """Goes back to the time that it is now. What was delivered before its time by that is taken out
+    of its slots, and does not come again. Nothing may be let in, delivered or written meanwhile."""
+    # What is left of the open slot has the rest of its time to wait.
+    books.put_off_slot()
+    books.slot = None
+    yield host.in_thread(lambda: books.files.wheel.keep_since(host.now_ms()))
+    yield host.in_slices(_empty_slots(host, books))
+
+
+def _empty_slots(host: Host, books: TimerBooks) -> Iterator[None]:
+    wheel, precision_ms = books.files.wheel, books.rules.precision_ms
+    current = books.rules.slot_of(host.now_ms())
+    while books.read_ms > current:
+        start = at = max(current, books.read_ms - STEP_SLOTS * precision_ms)
+        while (found := wheel.next_time(at, books.read_ms)) is not None:
+            wheel.clear(found)
+            at = found + precision_ms
+        books.read_ms = start
+        yield

@@ -1,0 +1,222 @@
+"""What the timer does in a role: it lets messages into the wheel, and delivers them where the role
+does that; a slave follows its master's checkpoint instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.timer.books import TimerBooks, Waiting
+from rocketmq_tw.broker.timer.delivery import TimerDelivery
+from rocketmq_tw.broker.timer.intake import TimerIntake
+from rocketmq_tw.broker.timer.keeping import TimerKeeper
+from rocketmq_tw.broker.timer.rewind import clock_is_behind, rewind_to_now
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.runtime.waiters import Waiters
+
+#: Seconds until what failed is tried again.
+RETRY_DELAY = 1.0
+#: Bytes of the timer log that may wait for their write; the topic waits then.
+MOST_UNWRITTEN = 16 << 20
+
+log = Logger()
+
+
+class TimerWork:
+    """Lets messages into the wheel in stretches: each from `begin` to the next `pause`, or to the
+    end of `scope`, the role's. What one stretch has begun does not go on in the next."""
+
+    def __init__(
+        self, host: Host, writing: Writing, books: TimerBooks, keeper: TimerKeeper, scope: Scope
+    ) -> None:
+        self._host = host
+        self._store = writing.store
+        self._books = books
+        self._keeper = keeper
+        self._scope = scope
+        self._stretch = Scope()
+        self._stretch.end()
+        #: None until it is found out, in each stretch, what waits already.
+        self._intake: TimerIntake | None = None
+        self._is_entering = False
+        self._entered = Waiters[None]()
+        scope.on_end(writing.dispatcher.on_dispatched(self.let_in))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages may go into the wheel now."""
+        return self._intake is not None and not self._stretch.is_over
+
+    def begin(self) -> None:
+        """Goes on where the checkpoint is, once a thread has found out what waits already."""
+        stretch = self._next_stretch()
+        self._take_place()
+        books = self._books
+        if books.files.log.end == 0:
+            self._open(stretch, Waiting(set(), 0, ()))
+            return
+        position, since_ms = books.next_position(), books.read_ms
+        found = self._keeper.alone(
+            lambda: self._host.in_thread(lambda: books.find_waiting(position, since_ms))
+        )
+        found.addCallback(lambda waiting: None if stretch.is_over else self._open(stretch, waiting))
+        found.addErrback(self._failed, stretch)
+
+    def pause(self) -> Deferred[None]:
+        """Ends the stretch; fires once nothing goes into the wheel, or is delivered, any more."""
+        self._next_stretch()
+        return self._when_idle()
+
+    def let_in(self) -> None:
+        """Lets the messages into the wheel that are not there yet, in slices."""
+        intake = self._intake
+        if intake is not None and self.is_open and not self._is_entering and intake.is_behind:
+            self._is_entering = True
+            before = self._books.queue_offset
+            steps = self._stretch.steps(self._while_allowed(intake.steps()))
+            self._host.in_slices(steps).addBoth(self._let_in_ended, intake, before)
+
+    def _next_stretch(self) -> Scope:
+        self._stretch.end()
+        self._intake = None
+        stretch = self._stretch = Scope()
+        stretch.on_end(self._scope.on_end(stretch.end))
+        return stretch
+
+    def _failed(self, failure: Failure, stretch: Scope) -> None:
+        log.failure("what waits for its time cannot be found out; trying again", failure=failure)
+        stretch.later(self._host.reactor, RETRY_DELAY, self.begin)
+
+    def _while_allowed(self, steps: Iterator[None]) -> Iterator[None]:
+        while self._may_go_on():
+            for _ in steps:
+                break
+            else:
+                return
+            yield
+
+    def _let_in_ended(self, result: Any, intake: TimerIntake, before: int) -> None:
+        self._is_entering = False
+        if isinstance(result, Failure):
+            log.failure("timed messages are not let in; trying again later", failure=result)
+        self._entered.fire(None)
+        if intake.is_behind and self._books.queue_offset > before:
+            self._host.reactor.callLater(0, self.let_in)
+        else:
+            self._caught_up()
+
+    # What depends on the role
+
+    def _take_place(self) -> None:
+        """Moves the books to where the work goes on."""
+        self._books.go_on(as_slave=False)
+
+    def _open(self, stretch: Scope, waiting: Waiting) -> None:
+        """Begins to let messages in: it is known by now which wait already."""
+        self._books.waiting = waiting.number
+        self._intake = TimerIntake(self._store, self._books, waiting.places)
+        self.let_in()
+
+    def _may_go_on(self) -> bool:
+        """Whether one more step of the topic may be let in."""
+        stopped = self._host.store_config.timer_stop_enqueue
+        return not stopped and self._books.files.log.unwritten <= MOST_UNWRITTEN
+
+    def _caught_up(self) -> None:
+        """Called when the wheel has all messages that it may have now."""
+
+    def _when_idle(self) -> Deferred[None]:
+        """Fires once nothing of an earlier stretch is under way."""
+        return self._entered.wait() if self._is_entering else succeed(None)
+
+
+class FollowingTimer(TimerWork):
+    """The work on a slave: it goes no further than its master."""
+
+    def __init__(
+        self, host: Host, writing: Writing, books: TimerBooks, keeper: TimerKeeper, scope: Scope
+    ) -> None:
+        super().__init__(host, writing, books, keeper, scope)
+        scope.on_end(books.progress.followed.add(self._followed))
+
+    def _take_place(self) -> None:
+        self._books.go_on(as_slave=True)
+
+    def _followed(self) -> None:
+        checkpoint = self._books.progress.checkpoint
+        if checkpoint is not None:
+            self._books.follow(checkpoint)
+            self.let_in()
+
+
+class DeliveringTimer(TimerWork):
+    """The work of a master: due messages go to `writing.sink`."""
+
+    def __init__(
+        self,
+        host: Host,
+        writing: Writing,
+        books: TimerBooks,
+        keeper: TimerKeeper,
+        topics: TopicTable,
+        scope: Scope,
+    ) -> None:
+        super().__init__(host, writing, books, keeper, scope)
+        self._sink = writing.sink
+        self._topics = topics
+        #: None until the first stretch is open.
+        self.delivery: TimerDelivery | None = None
+
+    def _open(self, stretch: Scope, waiting: Waiting) -> None:
+        if self._books.files.log.end:
+            self._recount(waiting.lasts)
+        self.delivery = TimerDelivery(self._host, self._store, self._sink, self._books, stretch)
+        self.delivery.start()
+        super()._open(stretch, waiting)
+
+    def _recount(self, lasts: Sequence[int]) -> None:
+        books, topics = self._books, list(self._topics.all())
+        books.counts.begin_recount()
+        counted = self._host.in_thread(lambda: books.count_by_topic(lasts, topics))
+        counted.addCallback(books.counts.replace)
+        counted.addErrback(lambda failure: log.failure("counting what waits", failure=failure))
+
+    def _may_go_on(self) -> bool:
+        if clock_is_behind(self._books, self._host.now_ms()):
+            self._clock_set_back()
+            return False
+        return super()._may_go_on()
+
+    @inlineCallbacks
+    def _clock_set_back(self) -> Generator[Deferred[Any], Any, None]:
+        log.warn("the clock was set back; timed messages go on at the time that it is now")
+        stretch = self._next_stretch()
+        yield self._when_idle()
+        if stretch.is_over:
+            return
+        try:
+            yield self._keeper.alone(lambda: rewind_to_now(self._host, self._books))
+            yield self._keeper.save(always=True)
+        except Exception:
+            self._failed(Failure(), stretch)
+        else:
+            if not stretch.is_over:
+                self.begin()
+
+    def _caught_up(self) -> None:
+        if self.delivery is not None:
+            self.delivery.caught_up()
+
+    @inlineCallbacks
+    def _when_idle(self) -> Generator[Deferred[Any], Any, None]:
+        yield super()._when_idle()
+        if self.delivery is not None:
+            yield self.delivery.when_idle()
