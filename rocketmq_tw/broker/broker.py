@@ -27,6 +27,7 @@ from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.reading.part import Reading
+from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.changes import RoleChanges
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -63,6 +64,7 @@ PARTS: tuple[type[Part], ...] = (
     Reading,
     Replicas,
     Sending,
+    SlaveMetadata,
     StaticTopics,
     Stats,
     Tables,

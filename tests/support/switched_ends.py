@@ -21,7 +21,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveHandshake,
     SlaveReader,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import Comparison, ISwitchedLog
+from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, RecordComparison
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.links.settings import HASettings
@@ -127,10 +127,10 @@ class Slave:
         self.connection.makeConnection(self.transport)
         assert SlaveReader().feed(self.transport.taken()) == [SlaveHandshake(2)]
 
-    def compare(self, point: int) -> Deferred[Comparison]:
+    def compare(self, point: int) -> Deferred[RecordComparison]:
         self.compared.append(point)
         same = self.same(point) if callable(self.same) else self.same
-        return succeed(Comparison(same is False, point if same else 0))
+        return succeed(RecordComparison(same is False, point if same else 0))
 
     def meets(self, end: int, *entries: tuple[int, int]) -> list[Any]:
         """The master's handshake; returns what is answered."""

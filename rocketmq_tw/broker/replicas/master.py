@@ -8,10 +8,8 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
 
-from rocketmq_tw.broker.writing.commit import Commit
-from rocketmq_tw.broker.writing.flush import Flusher
-from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.replication.links.service import HAService
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 
@@ -20,40 +18,32 @@ class MasterLinks:
     """Listens on the HA port and pushes the log to every slave that connects."""
 
     def __init__(
-        self,
-        reactor: Any,
-        store_config: MessageStoreConfig,
-        net_config: NettyServerConfig,
-        service: HAService[Any],
-        commit: Commit,
-        flusher: Flusher,
-        *,
-        synchronous: bool,
+        self, host: Host, writing: Writing, service: HAService[Any], *, synchronous: bool
     ) -> None:
         """`synchronous`: senders wait for slaves."""
-        self._reactor = reactor
-        self._config = store_config
-        self._net_config = net_config
+        self._host = host
         self._listening: Any = None
         self.service = service
-        self._commit = commit
+        self._commit = writing.commit
         self._unsubscribe = [
-            commit.on_written(self.service.log_grew),
-            flusher.on_round(self.service.log_grew),
+            writing.commit.on_written(service.log_grew),
+            writing.flusher.on_round(service.log_grew),
         ]
         if synchronous:
-            commit.replicator = self.service
+            writing.commit.replicator = service
 
     def listen(self, port: int) -> int:
         """Listens for slaves on haListenPort, or behind `port`, the broker's; returns the port.
         Raises `OSError` where it is taken."""
-        wanted = self._config.ha_listen_port or port + 1
+        host, net_config = self._host, self._host.net_config
+        named = host.store_config.ha_listen_port
+        wanted = named or port + 1
         try:
             self._listening = self._listen_on(wanted)
         except CannotListenError as error:
-            if self._config.ha_listen_port or self._net_config.listen_port:
+            if named or net_config.listen_port:
                 raise OSError(
-                    f"{self._net_config.bind_address}:{wanted} cannot be listened on for slaves"
+                    f"{net_config.bind_address}:{wanted} cannot be listened on for slaves"
                     f" ({error.socketError.strerror}): change haListenPort"
                 ) from error
             # A port of the kernel's choice may have a neighbour; name servers tell this one too.
@@ -61,15 +51,17 @@ class MasterLinks:
         return int(self._listening.getHost().port)
 
     def _listen_on(self, port: int) -> Any:
-        return self._reactor.listenTCP(port, self.service, interface=self._net_config.bind_address)
+        interface = self._host.net_config.bind_address
+        return self._host.reactor.listenTCP(port, self.service, interface=interface)
 
     def runtime_info(self) -> HARuntimeInfo:
+        """What request 907 tells of the links."""
         return self.service.runtime_info()
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:
-        """Gives the slaves all that was stored, then closes all links; senders that still wait are
-        told FLUSH_SLAVE_TIMEOUT."""
+        """Gives the slaves all that was stored, then closes all links; sends that still wait are
+        answered with FLUSH_SLAVE_TIMEOUT."""
         closed: Deferred[Any] = succeed(None)
         if self._listening is not None:
             closed = maybeDeferred(self._listening.stopListening)

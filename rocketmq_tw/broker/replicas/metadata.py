@@ -13,7 +13,7 @@ still has messages of it, and groups stay where the master's version is behind t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,16 +21,18 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.assignment.modes import RequestModes
-from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.assignment.part import Assignment
+from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
-from rocketmq_tw.broker.tables.groups.table import GroupTable
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable, join_light_offsets
-from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
+from rocketmq_tw.broker.tables.offsets.table import join_light_offsets
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.timer.progress import TimerCheckpoint
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.queue_kinds import unsupported
+from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.base import decode_body, decode_by_entry
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable, DelayOffsetTable
@@ -53,36 +55,32 @@ class _Progress(NamedTuple):
 _NOTHING = _Progress(0, 0, -1, ConsumerOffsetTable(), DelayOffsetTable(), None)
 
 
-class SlaveMetadata:
+class SlaveMetadata(Part):
     """`copy` asks the master; `log_grew` takes over what waited for the log."""
 
     log = Logger()
 
     def __init__(
         self,
-        calls: MasterCalls,
-        store: IMessageStore,
-        topics: TopicTable,
-        mappings: QueueMappings,
-        groups: GroupTable,
-        offsets: OffsetTable,
-        delay_offsets: DelayOffsets,
-        timer: TimerProgress,
-        modes: RequestModes,
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        host: Host,
+        writing: Writing,
+        tables: Tables,
+        delay: Delay,
+        timer: Timer,
+        assignment: Assignment,
     ) -> None:
-        """`in_slices` goes through steps without holding others up (`Host.in_slices`)."""
-        self._in_slices = in_slices
+        #: Asks the master.
+        self.calls = MasterCalls(host.client, host.in_thread)
+        self.topics = tables.topics
+        self._in_slices = host.in_slices
         self._following = False
-        self._calls = calls
-        self._store = store
-        self._topics = topics
-        self._mappings = mappings
-        self._groups = groups
-        self._offsets = offsets
-        self._delay_offsets = delay_offsets
-        self._timer = timer
-        self._modes = modes
+        self._store = writing.store
+        self._mappings = tables.mappings
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._delay_offsets = delay.offsets
+        self._timer = timer.progress
+        self._modes = assignment.modes
         #: Topics that the master may have lost or be about to remove: looked at again each time.
         self._lost: dict[str, TopicConfig] = {}
         #: Topics of the master that cannot be served here, with the attribute that says so.
@@ -90,16 +88,14 @@ class SlaveMetadata:
         self._waiting: _Progress | None = None
         #: What the master said the last time; empty before that.
         self._former = _NOTHING
-        #: How often there was another master: what one still answers to is not taken then.
-        self._masters = 0
-        self._copying: Deferred[None] | None = None
+        #: Over when there is another master: what the former one still answers is not taken then.
+        self._master = Scope()
 
     def forget(self) -> None:
-        """Forgets what the former master said: there is another one now, for which nobody waits
-        until one that is silent has answered."""
-        self._masters += 1
-        if self._copying is not None:
-            self._copying.cancel()
+        """Forgets what the former master said: there is another one now, and a copy that is under
+        way ends."""
+        self._master.end()
+        self._master = Scope()
         self._waiting = None
         self._former = _NOTHING
 
@@ -111,18 +107,19 @@ class SlaveMetadata:
         """Copies everything from the master at `address`, one copy at a time; a table that fails
         leaves its own as it was, and `copy` fails with the first once the others are copied: one
         may be too large for a frame."""
-        copying: Deferred[None] = self._copy(address)
-        self._copying = copying
+        master = self._master
+        copying: Deferred[None] = self._copy(address, master)
+        ended = master.on_end(copying.cancel)
 
         def copied(result: Any) -> Any:
-            self._copying = None
+            ended()
             return result
 
         return copying.addBoth(copied)
 
     @inlineCallbacks
-    def _copy(self, address: str) -> Generator[Deferred[Any], Any, None]:
-        failures, master = [], self._masters
+    def _copy(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        failures = []
         for table in (
             self._copy_topics,
             self._copy_groups,
@@ -132,42 +129,42 @@ class SlaveMetadata:
             try:
                 yield table(address, master)
             except Exception as error:
-                if master != self._masters:
+                if master.is_over:
                     return
                 failures.append(error)
         if failures:
             raise failures[0]
 
     @inlineCallbacks
-    def _copy_topics(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
-        topics, kinds = yield self._calls.table(
+    def _copy_topics(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        topics, kinds = yield self.calls.table(
             address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics
         )
         self._say_unserved(kinds)
-        if topics.data_version != self._topics.data_version or self._lost:
+        if topics.data_version != self.topics.data_version or self._lost:
             lost = yield self._lost_by_master(address, topics)
-            if master == self._masters:
+            if not master.is_over:
                 self._take_topics(topics, lost)
-        if master == self._masters:
+        if not master.is_over:
             self._take_mappings(topics)
 
     @inlineCallbacks
-    def _copy_modes(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
-        modes = yield self._calls.request_modes(address)
-        if modes is not None and master == self._masters:
+    def _copy_modes(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        modes = yield self.calls.request_modes(address)
+        if modes is not None and not master.is_over:
             self._modes.replace_all(modes)
 
     @inlineCallbacks
-    def _copy_groups(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
-        groups = yield self._calls.table(
+    def _copy_groups(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        groups = yield self.calls.table(
             address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, _decode_groups
         )
-        if master == self._masters and groups.data_version != self._groups.data_version:
+        if not master.is_over and groups.data_version != self._groups.data_version:
             self._take_groups(groups)
 
     @inlineCallbacks
-    def _copy_offsets(self, address: str, master: int) -> Generator[Deferred[Any], Any, None]:
-        calls = self._calls
+    def _copy_offsets(self, address: str, master: Scope) -> Generator[Deferred[Any], Any, None]:
+        calls = self.calls
         if self._waiting is not None:
             # Replacing it with newer ones might never let a slave that is behind reach any.
             return
@@ -180,7 +177,7 @@ class SlaveMetadata:
         )
         timer = yield calls.timer_checkpoint(address)
         log = yield calls.log_range(address)
-        if master == self._masters and log.boot == before.boot:
+        if not master.is_over and log.boot == before.boot:
             self._waiting = _Progress(before.end, log.end, log.boot, consumers, delays, timer)
             self.log_grew()
 
@@ -234,12 +231,12 @@ class SlaveMetadata:
     ) -> Generator[Deferred[Any], Any, dict[str, TopicConfig]]:
         """The topics that are not in the master's table though it has messages of them."""
         lost: dict[str, TopicConfig] = {}
-        for topic in self._topics.all().keys() - table.topic_config_table.keys():
-            config = self._topics.get(topic)
+        for topic in self.topics.all().keys() - table.topic_config_table.keys():
+            config = self.topics.get(topic)
             if config is None or topic in self._unserved:
                 continue
             for queue_id in self._store.queue_ids(topic):
-                if (yield self._calls.max_queue_offset(address, topic, queue_id)):
+                if (yield self.calls.max_queue_offset(address, topic, queue_id)):
                     lost[topic] = config
                     break
         return lost
@@ -252,9 +249,9 @@ class SlaveMetadata:
                 topics=", ".join(sorted(lost)),
             )
         self._lost = lost
-        gone = self._topics.all().keys() - table.topic_config_table.keys() - lost.keys()
+        gone = self.topics.all().keys() - table.topic_config_table.keys() - lost.keys()
         topics = lost | table.topic_config_table
-        self._topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))
+        self.topics.replace_all(msgspec.structs.replace(table, topic_config_table=topics))
         removed = sorted(topic for topic in gone if self._store.queue_ids(topic))
         for topic in removed:
             self.log.info("the master has no topic {topic!r} any more: removed", topic=topic)
@@ -268,7 +265,7 @@ class SlaveMetadata:
             return
         if version.counter < own.data_version.counter:
             kept = own.topic_queue_mapping_info_map
-            mappings = {name: kept[name] for name in kept if self._topics.get(name)} | mappings
+            mappings = {name: kept[name] for name in kept if self.topics.get(name)} | mappings
         self._mappings.replace_all(
             TopicQueueMappingTable(topic_queue_mapping_info_map=mappings, data_version=version)
         )

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.cluster.part import Cluster
-from rocketmq_tw.broker.delay.part import Delay
-from rocketmq_tw.broker.replicas.epoch_requests import EpochRequests
-from rocketmq_tw.broker.replicas.follower import Follower
 from rocketmq_tw.broker.replicas.master import MasterLinks
-from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
-from rocketmq_tw.broker.replicas.replica_requests import ReplicaRequests
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
-from rocketmq_tw.broker.replicas.settings import ha_settings
-from rocketmq_tw.broker.replicas.slave import MasterFollower
+from rocketmq_tw.broker.replicas.requests import ReplicaRequests
+from rocketmq_tw.broker.replicas.slave import MasterFollower, TableCopier
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
-from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -34,6 +26,7 @@ from rocketmq_tw.replication.classic.client import ClassicHAClient
 from rocketmq_tw.replication.classic.service import ClassicHAService
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.service import HAService
+from rocketmq_tw.replication.links.settings import HASettings, ha_settings
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -45,6 +38,33 @@ SEARCH_SECONDS = 3.0
 ASK_SECONDS = 1.0
 
 
+class HAProtocol(Protocol):
+    """Makes the ends of the links over which slaves copy the log."""
+
+    def make_service(self, state: RoleState) -> Deferred[Any]:
+        """Fires with the `HAService` of a new master."""
+
+    def make_client(self, state: RoleState, slave: MasterFollower) -> HAClient[Any]:
+        """A slave's end of links."""
+
+
+class ClassicHA:
+    """Master and slaves whose configuration gives them their roles."""
+
+    def __init__(self, host: Host, writing: Writing, settings: HASettings) -> None:
+        self._log = StoreLog(writing, host.store_config)
+        self._settings = settings
+        self._clock = host.reactor
+
+    def make_service(self, state: RoleState) -> Deferred[Any]:
+        """See `HAProtocol`."""
+        return succeed(ClassicHAService(self._log, self._settings, self._clock))
+
+    def make_client(self, state: RoleState, slave: MasterFollower) -> HAClient[Any]:
+        """See `HAProtocol`."""
+        return ClassicHAClient(self._log, self._settings, self._clock, slave.agree)
+
+
 class Replicas(Part):
     """Serves slaves as a master, follows the master as a slave."""
 
@@ -54,46 +74,39 @@ class Replicas(Part):
         role: RoleHolder,
         addresses: Addresses,
         writing: Writing,
-        tables: Tables,
-        delay: Delay,
-        timer: Timer,
-        assignment: Assignment,
+        metadata: SlaveMetadata,
         cluster: Cluster,
     ) -> None:
         self._host = host
         self._role = role
         self._addresses = addresses
         self._writing = writing
-        self._tables = tables
+        self._metadata = metadata
         self._membership = cluster.membership
-        self._calls = MasterCalls(host.client, host.in_thread)
-        self._metadata = SlaveMetadata(
-            self._calls,
-            writing.store,
-            tables.topics,
-            tables.mappings,
-            tables.groups,
-            tables.offsets,
-            delay.offsets,
-            timer.progress,
-            assignment.modes,
-            host.in_slices,
-        )
         #: How a slave reaches its master's HA port; None: by TCP.
         self.endpoint_for: EndpointFor | None = None
         self.master: MasterLinks | None = None
-        self.slave: Follower | None = None
+        self.slave: TableCopier | None = None
+        settings = ha_settings(host.store_config, host.config)
         #: The epochs, and what a group with a controller needs.
-        self.switching = Switching(host, role, writing)
-        self._settings = ha_settings(host.store_config, host.config)
+        self.switching = Switching(host, role, writing, settings)
+        #: None in a DLedger group, whose members copy the log themselves.
+        self._protocol: HAProtocol | None = None
+        if not host.store_config.enable_dledger_commit_log:
+            is_controlled = host.config.enable_controller_mode
+            self._protocol = self.switching if is_controlled else ClassicHA(host, writing, settings)
         self._membership.on_master(self._learned)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        links = ReplicaRequests(
-            self._runtime_info, self._addresses, self._role, self._writing.store
+        requests = ReplicaRequests(
+            self._host.config,
+            self._role,
+            self._addresses,
+            self._writing.store,
+            self.switching,
+            self._runtime_info,
         )
-        epochs = EpochRequests(self._host.config, self._role, self.switching)
-        return links.handlers() | epochs.handlers()
+        return requests.handlers()
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("copying from the master", COPY_SECONDS, self._copy, COPYING_ROLES)
@@ -103,88 +116,51 @@ class Replicas(Part):
         yield Periodic(
             "asking for the log", ASK_SECONDS, self._ask_master, COPYING_ROLES, may_hang=True
         )
-        seconds = self._host.store_config.clean_resource_interval / 1000
-        yield Periodic("forgetting epochs", seconds, self._forget)
+        if self._protocol is self.switching:
+            seconds = self._host.store_config.clean_resource_interval / 1000
+            yield Periodic("forgetting epochs", seconds, self.switching.forget)
 
     def start(self) -> Deferred[None] | None:
-        return self.switching.load() if self._host.config.enable_controller_mode else None
+        return self.switching.load() if self._protocol is self.switching else None
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
-        if self._host.store_config.enable_dledger_commit_log:
-            self._enter_group(state)
-            return None
+        # What is told where nothing is listened on.
+        self._addresses.ha_port = self._host.store_config.ha_listen_port or self._addresses.port + 1
         if state.role is not Role.MASTER:
             self._follow(state)
-            return None
-        if state.group is None:
-            log = StoreLog(self._writing.store, self._host.store_config, self._writing.commit)
-            self._lead(state, ClassicHAService(log, self._settings, self._host.reactor))
-            return None
-        made = self.switching.make_service(state, state.group)
-        return made.addCallback(lambda service: self._lead(state, service))
+        elif self._protocol is not None:
+            made = self._protocol.make_service(state)
+            return made.addCallback(lambda service: self._lead(state, service))
+        return None
 
     def _lead(self, state: RoleState, service: HAService[Any]) -> None:
-        host, writing = self._host, self._writing
-        self.master = MasterLinks(
-            host.reactor,
-            host.store_config,
-            host.net_config,
-            service,
-            writing.commit,
-            writing.flusher,
-            synchronous=state.synchronous,
-        )
+        self.master = MasterLinks(self._host, self._writing, service, synchronous=state.synchronous)
         self._addresses.ha_port = self.master.listen(self._addresses.port)
         service.log_grew()
 
-    def _enter_group(self, state: RoleState) -> None:
-        """The members of a DLedger group copy the log, so there are no links."""
-        host, writing = self._host, self._writing
-        self._addresses.ha_port = host.store_config.ha_listen_port or self._addresses.port + 1
-        if state.role is Role.MASTER:
-            return
-        self.slave = Follower(
-            host.reactor,
-            writing.dispatcher,
-            writing.store,
-            self._tables.topics,
-            self._metadata,
-            own_address=self._addresses.broker,
-        )
-        host.before_request.append(self._catch_up)
-
     def _follow(self, state: RoleState) -> None:
-        host, writing, group = self._host, self._writing, state.group
-        log = StoreLog(writing.store, host.store_config, writing.commit)
-
-        def make_client(follower: MasterFollower) -> HAClient[Any]:
-            if group is not None:
-                return self.switching.make_client(follower, state)
-            return ClassicHAClient(log, self._settings, host.reactor, follower.agree)
-
-        self._addresses.ha_port = host.store_config.ha_listen_port or self._addresses.port + 1
-        self.slave = MasterFollower(
-            host.reactor,
-            host.store_config,
-            make_client,
-            writing.dispatcher,
-            writing.truncation,
-            writing.store,
-            self._tables.topics,
-            self._calls,
-            self._metadata,
-            host.now_ms,
-            self.endpoint_for,
-            "" if group is None else group.master_address,
-        )
+        host, writing, metadata, scope = self._host, self._writing, self._metadata, self._role.scope
+        protocol = self._protocol
+        if protocol is None:
+            own_address = self._addresses.broker
+            self.slave = TableCopier(host, writing, metadata, scope, own_address=own_address)
+        else:
+            self.slave = MasterFollower(
+                host,
+                writing,
+                metadata,
+                scope,
+                lambda slave: protocol.make_client(state, slave),
+                self.endpoint_for,
+                "" if state.group is None else state.group.master_address,
+            )
         # Whoever asks a slave sees all that it has acknowledged.
         host.before_request.append(self._catch_up)
+        scope.on_end(lambda: host.before_request.remove(self._catch_up))
         self.slave.start()
 
     def leave(self, state: RoleState) -> Deferred[None]:
-        if self._catch_up in self._host.before_request:
-            self._host.before_request.remove(self._catch_up)
-        links: MasterLinks | Follower | None = self.master or self.slave
+        links: MasterLinks | TableCopier | None = self.master or self.slave
         self.master = self.slave = None
         self.switching.left()
         return succeed(None) if links is None else links.stop()
@@ -211,9 +187,6 @@ class Replicas(Part):
     def _ask_master(self) -> Deferred[None] | None:
         return None if self.slave is None else self.slave.search()
 
-    def _forget(self) -> Deferred[None] | None:
-        return self.switching.forget() if self._host.config.enable_controller_mode else None
-
     def _search(self) -> Deferred[None] | None:
         """Name servers tell who is master only when they are told of a broker."""
         return None if self.master_is_near() else self._membership.register(force=True)
@@ -222,5 +195,5 @@ class Replicas(Part):
         self._writing.dispatcher.dispatch_waiting()
 
     def _runtime_info(self) -> HARuntimeInfo:
-        links: MasterLinks | Follower | None = self.master or self.slave
+        links: MasterLinks | TableCopier | None = self.master or self.slave
         return HARuntimeInfo() if links is None else links.runtime_info()

@@ -1,13 +1,14 @@
-"""The message store as the HA links see it."""
+"""The message store as HA links see it."""
 
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.interfaces import IReplicatedLog
 
 
@@ -19,9 +20,9 @@ class StoreLog:
     come back with less than its slaves have.
     """
 
-    def __init__(self, store: IMessageStore, config: MessageStoreConfig, commit: Commit) -> None:
-        self._store = store
-        self._commit = commit
+    def __init__(self, writing: Writing, config: MessageStoreConfig) -> None:
+        self._store = writing.store
+        self._commit = writing.commit
         self._durable_only = config.flush_disk_type == "SYNC_FLUSH"
 
     @property
@@ -44,3 +45,38 @@ class StoreLog:
     def append(self, offset: int, data: bytes) -> Deferred[int]:
         """See `IReplicatedLog`."""
         return self._commit.append_raw(offset, data)
+
+
+@implementer(ISwitchedLog)
+class SwitchedLog(StoreLog):
+    """A log that may lose its end to a new master's. What is confirmed is the store's dispatch
+    limit, and stands in the role."""
+
+    def __init__(self, writing: Writing, config: MessageStoreConfig, role: RoleHolder) -> None:
+        super().__init__(writing, config)
+        self._truncation = writing.truncation
+        self._role = role
+
+    @property
+    def confirmed_offset(self) -> int:
+        """See `ISwitchedLog`."""
+        limit = self._store.dispatch_limit
+        return 0 if limit is None else min(limit, self._store.dispatched_offset)
+
+    def end_at_whole_record(self) -> Deferred[None]:
+        """See `ISwitchedLog`."""
+        return self._truncation.end_at_whole_record()
+
+    def truncate(self, end: int) -> Deferred[None]:
+        """See `ISwitchedLog`."""
+        return self._truncation.cut(end)
+
+    def confirm(self, offset: int) -> None:
+        """See `ISwitchedLog`; a broker that is between two roles takes nothing."""
+        if self._role.state.epoch is None:
+            return
+        known = self._store.dispatch_limit
+        if known is None or offset > known:
+            self._store.dispatch_limit = offset
+            self._role.confirm(offset)
+            self._commit.confirmed()

@@ -1,96 +1,195 @@
-"""A slave's side of its group: it follows its master and copies the log and the tables."""
+"""A slave's side of its group: it follows its master and copies its log and its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.membership import Master
-from rocketmq_tw.broker.interfaces import IMessageStore
-from rocketmq_tw.broker.replicas.follower import Follower
-from rocketmq_tw.broker.replicas.kinship import check_kinship, compare_before
-from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.broker.interfaces import Arrived
+from rocketmq_tw.broker.replicas.log_matching import LogMatching
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
-from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.broker.writing.dispatcher import Dispatcher
-from rocketmq_tw.broker.writing.truncation import Truncation
-from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
-from rocketmq_tw.replication.auto_switch.interfaces import Comparison
+from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
 from rocketmq_tw.replication.links.client import HAClient
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
+from rocketmq_tw.wire.errors import RequestError
 
 CONNECT_TIMEOUT = 5.0
+#: Seconds after which a slave that met a message of a queue that its topics lack asks its master.
+NEW_QUEUE_SECONDS = 0.2
 
 log = Logger()
 
 
-#: Makes the slave's end of links, which asks the follower about the master's log.
-MakeClient = Callable[["MasterFollower"], HAClient[Any]]
-
-
-class MasterFollower(Follower):
-    """Follows the master that haMasterAddress names, or the name servers; with `address`, the
-    controller's, nobody but the broker there."""
+class TableCopier:
+    """Copies the tables of the master at `address`, or of the one that name servers tell of, as
+    long as `scope` lasts. By itself it is a follower in a DLedger group, whose log the group
+    copies."""
 
     def __init__(
         self,
-        reactor: Any,
-        store_config: MessageStoreConfig,
-        make_client: MakeClient,
-        dispatcher: Dispatcher,
-        truncation: Truncation,
-        store: IMessageStore,
-        topics: TopicTable,
-        calls: MasterCalls,
+        host: Host,
+        writing: Writing,
         metadata: SlaveMetadata,
-        now_ms: Callable[[], int],
+        scope: Scope,
+        address: str = "",
+        *,
+        own_address: str = "",
+    ) -> None:
+        self._store = writing.store
+        self._topics = metadata.topics
+        self._metadata = metadata
+        self._scope = scope
+        self._own_address = own_address
+        self._master = Master(address, "")
+        self._copying = DeferredLock()
+        #: Queues that were asked about since the topics had `_asked_version`.
+        self._asked: set[tuple[str, int]] = set()
+        self._asked_version = self._topics.data_version
+        self._copy_soon = Alarm(host.reactor, self.keep_copying)
+        scope.on_end(metadata.forget)
+        scope.on_end(self._copy_soon.cancel)
+        scope.on_end(writing.dispatcher.on_dispatched(metadata.log_grew))
+        scope.on_end(writing.store.on_arrival(self.arrived))
+
+    def start(self) -> None:
+        """Follows the master that is known, where one is."""
+
+    def search(self) -> Deferred[None]:
+        """Asks the master where its log can be had, where only it can tell."""
+        return succeed(None)
+
+    def learned(self, master: Master) -> None:
+        """A name server says who the master is."""
+        address = master.address
+        if self._scope.is_over or address in ("", self._own_address, self._master.address):
+            # It may not have heard yet that this broker is master no more.
+            return
+        log.info("the master is {address}", address=address)
+        self._metadata.forget()
+        self._master = self._master._replace(address=address)
+
+    def forget_master(self) -> None:
+        """Another broker is the master now; a name server will say which."""
+        self._metadata.forget()
+        self._master = Master("", "")
+
+    def keep_copying(self) -> Deferred[None]:
+        """`copy`, from time to time; never fails."""
+        return self.copy().addErrback(_not_copied)
+
+    def copy(self) -> Deferred[None]:
+        """Copies the tables that only masters change; see `SlaveMetadata.copy`."""
+        if not self._master.address or not self.master_is_near:
+            return succeed(None)
+        return self._copying.run(self._metadata.copy, self._master.address)
+
+    def arrived(self, runs: Sequence[Arrived]) -> None:
+        """The store's arrival callback: where a topic or its number of queues is new to this slave,
+        the topics are copied soon. Were it the master before, nobody would read what is in them."""
+        for run in runs:
+            config = self._topics.get(run.topic)
+            if config is None or run.queue_id >= max(
+                config.read_queue_nums, config.write_queue_nums
+            ):
+                self._ask_for(run.topic, run.queue_id)
+
+    def _ask_for(self, topic: str, queue_id: int) -> None:
+        """Once for each queue: the master may lack it as well."""
+        if self._asked_version != self._topics.data_version:
+            self._asked_version = self._topics.data_version
+            self._asked.clear()
+        if (topic, queue_id) in self._asked or self._metadata.is_unserved(topic):
+            return
+        self._asked.add((topic, queue_id))
+        self._copy_soon.set_if_unset(NEW_QUEUE_SECONDS)
+
+    @property
+    def master_is_near(self) -> bool:
+        """Whether a client that this broker cannot serve will find the master."""
+        return bool(self._master.address)
+
+    def runtime_info(self) -> HARuntimeInfo:
+        """What request 907 tells of the link."""
+        return HARuntimeInfo()
+
+    def stop(self) -> Deferred[None]:
+        """Fires once all is closed; the scope is over."""
+        return succeed(None)
+
+
+#: Makes a slave's end of links, which asks the slave about the master's log.
+MakeClient = Callable[["MasterFollower"], HAClient[Any]]
+
+
+class MasterFollower(TableCopier):
+    """Follows the master that haMasterAddress names, or the name servers; with `address`, the
+    controller's, only the broker there. `endpoint_for` connects to the master's HA port."""
+
+    def __init__(
+        self,
+        host: Host,
+        writing: Writing,
+        metadata: SlaveMetadata,
+        scope: Scope,
+        make_client: MakeClient,
         endpoint_for: EndpointFor | None = None,
         address: str = "",
     ) -> None:
-        self._endpoint_for = endpoint_for or host_endpoints(reactor, CONNECT_TIMEOUT)
-        super().__init__(reactor, dispatcher, store, topics, metadata)
-        self._config = store_config
-        self._truncation = truncation
-        self._calls = calls
-        self._now_ms = now_ms
+        super().__init__(host, writing, metadata, scope, address)
+        config = host.store_config
+        self._host = host
+        self._truncation = writing.truncation
+        self._endpoint_for = endpoint_for or host_endpoints(host.reactor, CONNECT_TIMEOUT)
+        self._matching = LogMatching(
+            metadata.calls, writing.store, config.mapped_file_size_commit_log, host.reactor
+        )
+        #: haMasterAddress, where it counts.
+        self._configured = "" if address else config.ha_master_address
         self._is_told = bool(address)
-        self._master = Master(address, "" if address else store_config.ha_master_address)
+        self._master = Master(address, self._configured)
         self.client = make_client(self)
 
     def start(self) -> None:
         """Follows the master that is known, where one is."""
         if self._is_told:
             self.search()
-        elif self._config.ha_master_address:
-            self._follow(self._config.ha_master_address)
+        elif self._configured:
+            self._follow(self._configured)
 
     def search(self) -> Deferred[None]:
         """Asks the master that the controller named where its log can be had."""
-        if not self._is_told or self._stopped or self.client.linked:
+        if not self._is_told or self._scope.is_over or self.client.linked:
             return succeed(None)
 
         def answered(ha_address: str) -> None:
-            if ha_address and not self._stopped:
+            if ha_address and not self._scope.is_over:
                 self._follow(ha_address)
 
         def failed(failure: Failure) -> None:
-            if not self._stopped:
+            if not self._scope.is_over:
                 self.client.note(failure.getErrorMessage())
 
-        return self._calls.ha_address(self._master.address).addCallbacks(answered, failed)
+        asked = self._metadata.calls.ha_address(self._master.address)
+        return asked.addCallbacks(answered, failed)
 
     def learned(self, master: Master) -> None:
         """A name server says who the master is."""
-        if self._stopped or self._is_told:
+        if self._scope.is_over or self._is_told:
             return
         super().learned(master)
-        if master.ha_address and not self._config.ha_master_address:
+        if master.ha_address and not self._configured:
             self._master = self._master._replace(ha_address=master.ha_address)
             self._follow(master.ha_address)
 
@@ -100,6 +199,7 @@ class MasterFollower(Follower):
         return self.client.linked
 
     def runtime_info(self) -> HARuntimeInfo:
+        """What request 907 tells of the link."""
         connection, now_ms = self.client.connection, self.client.now_ms()
         info = HAClientInfo(
             master_addr=self.client.master_address or None, max_offset=self._store.end_offset
@@ -107,14 +207,13 @@ class MasterFollower(Follower):
         if connection is not None and connection.link is not None:
             link = connection.link
             info.transferred_byte_in_second = link.flow.bytes_per_second(now_ms)
-            time_of_day = self._now_ms()
+            time_of_day = self._host.now_ms()
             info.last_read_timestamp = time_of_day - (now_ms - link.last_read)
             info.last_write_timestamp = time_of_day - (now_ms - link.last_write)
         return HARuntimeInfo(ha_client_runtime_info=info)
 
-    def stop(self) -> Deferred[Any]:
-        """Follows nobody any more; fires once the link is closed."""
-        super().stop()
+    def stop(self) -> Deferred[None]:
+        """Fires once the link is closed; the scope is over."""
         return self.client.stop()
 
     def _follow(self, address: str) -> None:
@@ -137,22 +236,17 @@ class MasterFollower(Follower):
                 " this one's is not checked, and topics, groups and offsets are not copied"
             )
             return
-        yield check_kinship(
-            self._calls,
-            self._master.address,
-            self._store,
-            self._config.mapped_file_size_commit_log,
-            self._reactor,
-        )
+        yield self._matching.check(self._master.address)
 
-    def compare_before(self, point: int) -> Deferred[Comparison]:
+    def compare_before(self, point: int) -> Deferred[RecordComparison]:
         """Compares the newest record in front of `point` with the master's; fails with a
         `LinkError` that says what to do where the master cannot go on from there."""
-        return compare_before(
-            self._calls,
-            self._master.address,
-            self._store,
-            self._config.mapped_file_size_commit_log,
-            self._reactor,
-            point,
-        )
+        return self._matching.compare_before(self._master.address, point)
+
+
+def _not_copied(failure: Failure) -> None:
+    if failure.check(RemotingError, RequestError) is None:
+        log.failure("copying from the master", failure)
+    else:
+        # A master that is gone or busy.
+        log.warn("not all is copied from the master: {why}", why=failure.getErrorMessage())

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.replicas.settings import ha_settings
+from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
 from rocketmq_tw.broker.replicas.slave import MasterFollower
-from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.writing.part import Writing
@@ -24,6 +23,7 @@ from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
 from rocketmq_tw.replication.auto_switch.interfaces import Propose, Renounce
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
+from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
 
@@ -43,7 +43,9 @@ def _no_controller(wanted: frozenset[int]) -> Deferred[SyncStateSet]:
 class Switching:
     """The epochs of the store's log, and what auto-switch links are made with."""
 
-    def __init__(self, host: Host, role: RoleHolder, writing: Writing) -> None:
+    def __init__(
+        self, host: Host, role: RoleHolder, writing: Writing, settings: HASettings
+    ) -> None:
         #: Asks the controller for another SyncStateSet.
         self.propose: Propose = _no_controller
         #: Has the controller elect anew; never fails.
@@ -52,10 +54,8 @@ class Switching:
         self._host = host
         self._role = role
         self._store = writing.store
-        self._settings = ha_settings(host.store_config, host.config)
-        self._log = SwitchedLog(
-            writing.store, host.store_config, writing.commit, writing.truncation, role
-        )
+        self._settings = settings
+        self._log = SwitchedLog(writing, host.store_config, role)
         self._service: AutoSwitchHAService | None = None
 
     def load(self) -> Deferred[None]:
@@ -63,12 +63,11 @@ class Switching:
         return self.epochs.load(self._store.written_offset)
 
     @inlineCallbacks
-    def make_service(
-        self, state: RoleState, group: GroupState
-    ) -> Generator[Deferred[Any], Any, AutoSwitchHAService]:
-        """Fires with a new master's end of links once its epoch has begun; fails with `EpochError`
-        where the epoch is over."""
-        store = self._store
+    def make_service(self, state: RoleState) -> Generator[Deferred[Any], Any, AutoSwitchHAService]:
+        """See `HAProtocol`; fires once the master's epoch has begun, fails with `EpochError` where
+        the epoch is over."""
+        group, store = state.group, self._store
+        assert group is not None
         yield self._begin_epoch(group)
         self._service = service = AutoSwitchHAService(
             self._log,
@@ -83,8 +82,8 @@ class Switching:
         )
         return service
 
-    def make_client(self, follower: MasterFollower, state: RoleState) -> AutoSwitchHAClient:
-        """A slave's end of links."""
+    def make_client(self, state: RoleState, slave: MasterFollower) -> AutoSwitchHAClient:
+        """See `HAProtocol`."""
         config = self._host.store_config
         return AutoSwitchHAClient(
             self._log,
@@ -94,7 +93,7 @@ class Switching:
             handshake=SlaveHandshake(
                 state.lasting_id, config.sync_from_last_file, config.async_learner
             ),
-            compare=follower.compare_before,
+            compare=slave.compare_before,
         )
 
     def apply(self, in_sync: SyncStateSet) -> None:

@@ -16,7 +16,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     MasterHandshake,
     SlaveHandshake,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import Compare, Comparison, ISwitchedLog
+from rocketmq_tw.replication.auto_switch.interfaces import Compare, ISwitchedLog, RecordComparison
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.slave_link import AutoSwitchSlaveLink
 from rocketmq_tw.replication.links.client import HAClient
@@ -57,7 +57,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         #: What a link began is over before the next one begins.
         self._working = DeferredLock()
         #: A question to the master that is under way.
-        self._asked: Deferred[Comparison] | None = None
+        self._asked: Deferred[RecordComparison] | None = None
 
     @inlineCallbacks
     def stop(self) -> Generator[Any, Any, None]:
@@ -201,7 +201,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         """Up to where this log, which ends at `end`, is the master's."""
         own, theirs = self._epochs.table, master.epochs
         # Of `point`, where that was asked about already.
-        compared: Comparison | None = None
+        compared: RecordComparison | None = None
         if end == 0:
             return 0
         covering = own.covering(end - 1)
@@ -255,7 +255,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
             raise LinkError(f"the master has another message in front of {point}; {ADVICE}")
         return point
 
-    def _ask(self, point: int) -> Deferred[Comparison]:
+    def _ask(self, point: int) -> Deferred[RecordComparison]:
         """See `Compare`."""
 
         def answered(result: Any) -> Any:

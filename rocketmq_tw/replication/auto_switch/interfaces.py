@@ -19,7 +19,7 @@ Propose = Callable[[frozenset[int]], Deferred[SyncStateSet]]
 Renounce = Callable[[], Deferred[None]]
 
 
-class Comparison(NamedTuple):
+class RecordComparison(NamedTuple):
     """What the newest record in front of an offset says of two logs. `differs`: the master has
     another one there, or none; `same_until`: where a record ends that both have, which proves that
     they are one log up to there, since whoever has it has copied all in front of it; 0 where there
@@ -31,7 +31,7 @@ class Comparison(NamedTuple):
 
 #: Compares the newest record in front of an offset with the master's; fails with a `LinkError` that
 #: says what to do where the master has nothing of that offset any more.
-Compare = Callable[[int], Deferred[Comparison]]
+Compare = Callable[[int], Deferred[RecordComparison]]
 
 
 class ISwitchedLog(IReplicatedLog):

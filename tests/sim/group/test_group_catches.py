@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 
-from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
+from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
 from rocketmq_tw.controller.core import decisions, requests
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.events import encode_event

@@ -16,7 +16,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
-from rocketmq_tw.replication.auto_switch.interfaces import Comparison
+from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
 from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.wire.group_state import SyncStateSet
@@ -146,18 +146,18 @@ class Node:
             self.client.follow(address.address, Way(self, address))
         self.changing = False
 
-    def _compare(self, master: int, point: int) -> Deferred[Comparison]:
+    def _compare(self, master: int, point: int) -> Deferred[RecordComparison]:
         if not self.world.compares:
-            return succeed(Comparison(differs=False))
+            return succeed(RecordComparison(differs=False))
         theirs = self.world.nodes[master - 1]
         if not theirs.alive:
             return fail(ConnectionLost())
         start, end = self.log.newest_message(point)
         if not end:
-            return succeed(Comparison(differs=False))
+            return succeed(RecordComparison(differs=False))
         if theirs.log.data[start:end] != self.log.data[start:end]:
-            return succeed(Comparison(differs=True))
-        return succeed(Comparison(differs=False, same_until=end))
+            return succeed(RecordComparison(differs=True))
+        return succeed(RecordComparison(differs=False, same_until=end))
 
 
 @implementer(IStreamClientEndpoint)

@@ -9,7 +9,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.replicas.switched_log import SwitchedLog
+from rocketmq_tw.broker.replicas.replicated_log import SwitchedLog
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.memory import MemoryFiles
@@ -133,13 +133,7 @@ def test_nothing_is_confirmed_between_two_roles() -> None:
     group.network.stop(group[1].address)
     confirmed, changed = store.dispatched_offset, []
     assert store.dispatch_limit == confirmed
-    log = SwitchedLog(
-        store,
-        broker[Writing].store.config,
-        broker[Writing].commit,
-        broker[Writing].truncation,
-        broker.role,
-    )
+    log = SwitchedLog(broker[Writing], store.config, broker.role)
     broker.role.changed.add(lambda former, now: changed.append(log.confirm(confirmed + 1)))
     broker.role.change(RoleState(Role.ISOLATED, 2))
     assert changed == [None]

@@ -13,7 +13,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveReader,
     SlaveReport,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import Comparison
+from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
 from tests.support import auto_switch_goldens as goldens
 from tests.support.switched_ends import (
     Slave,
@@ -244,7 +244,7 @@ class TestSlave:
         assert slave.meets(160, (1, 0), (7, 150)) == []
         assert len(slave.compared) == question + 1
         slave.connection.connectionLost(Failure(ConnectionDone()))
-        late.callback(Comparison(differs=False, same_until=answer))
+        late.callback(RecordComparison(differs=False, same_until=answer))
         assert len(slave.log.data) == 150
         assert pairs(slave.epochs) == [(1, 0), (7, 100)]
 

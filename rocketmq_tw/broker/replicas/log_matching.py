@@ -1,0 +1,133 @@
+"""Whether a slave's log is a stretch of its master's; checked before each link.
+
+The classic HA protocol carries offsets only (docs/formats/ha.md): a slave that was a master, or
+whose master lost its log's end, would append behind bytes that its master does not have, and
+nothing would show it. So the newest whole record of the slave's log, in any queue or in none, is
+compared with what the master has at the same offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import islice, takewhile
+from typing import Any
+
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.replicas.master_calls import MasterCalls
+from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
+from rocketmq_tw.replication.links.errors import LinkError
+
+#: Records that are looked at in one turn of the reactor.
+SLICE = 2_000
+
+ADVICE = (
+    "nothing was changed. Stop this broker, move its store away and start it empty; or, where it"
+    " has messages that must not be lost, make it the master (docs/replication.md)"
+)
+
+
+#: In a group with controllers, where the rest of the store says who the broker is.
+CONTROLLED_ADVICE = (
+    "nothing was changed. Stop this broker, move its store away but for brokerIdentity, and start"
+    " it: it copies all that the master has; where it has messages that must not be lost, read"
+    ' docs/controller.md first, "A broker that follows no master"'
+)
+
+
+@inlineCallbacks
+def newest_record(
+    store: IMessageStore, file_size: int, clock: IReactorTime, end: int
+) -> Generator[Deferred[Any], Any, int]:
+    """Fires with where the newest whole record in front of `end` starts; -1 where there is none.
+
+    The queues know most of the way, and at most a file's worth of records is read, `SLICE` of them
+    in one turn: of a topic that was deleted the queues know nothing.
+    """
+    if end <= store.min_physical_offset:
+        return -1
+    last_file = (end - 1) // file_size * file_size
+    queued = store.last_record_offset if store.last_record_offset < end else -1
+    start = max(queued, last_file, store.min_physical_offset)
+    newest = queued
+    records = takewhile(lambda head: head.physical_offset < end, store.records(start))
+    while heads := list(islice(records, SLICE)):
+        newest = heads[-1].physical_offset
+        yield deferLater(clock, 0, lambda: None)
+    return newest
+
+
+class LogMatching:
+    """Compares the log of `store`, whose files have `file_size` bytes, with a master's."""
+
+    def __init__(
+        self, calls: MasterCalls, store: IMessageStore, file_size: int, clock: IReactorTime
+    ) -> None:
+        self._calls = calls
+        self._store = store
+        self._file_size = file_size
+        self._clock = clock
+
+    @inlineCallbacks
+    def check(self, address: str) -> Generator[Deferred[Any], Any, None]:
+        """Asks the master at `address`; fails with `LinkError` that says what to do where the logs
+        are not one. An empty store may follow any master whose files have its size."""
+        yield self._check_file_size(address)
+        end = self._store.written_offset
+        if end == 0:
+            return
+        log = yield self._calls.log_range(address)
+        if end > log.end:
+            raise LinkError(
+                f"this log ends at {end}, the master's at {log.end} before it; {ADVICE}"
+            )
+        if end < log.start:
+            raise LinkError(
+                f"this log ends at {end}, the master's starts only at {log.start}: what lies"
+                f" between is gone; {ADVICE}"
+            )
+        offset = yield self._newest_before(end)
+        if offset < log.start:
+            return
+        own = self._store.record_at(offset)
+        theirs = yield self._calls.record(address, offset)
+        if own is not None and own != theirs:
+            raise LinkError(f"the master has another message at {offset} than this log; {ADVICE}")
+
+    @inlineCallbacks
+    def compare_before(
+        self, address: str, point: int
+    ) -> Generator[Deferred[Any], Any, RecordComparison]:
+        """Compares the newest record in front of the offset `point` with the one of the master at
+        `address`; fails with `LinkError` that says what to do where the master's log starts behind
+        `point`, so that nothing of it can follow."""
+        yield self._check_file_size(address)
+        log = yield self._calls.log_range(address)
+        if 0 < point < log.start:
+            raise LinkError(
+                f"this log would go on at {point}, the master's starts only at {log.start}: what"
+                f" lies between is gone; {CONTROLLED_ADVICE}"
+            )
+        offset = yield self._newest_before(point)
+        own = None if offset < log.start else self._store.record_at(offset)
+        if own is None:
+            return RecordComparison(differs=False)
+        theirs = yield self._calls.record(address, offset)
+        if own != theirs:
+            return RecordComparison(differs=True)
+        return RecordComparison(differs=False, same_until=offset + len(own))
+
+    def _newest_before(self, end: int) -> Deferred[int]:
+        return newest_record(self._store, self._file_size, self._clock, end)
+
+    @inlineCallbacks
+    def _check_file_size(self, address: str) -> Generator[Deferred[Any], Any, None]:
+        theirs = yield self._calls.file_size(address)
+        if theirs is not None and theirs != self._file_size:
+            raise LinkError(
+                f"mappedFileSizeCommitLog is {self._file_size} here and {theirs} at the master:"
+                " make it the same (docs/replication.md)"
+            )

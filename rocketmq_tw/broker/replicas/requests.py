@@ -1,0 +1,86 @@
+"""What a replica tells of its links (907) and its epochs (1007), and where slaves connect (906)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from rocketmq_tw.broker.assembly.host import Addresses
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.replicas.switching import Switching
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
+from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.broker import ExchangeHAInfoResponseHeader
+
+
+class ReplicaRequests:
+    """907 is answered with what `runtime_info` tells."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        role: RoleHolder,
+        addresses: Addresses,
+        store: IMessageStore,
+        switching: Switching,
+        runtime_info: Callable[[], HARuntimeInfo],
+    ) -> None:
+        self._config = config
+        self._role = role
+        self._addresses = addresses
+        self._store = store
+        self._switching = switching
+        self._runtime_info = runtime_info
+
+    def handlers(self) -> dict[int, Handler]:
+        """Request codes and their handlers."""
+        return {
+            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
+            RequestCode.EXCHANGE_BROKER_HA_INFO: self.ha_info,
+            RequestCode.GET_BROKER_EPOCH_CACHE: self.epochs,
+        }
+
+    def ha_status(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """907."""
+        return request.response(body=encode_body(self._runtime_info()))
+
+    def ha_info(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """906: the addresses of a master; all fields are absent where the broker is none."""
+        if not self._role.is_master:
+            return request.response(header=ExchangeHAInfoResponseHeader())
+        return request.response(
+            header=ExchangeHAInfoResponseHeader(
+                master_ha_address=self._addresses.ha,
+                master_flush_offset=self._store.flushed_offset,
+                master_address=self._addresses.broker,
+            )
+        )
+
+    def epochs(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """1007: the epochs of the log; refused by brokers that have no controller."""
+        config, entries = self._config, self._switching.epochs.table.entries
+        if not config.enable_controller_mode:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "this broker has no controller, so no epochs: enableControllerMode",
+            )
+        told = [
+            EpochEntryBody(epoch=entry.epoch, start_offset=entry.start, end_offset=following.start)
+            for entry, following in pairwise(entries)
+        ]
+        told += [EpochEntryBody(epoch=last.epoch, start_offset=last.start) for last in entries[-1:]]
+        body = EpochEntryCache(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=self._role.state.broker_id,
+            epoch_list=told,
+            max_offset=self._switching.progress.end,
+        )
+        return request.response(body=encode_body(body))
