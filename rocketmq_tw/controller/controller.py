@@ -18,10 +18,9 @@ from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.live_config import kept_config
-from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
-from rocketmq_tw.raft.node import RaftNode, RunBlocking
-from rocketmq_tw.raft.node_config import NodeConfig
+from rocketmq_tw.raft.node import RaftNode, Replicated, RunBlocking
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.clock import WakingTime
@@ -84,8 +83,8 @@ class Controller:
             store,
             client,
             run_blocking,
-            machine=self.machine,
-            random=random,
+            Replicated(self.machine),
+            random,
         )
         self._waking_time = WakingTime(clock)
         self.live: LiveBrokers[IPeer] = LiveBrokers(self._waking_time.now_ms, self._is_registered)

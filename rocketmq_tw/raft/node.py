@@ -3,29 +3,47 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
+from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogBase
-from rocketmq_tw.raft.core.raft_core import RaftCore, Ready
+from rocketmq_tw.raft.core.raft_core import LogUse, RaftCore, Ready
 from rocketmq_tw.raft.core.replication import OpeningBody, empty_body
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta
-from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.peer_calls import PeerCalls
 from rocketmq_tw.raft.pending import Applied, PendingProposals
 from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotCheck, load_stored_snapshot
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.alarm import Alarm
 
 #: Runs something that may block and fires with its result: a thread pool's, or at once.
 RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
+
+
+class Replicated(NamedTuple):
+    """What a group's log is for: a state machine (`IStateMachine`), or a store that reads the log
+    itself and listens to what is committed.
+
+    `opening` and `first_pos` are those of `LogUse`. `keeps_store`: the member's store belongs to
+    another part of the process, which remembers what was committed and closes the store.
+    """
+
+    machine: Any = None
+    opening: OpeningBody = empty_body
+    first_pos: int = 0
+    keeps_store: bool = False
+
+
+NOTHING = Replicated()
 
 
 class RaftNode:
@@ -44,15 +62,9 @@ class RaftNode:
         store: MemberStore,
         client: IRemotingClient,
         run_blocking: RunBlocking,
-        *,
-        machine: Any = None,
+        replicated: Replicated = NOTHING,
         random: Random | None = None,
-        opening: OpeningBody = empty_body,
-        first_pos: int = 0,
-        keeps_store: bool = False,
     ) -> None:
-        """`opening` and `first_pos` are `RaftCore`'s. `keeps_store`: the store is somebody else's,
-        who has what it said was committed and closes it."""
         self._clock = clock
         self.config = config
         self._store = store
@@ -60,19 +72,22 @@ class RaftNode:
             client, config.group, config.peers, config.request_timeout_ms / 1000
         )
         self._run_blocking = run_blocking
-        self._machine: IStateMachine | None = machine
+        machine: IStateMachine | None = replicated.machine
+        self._machine = machine
         self.core = RaftCore(
             config.raft,
             store,
             store.hard_state,
             store.commit_index,
             random or Random(),
-            opening=opening,
-            applies_anew=not keeps_store,
-            first_pos=first_pos,
-            accepts=None if machine is None else SnapshotCheck(machine),
+            LogUse(
+                opening=replicated.opening,
+                first_pos=replicated.first_pos,
+                applies_anew=not replicated.keeps_store,
+                accepts=None if machine is None else SnapshotCheck(machine),
+            ),
         )
-        self._keeps_store = keeps_store
+        self._keeps_store = replicated.keeps_store
         self._pending = PendingProposals(clock, config.max_wait_ack_time_ms / 1000)
         self._answers: dict[int, Deferred[m.RaftMessage]] = {}
         self._reads: dict[int, Deferred[None]] = {}
@@ -84,9 +99,9 @@ class RaftNode:
         self._running = False
         self._storing: Deferred[None] | None = None
         self._in_pump = False
-        self._wake_call: IDelayedCall | None = None
-        self._tick_call: IDelayedCall | None = None
-        self._checkpoint_call: IDelayedCall | None = None
+        self._wake_alarm = Alarm(clock, self._pump)
+        self._tick_alarm = Alarm(clock, self._tick)
+        self._checkpoint_alarm = Alarm(clock, self._checkpoint)
         #: Called with (role, term) after each change.
         self.role_listeners: list[Callable[[RaftRole, int], None]] = []
         #: Called with entries that are committed and stored here, in their order, each once.
@@ -109,9 +124,8 @@ class RaftNode:
     def stop(self) -> "Deferred[None]":
         """Ends; fires when the files are closed."""
         self._running = False
-        for call in (self._wake_call, self._tick_call, self._checkpoint_call):
-            if call is not None and call.active():
-                call.cancel()
+        for alarm in (self._wake_alarm, self._tick_alarm, self._checkpoint_alarm):
+            alarm.cancel()
         self._fail_all(lambda: Refused(Code.NOT_LEADER, "this member is stopping"))
         done: Deferred[None] = Deferred()
         if self._storing is not None:
@@ -243,15 +257,10 @@ class RaftNode:
 
     def _wake(self) -> None:
         """Looks at the core at the end of this turn of the reactor, once for all it brought."""
-        if self._wake_call is None and self._storing is None and self._running:
-            self._wake_call = self._clock.callLater(0, self._woken)
-
-    def _woken(self) -> None:
-        self._wake_call = None
-        self._pump()
+        if self._storing is None and self._running:
+            self._wake_alarm.set_if_unset(0)
 
     def _tick(self) -> None:
-        self._tick_call = None
         self.core.tick(self._now())
         self._pump()
 
@@ -375,14 +384,8 @@ class RaftNode:
         if not self._running:
             return
         delay = max(0.001, self.core.next_deadline() / 1000 - self._clock.seconds())
-        call = self._tick_call
-        if call is not None and call.active():
-            due = self._clock.seconds() + delay
-            # Timers that fire too early are harmless, so only a nearer deadline moves one.
-            if due < call.getTime() - 0.001:
-                call.reset(delay)
-        else:
-            self._tick_call = self._clock.callLater(delay, self._tick)
+        # Ticks that come too early are harmless, so only a nearer deadline moves one.
+        self._tick_alarm.set_no_later(delay)
 
     # Messages out and in
 
@@ -431,12 +434,9 @@ class RaftNode:
         self._use_disk(self._store.drop_covered, lambda: None)
 
     def _checkpoint_soon(self) -> None:
-        if self._checkpoint_call is None:
-            delay = self.config.checkpoint_interval_ms / 1000
-            self._checkpoint_call = self._clock.callLater(delay, self._checkpoint)
+        self._checkpoint_alarm.set_if_unset(self.config.checkpoint_interval_ms / 1000)
 
     def _checkpoint(self) -> None:
-        self._checkpoint_call = None
         if not self._running:
             return
         if self._storing is not None:

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.raft.core.codes import Code, Refused
 from rocketmq_tw.raft.core.entry import Entry
+from rocketmq_tw.runtime.alarm import Alarm
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -33,15 +34,14 @@ class PendingProposals:
         self._clock = clock
         self._limit = limit
         self._waiting: dict[int, _Waiting] = {}
-        self._timer: IDelayedCall | None = None
+        self._expiry = Alarm(clock, self._expire)
 
     def add(self, entry: Entry) -> "Deferred[Applied]":
         """Fires when `entry` is applied; fails with `Refused`."""
         deferred: Deferred[Applied] = Deferred()
         deadline = self._clock.seconds() + self._limit
         self._waiting[entry.index] = _Waiting(entry.term, deadline, deferred)
-        if self._timer is None:
-            self._timer = self._clock.callLater(self._limit, self._expire)
+        self._expiry.set_if_unset(self._limit)
         return deferred
 
     def applied(self, entry: Entry, result: Any) -> None:
@@ -60,12 +60,9 @@ class PendingProposals:
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             one.deferred.errback((reason or _term_changed)())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._expiry.cancel()
 
     def _expire(self) -> None:
-        self._timer = None
         now = self._clock.seconds()
         late = [index for index, one in self._waiting.items() if one.deadline <= now]
         for index in late:
@@ -73,7 +70,7 @@ class PendingProposals:
                 Refused(Code.WAIT_QUORUM_ACK_TIMEOUT, f"no quorum within {self._limit:g} s")
             )
         for one in self._waiting.values():
-            self._timer = self._clock.callLater(max(0.001, one.deadline - now), self._expire)
+            self._expiry.set(max(0.001, one.deadline - now))
             break
 
 

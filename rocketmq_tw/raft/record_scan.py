@@ -19,7 +19,7 @@ from rocketmq_tw.message.layout import (
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, MAGIC
 from rocketmq_tw.raft.store.format import ENTRY_BLANK_MAGIC
-from rocketmq_tw.store.read_window import ReadWindow
+from rocketmq_tw.store.records import ReadWindow
 
 _RECORD_MAGICS = (MAGIC_V1, MAGIC_V2)
 

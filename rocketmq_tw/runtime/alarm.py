@@ -22,6 +22,11 @@ class Alarm:
         """Whether the call is due later."""
         return self._pending is not None
 
+    @property
+    def due(self) -> float | None:
+        """The clock's time, in seconds, at which the call is due; None where it is not set."""
+        return None if self._pending is None else self._pending.getTime()
+
     def set(self, seconds: float) -> None:
         """Makes the call due in `seconds`, whatever was set before."""
         self.cancel()

@@ -22,7 +22,7 @@ from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
-from rocketmq_tw.raft.node_config import NodeConfig
+from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
-from rocketmq_tw.store.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from rocketmq_tw.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.errors import NotWritableError, StoreError
+from rocketmq_tw.store.handles import Unsynced
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.unsynced import Unsynced
 
 
 class Rounds(NamedTuple):

@@ -15,12 +15,10 @@ from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.files.reserve import NO_DESCRIPTOR
 from rocketmq_tw.message.layout import BLANK_MAGIC, BLANK_SIZE, SIZE_AND_MAGIC
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced, UnsyncedHandles
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.scan import LogScan
 from rocketmq_tw.store.segments import Segments, Short
-from rocketmq_tw.store.unsynced import Unsynced
-from rocketmq_tw.store.unsynced_handles import UnsyncedHandles
 
 #: Files that readers of the log have open.
 _HANDLES = 64

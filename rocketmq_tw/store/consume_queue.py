@@ -10,13 +10,13 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import attrs
+
 from rocketmq_tw.message.layout import MIN_RECORD_SIZE
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
-from rocketmq_tw.store.queue_totals import QueueTotals
 from rocketmq_tw.store.segments import Segments, Short
-from rocketmq_tw.store.unsynced import Unsynced
-from rocketmq_tw.store.unwritten import Unwritten
+from rocketmq_tw.store.unwritten import QueueTotals, Unwritten
 
 UNIT = struct.Struct(">qiq")
 UNIT_SIZE = 20
@@ -47,6 +47,20 @@ class Unit(NamedTuple):
 _LOOKED_AT = 256
 
 
+@attrs.frozen
+class QueueFiles:
+    """What the queues of one store share: their open files, the `file_size` in bytes, and the books
+    on what is not in the files, or not durable there."""
+
+    pool: HandlePool
+    file_size: int
+    unsynced: Unsynced
+    unwritten: Unwritten
+    totals: QueueTotals
+    #: Makes the directory of a queue that is about to get its first file.
+    make_directory: Callable[[ConsumeQueue], None]
+
+
 class ConsumeQueue:
     """Offsets count units. `max_offset` is what readers see, `next_offset` what the next message
     gets: messages between them are in the log but not dispatched yet.
@@ -57,15 +71,10 @@ class ConsumeQueue:
 
     def __init__(
         self,
-        pool: HandlePool,
+        files: QueueFiles,
         directory: str,
         topic: str,
         queue_id: int,
-        file_size: int,
-        unsynced: Unsynced,
-        unwritten: Unwritten,
-        totals: QueueTotals,
-        make_directory: Callable[[ConsumeQueue], None],
         extension: QueueExtension | None = None,
     ) -> None:
         self.failure = ""
@@ -75,7 +84,7 @@ class ConsumeQueue:
         self.is_torn = False
         self.topic = topic
         self.queue_id = queue_id
-        self.segments = Segments(pool, directory, file_size, unsynced)
+        self.segments = Segments(files.pool, directory, files.file_size, files.unsynced)
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
@@ -84,13 +93,13 @@ class ConsumeQueue:
         #: How many checkpoints were prepared when a file was removed; what a former process removed
         #: is durable with the first checkpoint.
         self._removed_at = self._extension_removed_at = 0
-        self._units_per_file = file_size // UNIT_SIZE
+        self._units_per_file = files.file_size // UNIT_SIZE
         #: Units that wait for `write_pending`.
         self.pending: list[bytes] = []
-        self._unwritten = unwritten
-        self._totals = totals
+        self._unwritten = files.unwritten
+        self._totals = files.totals
         self._has_files = False
-        self._make_directory = make_directory
+        self._make_directory = files.make_directory
         #: The last units in front of `max_offset` that the file has not, see `Unwritten`.
         self._tail: list[bytes] = []
 

@@ -15,7 +15,7 @@ from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.removing import TopicRemoval
+from rocketmq_tw.store.topic_removal import TopicRemoval
 
 #: Work of one step: 1 for a queue that is looked at, and so much more where it is cut.
 STEP, OF_CUT = 1_000, 50

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Set
 from operator import attrgetter
 
-from rocketmq_tw.store.beginnings import is_first_again
 from rocketmq_tw.store.consume_queue import ConsumeQueue
-from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.deleted_topics import DeletedTopics, is_first_again
 from rocketmq_tw.store.dispatch_entries import (
     AnyDispatchEntry,
     DispatchEntry,

@@ -16,6 +16,7 @@ from sys import byteorder
 
 from rocketmq_tw.files.interface import IFile, IFiles
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry
+from rocketmq_tw.store.handles import Unsynced
 from rocketmq_tw.store.index_file import (
     INDEX_HEADER,
     INDEX_HEADER_SIZE,
@@ -23,7 +24,6 @@ from rocketmq_tw.store.index_file import (
     IndexKey,
     index_file_size,
 )
-from rocketmq_tw.store.unsynced import Unsynced
 
 _NAME_DIGITS = 17
 #: Keys collected before they are written.

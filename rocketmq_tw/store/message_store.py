@@ -17,7 +17,7 @@ from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.appending import Appending
-from rocketmq_tw.store.checkpoint_file import Checkpoint
+from rocketmq_tw.store.checkpoint import Checkpoint
 from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.cutting import Cutting
@@ -25,17 +25,16 @@ from rocketmq_tw.store.deleted_topics import DeletedTopics
 from rocketmq_tw.store.dispatch_entries import EntryMaker, parse_delay_levels
 from rocketmq_tw.store.dispatching import Dispatching
 from rocketmq_tw.store.errors import NotWritableError, StoreError
-from rocketmq_tw.store.expiry import Expiry
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import Appended, Arrival, ILog, IMessageStore
 from rocketmq_tw.store.multi_dispatch import multi_dispatch_of
-from rocketmq_tw.store.ownership import Ownership
-from rocketmq_tw.store.paths import StorePaths
+from rocketmq_tw.store.paths import Ownership, StorePaths
 from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.removing import TopicRemoval
+from rocketmq_tw.store.retention import Expiry
+from rocketmq_tw.store.topic_removal import TopicRemoval
 
 
 @implementer(IMessageStore)
@@ -166,19 +165,18 @@ class MessageStore(StoreReads):
         repaired = self._queues.load()
         if self._index and not self._index.load(checkpoint.index_mark, clean=clean):
             self._checkpointing.forget_index_mark()
-        return Recovery(
+        recovery = Recovery(
             self._log,
             self._queues,
             self._index,
             self._dispatching.maker,
-            self._deleted,
-            checkpoint,
+            self._removal,
+            self._checkpointing,
             check_body=self.config.check_crc_on_recover,
-            retract=self._checkpointing.retract,
-            before_index_cut=self._checkpointing.before_index_cut,
-            removal=self._removal,
-            limit=self.dispatch_limit,
-        ).run(clean=clean, queues_repaired=repaired)
+        )
+        return recovery.run(
+            checkpoint, clean=clean, queues_repaired=repaired, limit=self.dispatch_limit
+        )
 
     def close(self) -> None:
         """Writes, flushes, dispatches up to the limit, checkpoints; removes `abort` only where all

@@ -1,10 +1,16 @@
-"""Where a store keeps what; stock's layout."""
+"""The layout of a store's directory, as stock has it, and the files that say whose it is.
+
+`lock` is held by the process that has the store open; `abort` is there from the first change until
+the store is closed, so an unclean stop leaves it behind.
+"""
 
 from __future__ import annotations
 
 import os
 
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.files.interface import IFile, IFiles
+from rocketmq_tw.store.errors import StoreError
 
 
 class StorePaths:
@@ -30,3 +36,55 @@ class StorePaths:
 
 def _expand(path: str) -> str:
     return path.replace("${user.home}", os.path.expanduser("~")).rstrip("/")
+
+
+class Ownership:
+    """One opening of the store below `paths.root`, by this process."""
+
+    def __init__(self, files: IFiles, paths: StorePaths) -> None:
+        self._files = files
+        self._paths = paths
+        self._lock: IFile | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        """Between `take` and `release`."""
+        return self._lock is not None
+
+    def take(self) -> None:
+        """Locks the store, making its directory where it is new; raises `StoreError` where another
+        process has it."""
+        paths = self._paths
+        self._files.make_dirs(paths.root)
+        try:
+            self._lock = self._files.lock(paths.lock)
+        except BlockingIOError as error:
+            raise StoreError(
+                f"{paths.root} is in use by another broker: stop it, or set storePathRootDir"
+            ) from error
+        self._lock.pwrite(b"lock", 0)
+
+    def release(self) -> None:
+        """Gives the lock back, if it was taken."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def was_closed(self) -> bool:
+        """Whether the last owner closed the store; asked before `mark_open`."""
+        return not self._files.exists(self._paths.abort)
+
+    def mark_open(self) -> None:
+        """Leaves `abort` behind, with the process id, until `mark_closed`; durable."""
+        abort = self._files.open(self._paths.abort, create=True)
+        abort.truncate(0)
+        abort.pwrite(str(os.getpid()).encode(), 0)
+        abort.fsync()
+        abort.close()
+        self._files.sync_dir(self._paths.root)
+
+    def mark_closed(self) -> None:
+        """Takes `abort` away; durable."""
+        self._files.remove(self._paths.abort)
+        self._files.sync_dir(self._paths.root)

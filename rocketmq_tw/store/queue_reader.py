@@ -20,7 +20,7 @@ from rocketmq_tw.store.interface import (
     TagMatch,
 )
 from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_address
-from rocketmq_tw.store.record_window import read_properties
+from rocketmq_tw.store.records import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
 _MAX_PULL_SIZE = 128 << 20

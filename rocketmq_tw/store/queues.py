@@ -9,15 +9,13 @@ from operator import attrgetter
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.message.names import LMQ_PREFIX, is_storable
-from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue
+from rocketmq_tw.store.consume_queue import UNIT_SIZE, ConsumeQueue, QueueFiles
 from rocketmq_tw.store.dispatch_entries import AnyDispatchEntry, BatchEntry, DispatchEntry
 from rocketmq_tw.store.errors import IllegalMessageError, StoreError
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.queue_extension import QueueExtension, QueueExtensions
-from rocketmq_tw.store.queue_totals import QueueTotals
 from rocketmq_tw.store.segments import Segments
-from rocketmq_tw.store.unsynced import Unsynced
-from rocketmq_tw.store.unwritten import Unwritten
+from rocketmq_tw.store.unwritten import QueueTotals, Unwritten
 
 _max_physical = attrgetter("max_physical")
 #: Files that queues have open; fewer than the usual limit of 1024 descriptors leaves for sockets.
@@ -47,7 +45,6 @@ class QueueTable:
             )
         self._files = files
         self._directory = directory
-        self._file_size = file_size
         self._pool = HandlePool(files, handles)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._of_topic: dict[str, list[ConsumeQueue]] = {}
@@ -59,6 +56,14 @@ class QueueTable:
         #: Whether queues have extensions, and whether what is put has extras there.
         self._extended = self._extending = extensions.are_written
         self.unsynced = Unsynced()
+        self._shared = QueueFiles(
+            self._pool,
+            file_size,
+            self.unsynced,
+            self._unwritten,
+            self._totals,
+            self._make_directory,
+        )
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -308,15 +313,10 @@ class QueueTable:
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = f"{self._directory}/{topic}/{queue_id}"
         queue = self._queues[topic, queue_id] = ConsumeQueue(
-            self._pool,
+            self._shared,
             directory,
             topic,
             queue_id,
-            self._file_size,
-            self.unsynced,
-            self._unwritten,
-            self._totals,
-            self._make_directory,
             self._new_extension(topic, queue_id) if self._extended else None,
         )
         self._of_topic.setdefault(topic, []).append(queue)

@@ -6,23 +6,21 @@ cut at the first thing that is no record, and queues and index are built again b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from rocketmq_tw.message.layout import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketmq_tw.message.record import RecordHead, parse_head
-from rocketmq_tw.store.beginnings import Beginnings, is_first_again
-from rocketmq_tw.store.checkpoint_file import Checkpoint
+from rocketmq_tw.store.checkpoint import Checkpoint
+from rocketmq_tw.store.checkpointing import Checkpointing
 from rocketmq_tw.store.consume_queue import ConsumeQueue, Unit
-from rocketmq_tw.store.deleted_topics import DeletedTopics
+from rocketmq_tw.store.deleted_topics import Beginnings, is_first_again
 from rocketmq_tw.store.dispatch_entries import DispatchEntry, EntryMaker
 from rocketmq_tw.store.errors import DamagedStoreError, IllegalMessageError
 from rocketmq_tw.store.index import MessageIndex
 from rocketmq_tw.store.interface import ILog
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.removing import TopicRemoval
 from rocketmq_tw.store.scan import may_lack_a_sector
+from rocketmq_tw.store.topic_removal import TopicRemoval
 
 _BATCH = 4096
 _MAX_NOTES = 100
@@ -61,36 +59,34 @@ class Recovery:
         queues: QueueTable,
         index: MessageIndex | None,
         maker: EntryMaker,
-        deleted: DeletedTopics,
-        checkpoint: Checkpoint,
+        removal: TopicRemoval,
+        checkpointing: Checkpointing,
         *,
         check_body: bool,
-        retract: Callable[[], None],
-        before_index_cut: Callable[[int], None],
-        removal: TopicRemoval,
-        limit: int | None,
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
         self._maker = maker
-        self._deleted = deleted
-        self._checkpoint = checkpoint
-        self._check_body = check_body
-        #: Takes back, durably, what the checkpoint says of queues that are about to be built again.
-        self._retract = retract
-        self._before_index_cut = before_index_cut
         self._removal = removal
+        self._deleted = removal.deleted
+        self._checkpointing = checkpointing
+        self._checkpoint = checkpointing.last
+        self._check_body = check_body
         self._log_is_durable = False
         #: From here on it is read.
         self._start = 0
         self._beginnings = Beginnings(log, maker, check_body=check_body)
         #: Behind it nothing comes into queues and index.
-        self._limit = limit
+        self._limit: int | None = None
 
-    def run(self, *, clean: bool, queues_repaired: bool) -> RecoveryReport:
-        """`clean`: the last stop was one; `queues_repaired`: queue files were not what they
-        should be. Raises `DamagedStoreError` where going on could lose what was safe."""
+    def run(
+        self, checkpoint: Checkpoint, *, clean: bool, queues_repaired: bool, limit: int | None
+    ) -> RecoveryReport:
+        """`checkpoint` is what the file said; `clean`: the last stop was one; `queues_repaired`:
+        queue files were not what they should be. Nothing behind the log offset `limit` comes into
+        queues and index. Raises `DamagedStoreError` where going on could lose what was safe."""
+        self._checkpoint, self._limit = checkpoint, limit
         report = RecoveryReport(clean=clean)
         if not self._log.file_starts:
             if len(self._queues):
@@ -162,7 +158,7 @@ class Recovery:
             return self._index_start(min(start, log.file_starts[-1]), trusted=False)
         else:
             start = self._file_by_time(checkpoint.min_timestamp)
-        self._retract()
+        self._checkpointing.retract()
         self._cut_queues(start, False)
         if queues.is_torn:
             report.note(_torn(log.min_offset))
@@ -365,7 +361,7 @@ class Recovery:
             if queue.max_physical > dispatched:
                 queue.cut_behind(dispatched)
             queue.correct_min_offset(log.min_offset)
-        self._before_index_cut(dispatched)
+        self._checkpointing.before_index_cut(dispatched)
         self._cut_index(dispatched)
         # A deletion may be forgotten once no power loss brings the files of its queues back.
         for topic in self._deleted.topics():

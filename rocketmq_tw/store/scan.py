@@ -13,7 +13,7 @@ from rocketmq_tw.message.layout import (
     SIZE_AND_MAGIC,
 )
 from rocketmq_tw.message.record import RecordHead, parse_head
-from rocketmq_tw.store.read_window import ReadWindow
+from rocketmq_tw.store.records import ReadWindow
 from rocketmq_tw.store.segments import Segments
 
 _SECTOR = 512

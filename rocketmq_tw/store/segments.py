@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from rocketmq_tw.files.interface import IFile
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
-from rocketmq_tw.store.handles import HandlePool
-from rocketmq_tw.store.unsynced import Unsynced
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 
 NAME_DIGITS = 20
 

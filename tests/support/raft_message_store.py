@@ -9,11 +9,10 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.message_log import RaftLog
-from rocketmq_tw.raft.node import RaftNode
-from rocketmq_tw.raft.node_config import NodeConfig
+from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.network import MemoryNetwork
@@ -52,7 +51,7 @@ class RaftStore:
             self.log.member,
             MemoryNetwork(self.clock).client(),
             run_at_once,
-            keeps_store=True,
+            Replicated(keeps_store=True),
         )
         self.log.group = self.node
         self.node.commit_listeners.append(self._committed)

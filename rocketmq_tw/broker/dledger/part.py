@@ -23,7 +23,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import IListener
-from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 
 #: Seconds between two looks at who leads.
@@ -69,11 +69,13 @@ class DLedgerGroup(Part):
             log_of_group.member,
             host.client,
             host.in_thread,
-            opening=lambda position: opening_record(
-                self._addresses.store_host, host.now_ms(), position
+            Replicated(
+                opening=lambda position: opening_record(
+                    self._addresses.store_host, host.now_ms(), position
+                ),
+                first_pos=log_of_group.end_offset,
+                keeps_store=True,
             ),
-            first_pos=log_of_group.end_offset,
-            keeps_store=True,
         )
         self.member = GroupMember(host.reactor, node, log_of_group, writing.store, writing.commit)
         self._following = RoleOfGroup(

@@ -13,16 +13,14 @@ from rocketmq_tw.message.layout import BLANK_MAGIC, SIZE_AND_MAGIC
 from rocketmq_tw.message.model import TRANSACTION_ROLLBACK, StoredMessage
 from rocketmq_tw.message.names import LEADER_TOPIC
 from rocketmq_tw.message.record import encode_record
-from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, is_member_id, parse_peers
 from rocketmq_tw.raft.message_log import RaftLog
-from rocketmq_tw.raft.node_config import NodeConfig
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.store.segments import Segments
-from rocketmq_tw.store.unsynced import Unsynced
 
 #: Entries that may wait for a quorum, as many as stock lets wait.
 MOST_WAITING = 10_000

@@ -40,3 +40,18 @@ class RaftConfig(msgspec.Struct, kw_only=True, frozen=True):
     #: Without a state machine a log may begin anywhere, so a leader without snapshots (stock) can
     #: restart a follower that is behind the leader's first entry.
     state_machine: bool = True
+
+
+class NodeConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """A group, the addresses of its members, and what the core does not know of."""
+
+    group: str
+    peers: dict[str, str]
+    raft: RaftConfig
+    #: Milliseconds a request between members may take.
+    request_timeout_ms: int = 3000
+    #: Milliseconds an append waits for a quorum.
+    max_wait_ack_time_ms: int = 2500
+    checkpoint_interval_ms: int = 3000
+    #: Entries between two snapshots of the state machine; 0: none.
+    snapshot_every: int = 10_000

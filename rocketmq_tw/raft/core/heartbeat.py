@@ -7,8 +7,8 @@ import msgspec
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.election import Election
 from rocketmq_tw.raft.core.member_state import MemberState
+from rocketmq_tw.raft.core.membership import is_quorum, quorum_index
 from rocketmq_tw.raft.core.messages import HeartbeatRequest, HeartbeatResponse
-from rocketmq_tw.raft.core.quorum import is_quorum, quorum_index
 
 
 def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:

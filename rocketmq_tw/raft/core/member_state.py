@@ -8,8 +8,8 @@ import msgspec
 from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.log import Log
+from rocketmq_tw.raft.core.membership import is_quorum
 from rocketmq_tw.raft.core.messages import RaftMessage
-from rocketmq_tw.raft.core.quorum import is_quorum
 
 RaftRoleListener = Callable[[RaftRole], None]
 

@@ -15,7 +15,7 @@ Messages, ticks, proposals and reads may come in between, but the next `ready()`
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,6 +28,7 @@ from rocketmq_tw.raft.core.follower import Follower
 from rocketmq_tw.raft.core.heartbeat import Heartbeats
 from rocketmq_tw.raft.core.log import Log, LogBase, LogStore, LogWrites
 from rocketmq_tw.raft.core.member_state import HardState, MemberState
+from rocketmq_tw.raft.core.membership import is_reachable
 from rocketmq_tw.raft.core.reads import Reads, ReadState
 from rocketmq_tw.raft.core.replication import OpeningBody, Replication, empty_body
 from rocketmq_tw.raft.core.snapshot import (
@@ -37,7 +38,6 @@ from rocketmq_tw.raft.core.snapshot import (
     SnapshotSender,
     SnapshotStore,
 )
-from rocketmq_tw.raft.core.terms import is_reachable
 from rocketmq_tw.raft.core.transfer import LeadershipTransfer
 
 #: Messages that promise nothing about our storage, so they need not wait for it.
@@ -74,6 +74,24 @@ class Ready(msgspec.Struct):
         return self.hard_state is not None or self.snapshot is not None or bool(self.writes)
 
 
+class LogUse(NamedTuple):
+    """What the log of a group is used for, the same at all its members.
+
+    `opening` makes the body of the entry with which a new leader commits what others left it. The
+    group's first entry lies at the position `first_pos`, in bytes. `applies_anew`: what was
+    committed before a restart is applied once more after it. `accepts` says whether a snapshot's
+    bytes can be loaded; None: all can.
+    """
+
+    opening: OpeningBody = empty_body
+    first_pos: int = 0
+    applies_anew: bool = True
+    accepts: SnapshotJudge | None = None
+
+
+PLAIN_USE = LogUse()
+
+
 class RaftCore:
     """One member. All times are milliseconds of one clock that never steps back."""
 
@@ -84,27 +102,21 @@ class RaftCore:
         hard_state: HardState,
         commit_index: int,
         random: Random,
-        *,
-        opening: OpeningBody = empty_body,
-        applies_anew: bool = True,
-        first_pos: int = 0,
-        accepts: SnapshotJudge | None = None,
+        use: LogUse = PLAIN_USE,
     ) -> None:
-        """`opening` makes the entry with which a new leader commits what others left it;
-        `applies_anew`: what was committed in an earlier life is applied once more. The group's
-        first entry lies at `first_pos`. `accepts` says whether a snapshot's bytes can be loaded;
-        None: all can."""
+        """`hard_state` and `commit_index` are what `store` had when it was opened. Raises
+        `ValueError` where the member is none of its group."""
         if config.self_id not in config.members:
             raise ValueError(f"{config.self_id} is none of the members {config.members}")
         meta = store.snapshot
-        base = LogBase(next_pos=first_pos) if meta is None else meta.base
+        base = LogBase(next_pos=use.first_pos) if meta is None else meta.base
         log = Log(store, base, config.data_file_size)
         self._store = store
         self._state = state = MemberState(config, log, hard_state, random)
         floor = log.base.index if meta is None else meta.index
         state.commit_to(max(floor, min(commit_index, log.end_index)))
         state.matched_index = state.commit_index
-        self.applied_index = floor if applies_anew else state.commit_index
+        self.applied_index = floor if use.applies_anew else state.commit_index
         #: The commit index that what is on stable storage vouches for: of the last `Ready` done.
         self.stored_commit_index = state.commit_index
         self._commit_in_flight = state.commit_index
@@ -112,8 +124,8 @@ class RaftCore:
         state.role_listeners.append(self._roles.append)
         self.election = Election(state)
         self.heartbeats = Heartbeats(state, self.election)
-        self._snapshots = SnapshotReceiver(state, accepts)
-        self.replication = Replication(state, SnapshotSender(state, store), opening)
+        self._snapshots = SnapshotReceiver(state, use.accepts)
+        self.replication = Replication(state, SnapshotSender(state, store), use.opening)
         self._follower = Follower(state, self.election, self._snapshots)
         self._transfer = LeadershipTransfer(state, self.election, self.heartbeats, self.replication)
         self._reads = Reads(state, self.heartbeats, self.replication)

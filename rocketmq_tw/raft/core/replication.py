@@ -5,9 +5,9 @@ from collections.abc import Callable
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole
 from rocketmq_tw.raft.core.entry import ENTRY_HEADER_SIZE, Entry
 from rocketmq_tw.raft.core.member_state import MemberState
+from rocketmq_tw.raft.core.membership import quorum_index
 from rocketmq_tw.raft.core.messages import PushRequest, PushResponse, SnapshotResponse
 from rocketmq_tw.raft.core.progress import PeerProgress, Pending, Phase
-from rocketmq_tw.raft.core.quorum import quorum_index
 from rocketmq_tw.raft.core.snapshot import SnapshotSender
 
 #: Makes the body of a new leader's first entry, which is to begin at this position of the data

@@ -17,9 +17,8 @@ from rocketmq_tw.raft.store.format import (
 )
 from rocketmq_tw.raft.store.recovery import recover
 from rocketmq_tw.store.errors import DamagedStoreError, StoreError
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.segments import Segments, Short
-from rocketmq_tw.store.unsynced import Unsynced
 
 #: Stock's mappedFileSizeForEntryIndex.
 DEFAULT_INDEX_FILE_SIZE = 5 * 1024 * 1024 * INDEX_UNIT_SIZE

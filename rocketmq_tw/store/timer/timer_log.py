@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.segments import Segments, Short
 from rocketmq_tw.store.timer.unit import (
     NOWHERE,
@@ -21,7 +21,6 @@ from rocketmq_tw.store.timer.unit import (
     decode_unit,
     units_in_file,
 )
-from rocketmq_tw.store.unsynced import Unsynced
 
 #: Read at once where entries may be apart, and where all of them are wanted.
 _NEAR = 4096

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication, vote
+from rocketmq_tw.raft.core import election, follower, heartbeat, log, replication
 from rocketmq_tw.raft.core.codes import Code, RaftRole
 from rocketmq_tw.raft.core.member_state import MemberState
 from rocketmq_tw.raft.store.ledger import Ledger
@@ -17,11 +17,11 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def votes_without_looking_at_the_log(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(vote, "_check_log", lambda state, request: None)
+    patch.setattr(election, "_check_log", lambda state, request: None)
 
 
 def votes_for_everybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(vote, "_check_term", lambda state, request: None)
+    patch.setattr(election, "_check_term", lambda state, request: None)
 
 
 def elections_by_a_minority(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from rocketmq_tw.controller.core.requests import elect_master
 from rocketmq_tw.files.faulty import Fault
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import RaftRole
-from rocketmq_tw.raft.node_config import NodeConfig
+from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.controller import SyncStateSetBody
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

@@ -12,10 +12,9 @@ from twisted.internet.task import Clock
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
-from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.kv import KeyValue
-from rocketmq_tw.raft.node import RaftNode
-from rocketmq_tw.raft.node_config import NodeConfig
+from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.command import RemotingCommand
@@ -63,8 +62,8 @@ class NodeGroup:
             store,
             self.network.client(),
             run_at_once,
-            machine=machine,
-            random=Random(int(member[1:])),
+            Replicated(machine),
+            Random(int(member[1:])),
         )
         self.network.serve(PEERS[member], DLedgerRequests(node).table())
         node.start()

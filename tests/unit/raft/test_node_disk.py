@@ -14,14 +14,13 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import PushKind
-from rocketmq_tw.raft.core.config import RaftConfig
+from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.core.log import LogWrites
 from rocketmq_tw.raft.core.member_state import HardState
 from rocketmq_tw.raft.core.raft_core import Ready
 from rocketmq_tw.raft.kv import KeyValue, Put, encode_kv_command
-from rocketmq_tw.raft.node import RaftNode
-from rocketmq_tw.raft.node_config import NodeConfig
+from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.store.member import MemberStore
 from tests.support.network import MemoryNetwork
 from tests.support.raft_store import entries_of_terms
@@ -53,7 +52,7 @@ class LoneNode:
         client = MemoryNetwork(self.clock).client()
         self.store = open_store(files)
         self.node = RaftNode(
-            self.clock, config, self.store, client, self._later, machine=machine, random=Random(1)
+            self.clock, config, self.store, client, self._later, Replicated(machine), Random(1)
         )
         self.node.start()
 
@@ -139,9 +138,9 @@ def test_a_checkpoint_vouches_only_for_what_is_stored() -> None:
     lone.follow()
     lone.push(PushKind.COMPARE, NEW[:1], -1)
     lone.run_disk()
-    due = lone.node._checkpoint_call
+    due = lone.node._checkpoint_alarm.due
     assert due is not None
-    left = due.getTime() - lone.clock.seconds()
+    left = due - lone.clock.seconds()
     lone.clock.callLater(left - 0.0001, lone.push, PushKind.TRUNCATE, NEW[1:2], 1)
     lone.clock.advance(left)
     assert lone.node.core.commit_index == 1

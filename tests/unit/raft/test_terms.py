@@ -13,8 +13,8 @@ from rocketmq_tw.raft.core import messages as m
 from rocketmq_tw.raft.core.codes import Code, PushKind, RaftRole, Refused, VoteResult
 from rocketmq_tw.raft.core.config import RaftConfig
 from rocketmq_tw.raft.core.member_state import HardState
+from rocketmq_tw.raft.core.membership import MAX_TERM_STEP
 from rocketmq_tw.raft.core.raft_core import RaftCore
-from rocketmq_tw.raft.core.terms import MAX_TERM_STEP
 from tests.support.raft_store import MemoryStore, entries_of_terms
 
 HUGE = 1 << 62

@@ -52,6 +52,7 @@ def test_setting_an_alarm_anew_takes_the_place_of_what_was_set() -> None:
     alarm.set(1)
     alarm.set(3)
     alarm.set_if_unset(1)
+    assert alarm.due == 3
     clock.pump([1] * 4)
     assert rung == [3]
 

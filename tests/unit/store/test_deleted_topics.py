@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.store.checkpoint_file import read_checkpoint
+from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (

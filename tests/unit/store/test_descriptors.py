@@ -8,8 +8,8 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.handles import UnsyncedHandles
 from rocketmq_tw.store.message_store import MessageStore
-from rocketmq_tw.store.unsynced_handles import UnsyncedHandles
 from tests.support.stores import make_message, open_store, put, read_all
 
 

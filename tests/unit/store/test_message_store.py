@@ -18,7 +18,7 @@ from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_PREPARED, 
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store import dispatching
-from rocketmq_tw.store.checkpoint_file import read_checkpoint
+from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.store.interface import GetStatus
 from rocketmq_tw.store.message_store import MessageStore

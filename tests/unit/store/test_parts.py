@@ -11,7 +11,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.tags import java_hash_code
-from rocketmq_tw.store.checkpoint_file import Checkpoint, decode_checkpoint, encode_checkpoint
+from rocketmq_tw.store.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from rocketmq_tw.store.dispatch_entries import (
     BatchEntry,
     DispatchEntry,
@@ -27,8 +27,7 @@ from rocketmq_tw.store.index import (
     key_hash,
     topic_key_hash,
 )
-from rocketmq_tw.store.index_file import INDEX_ENTRY, INDEX_HEADER
-from rocketmq_tw.store.index_slots import SlotTable
+from rocketmq_tw.store.index_file import INDEX_ENTRY, INDEX_HEADER, SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
 from tests.support.stores import ManualClock, small_config

@@ -9,7 +9,7 @@ import pytest
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import cutting, index_file
-from rocketmq_tw.store.checkpoint_file import read_checkpoint
+from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.index_file import IndexFile
 from rocketmq_tw.store.message_store import MessageStore

@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import queues
-from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue, QueueFiles
 from rocketmq_tw.store.dispatch_entries import BatchEntry
 from rocketmq_tw.store.errors import NotWritableError
-from rocketmq_tw.store.handles import HandlePool
+from rocketmq_tw.store.handles import HandlePool, Unsynced
 from rocketmq_tw.store.queue_extension import QueueExtensions
-from rocketmq_tw.store.queue_totals import QueueTotals
 from rocketmq_tw.store.queues import QueueTable
-from rocketmq_tw.store.unsynced import Unsynced
-from rocketmq_tw.store.unwritten import UNWRITTEN_LIMIT, Unwritten
+from rocketmq_tw.store.unwritten import UNWRITTEN_LIMIT, QueueTotals, Unwritten
 from tests.support.stores import ManualClock, make_message, open_store, put, read_all, small_config
 
 _FILE = 8 * UNIT_SIZE
@@ -30,9 +28,8 @@ def open_queue(files, unwritten: Unwritten, name: str = "0") -> ConsumeQueue:
     def make_directory(_: ConsumeQueue) -> None:
         files.make_dirs(path)
 
-    return ConsumeQueue(
-        pool, path, "Topic", 0, _FILE, Unsynced(), unwritten, QueueTotals(), make_directory
-    )
+    shared = QueueFiles(pool, _FILE, Unsynced(), unwritten, QueueTotals(), make_directory)
+    return ConsumeQueue(shared, path, "Topic", 0)
 
 
 def fill(queue: ConsumeQueue, count: int) -> None:

@@ -7,7 +7,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.writing import flush
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.store.checkpoint_file import read_checkpoint
+from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from tests.support.broker import BrokerInMemory, Threads
 from tests.support.stores import make_message

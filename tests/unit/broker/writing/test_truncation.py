@@ -14,7 +14,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.files.faulty import FaultyFiles, PowerLoss
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.store import cutting
-from rocketmq_tw.store.checkpoint_file import read_checkpoint
+from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import StoreError
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, Threads, fired, ok

@@ -1,9 +1,9 @@
-"""Looking at the properties of many records without a read of the log for each."""
+"""Reads of the log that serve several records: forwards in large pieces, or of neighbours."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rocketmq_tw.message.layout import (
     FIXED,
@@ -12,6 +12,28 @@ from rocketmq_tw.message.layout import (
     properties_of_each,
 )
 from rocketmq_tw.store.interface import ILog
+
+_SIZE = 1 << 20
+
+
+class ReadWindow:
+    """`data` is what was read from offset `start` on, towards `end`; `read` gives so many bytes at
+    an offset, fewer at the end of a file."""
+
+    def __init__(self, read: Callable[[int, int], bytes], start: int, end: int) -> None:
+        self.data = b""
+        self.start = start
+        self._read = read
+        self._end = end
+
+    def has(self, position: int, size: int) -> bool:
+        """Lets `data` hold so many bytes from `position`, never in front of where it was before;
+        whether the file has them."""
+        if position + size > self.start + len(self.data):
+            self.data = self._read(max(size, min(_SIZE, self._end - position)), position)
+            self.start = position
+        return position + size <= self.start + len(self.data)
+
 
 #: Bytes that one read takes at most, so that neighbours need none of their own.
 _AHEAD = 131072
