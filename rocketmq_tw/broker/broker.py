@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
@@ -44,9 +43,10 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.interfaces import IRemotingClient, IRemotingServer, RequestCheck
+from rocketmq_tw.net.interfaces import IRemotingClient, IRemotingServer
 from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.runtime.threads import InThread, in_pool
+from rocketmq_tw.runtime.turns import turns_of
 
 P = TypeVar("P", bound=Part)
 
@@ -115,15 +115,10 @@ class Broker:
         other_configs: Sequence[Config] = (),
         kinds: Iterable[type[Part]] = PARTS,
     ) -> None:
-        def in_pool(work: Callable[[], Any]) -> Deferred[Any]:
-            return deferToThreadPool(reactor, reactor.getThreadPool(), work)
-
         self.config = named_config(config, net_config.bind_address)
         self.net_config = net_config
-        before_request: list[RequestCheck] = []
-        if hasattr(reactor, "waited"):
-            before_request.append(FastFailure(self.config, reactor.waited))
-        self.listener = server.listener(before_request=before_request)
+        fast_failure = FastFailure(self.config, turns_of(reactor).waited)
+        self.listener = server.listener(before_request=[fast_failure])
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()
         self._host = Host(
@@ -136,9 +131,8 @@ class Broker:
             client=client,
             server=server,
             listener=self.listener,
-            in_thread=in_thread or in_pool,
+            in_thread=in_thread or in_pool(reactor),
             now_ms=now_ms,
-            before_request=before_request,
         )
         changes = RoleChanges()
         self.parts = Assembly(kinds, [self._host, self.addresses, self.role, changes])

@@ -35,10 +35,10 @@ from rocketmq_tw.client.routes import (
     publish_queues,
     subscribe_queues,
 )
+from rocketmq_tw.config.net import WANTS_TLS
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import TAG_TYPE
 from rocketmq_tw.net.address import name_server_addresses, split_address
-from rocketmq_tw.net.hints import WANTS_TLS
 from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData

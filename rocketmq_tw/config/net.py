@@ -21,6 +21,12 @@ from rocketmq_tw.config.base import (
 )
 from rocketmq_tw.config.values import INT, LONG, choice
 
+#: Behind the reason why a plain connection ended, where nothing had been received over it.
+WANTS_TLS = (
+    "It had answered nothing: a server that takes TLS only (tls.server.mode=enforcing) does so;"
+    " useTLS=true of a broker, --tls of rmqadmin and tls= of clients speak it"
+)
+
 
 class NettyServerConfig(Config, frozen=True):
     """A listening port and its limits. Sizes are bytes."""

@@ -23,7 +23,7 @@ from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import RaftNode, Replicated, RunBlocking
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
-from rocketmq_tw.runtime.clock import WakingTime
+from rocketmq_tw.runtime.waking_time import WakingTime
 
 
 class ControllerConfigError(ValueError):

@@ -24,9 +24,9 @@ from rocketmq_tw.net.interfaces import (
     IRemotingServer,
 )
 from rocketmq_tw.net.live_config import kept_config
-from rocketmq_tw.runtime.clock import WakingTime
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, at_once
+from rocketmq_tw.runtime.waking_time import WakingTime
 
 
 class NameServer:

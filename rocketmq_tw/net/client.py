@@ -8,19 +8,19 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail,
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, connectionDone
-from twisted.internet.task import LoopingCall
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.config.net import NettyClientConfig, TlsConfig
+from rocketmq_tw.config.net import WANTS_TLS, NettyClientConfig, TlsConfig
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.errors import ConnectError, RequestTimeout
-from rocketmq_tw.net.hints import WANTS_TLS
 from rocketmq_tw.net.interfaces import Handler, IPeer, IRemotingClient, RequestCheck
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.tls import client_context
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.frame import DEFAULT_FRAME_LIMIT
 
@@ -87,20 +87,11 @@ class _Link:
         self.address = address
         self.peer: RemotingProtocol | None = None
         self.attempt: Deferred[Any] | None = None
-        self.waiting: list[Deferred[RemotingProtocol]] = []
+        self.waiting: Waiters[RemotingProtocol] = Waiters()
         self.backoff = 0.0
         self.retry_at = 0.0
         self.last_error = ""
         self.last_used = 0.0
-
-    def release(self, result: RemotingProtocol | Failure) -> None:
-        """Hands the outcome of an attempt to all who waited for it."""
-        waiting, self.waiting = self.waiting, []
-        for caller in waiting:
-            if isinstance(result, Failure):
-                caller.errback(result)
-            else:
-                caller.callback(result)
 
 
 @implementer(IRemotingClient)
@@ -139,8 +130,9 @@ class RemotingClient:
         self._links: dict[str, _Link] = {}
         self._closed = False
         self._idle_timeout = config.client_channel_max_idle_time_seconds
-        self._idle_check = LoopingCall(self._close_idle)
-        self._idle_check.clock = reactor
+        self._idle_check = PeriodicCall(
+            reactor, "closing idle connections", max(1.0, self._idle_timeout / 4), self._close_idle
+        )
 
     # IRemotingClient
 
@@ -174,8 +166,7 @@ class RemotingClient:
 
     def close(self) -> Deferred[None]:
         self._closed = True
-        if self._idle_check.running:
-            self._idle_check.stop()
+        self._idle_check.stop()
         gone = []
         for link in list(self._links.values()):
             if link.attempt is not None:
@@ -200,15 +191,13 @@ class RemotingClient:
             return succeed(link.peer)
         if link.attempt is None and now < link.retry_at:
             return fail(ConnectError(address, link.last_error))
-        caller: Deferred[RemotingProtocol] = Deferred(link.waiting.remove)
-        link.waiting.append(caller)
+        caller = link.waiting.wait()
         if link.attempt is None:
             self._start_attempt(link)
         return caller
 
     def _start_attempt(self, link: _Link) -> None:
-        if not self._idle_check.running:
-            self._idle_check.start(max(1.0, self._idle_timeout / 4), now=False)
+        self._idle_check.start()
         try:
             endpoint = self._endpoint_for(link.address)
             if self._tls is not None:
@@ -241,7 +230,7 @@ class RemotingClient:
         protocol.when_lost(lambda _: self._lost(link, protocol))
         if self._closed:
             protocol.lose_connection()
-        link.release(protocol)
+        link.waiting.fire(protocol)
 
     def _not_connected(self, failure: Failure, link: _Link) -> None:
         link.attempt = None
@@ -249,7 +238,7 @@ class RemotingClient:
         link.retry_at = self._clock.seconds() + link.backoff
         reason = "cancelled" if failure.check(CancelledError) else failure.getErrorMessage()
         link.last_error = f"cannot connect: {reason}"
-        link.release(Failure(ConnectError(link.address, link.last_error)))
+        link.waiting.fire(Failure(ConnectError(link.address, link.last_error)))
 
     def _lost(self, link: _Link, protocol: RemotingProtocol) -> None:
         if link.peer is protocol:

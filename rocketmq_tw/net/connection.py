@@ -5,7 +5,7 @@ is bounded (`Budget`), and a peer that does not take its replies is not read fro
 peer holds is no reason to refuse another that holds little.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from sys import getsizeof
 from typing import Any, Protocol
 
@@ -16,11 +16,11 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.interfaces import Handler, RequestCheck, ServedRequest
+from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
-from rocketmq_tw.net.request_turns import SHARE
-from rocketmq_tw.net.shared import Shared
 from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command
 from rocketmq_tw.wire.frame import Frame
@@ -37,9 +37,6 @@ FIELD_OVERHEAD = 32
 FRAME_OVERHEAD = 8
 #: Numbers of requests whose opaque is used twice start here, beyond all opaques.
 _FIRST_NUMBER = 1 << 64
-
-#: Told of each request that is over.
-Observer = Callable[[ServedRequest], None]
 
 
 class ConnectionObserver(Protocol):
@@ -62,27 +59,27 @@ class ServerConnection(RemotingProtocol):
 
     def __init__(
         self,
-        shared: Shared,
+        resources: ServerResources,
         group: ConnectionObserver,
         handlers: Mapping[int, Handler],
         before_request: Sequence[RequestCheck],
-        observers: Sequence[Observer],
+        observers: Listeners[[ServedRequest]],
     ) -> None:
         super().__init__(
-            shared.clock,
+            resources.clock,
             handlers,
             before_request=before_request,
-            frame_limit=shared.config.frame_max_length,
+            frame_limit=resources.config.frame_max_length,
         )
-        self._config = shared.config
+        self._config = resources.config
         self._group = group
-        self._budget = shared.budget
-        self._stalls = shared.stalls
-        self._turns = shared.turns
+        self._budget = resources.budget
+        self._stalls = resources.stalls
+        self._turns = resources.turns
         #: Requests in `_later` wait for their turn, and nothing is read.
         self._waits = False
-        self._outboxes = shared.outboxes
-        self._outbox = Outbox(shared.outboxes, None)
+        self._outboxes = resources.outboxes
+        self._outbox = Outbox(resources.outboxes, None)
         #: Bytes of the budget that this connection holds.
         self._charged = 0
         self._held = 0
@@ -159,7 +156,9 @@ class ServerConnection(RemotingProtocol):
         self._read_on()
 
     def _read_on(self) -> None:
-        if not (self._closing or self._draining or self._waits) and self._stuck_since is None:
+        if self._closing or self._draining or self._waits or self._check is not None:
+            return
+        if self._stuck_since is None:
             if self._frame_since is not None:
                 # It was us who did not read on.
                 self._frame_since = self._clock.seconds()
@@ -236,8 +235,8 @@ class ServerConnection(RemotingProtocol):
             self._stalls.report(took, f"requests of {self.address} with code {codes}")
         if rest and not self._closing:
             self._later += rest
-            # Where it is full it goes on once its answers are taken.
-            if not self._full:
+            # Where it is full it goes on once its answers are taken, or else behind the check.
+            if not (self._full or self._check is not None):
                 self._waits = True
                 self.transport.pauseProducing()  # type: ignore[union-attr]
                 self._turns.wait(self)
@@ -245,9 +244,17 @@ class ServerConnection(RemotingProtocol):
     def go_on(self) -> None:
         """See `WaitingConnection`."""
         self._waits = False
-        if self._later and not self._full and not self._closing:
-            self._carry_out_later()
-            self._read_on()
+        self._carry_on()
+        self._read_on()
+
+    def _wait_for_check(self, command: RemotingCommand) -> None:
+        self._replies_later(command)
+        self.transport.pauseProducing()  # type: ignore[union-attr]
+
+    def _check_over(self, command: RemotingCommand) -> None:
+        number = command.opaque
+        self._charge(-self._open.get(number, 0))
+        self._open[number] = 0
 
     def _carry_out_later(self) -> None:
         super()._carry_out_later()
@@ -258,7 +265,7 @@ class ServerConnection(RemotingProtocol):
         number = command.opaque
         if number in self._open:
             number = self._renumber(command)
-        if self._observers:
+        if self._observers.added:
             size = FRAME_OVERHEAD + len(frame.header) + len(frame.body)
             self._observed[number] = (command.code, size, self._clock.seconds())
         self._open[number] = 0
@@ -331,8 +338,4 @@ class ServerConnection(RemotingProtocol):
         request_code, size, since = observed
         seconds = self._clock.seconds() - since
         served = ServedRequest(request_code, code, size, length, seconds, self)
-        for observer in list(self._observers):
-            try:
-                observer(served)
-            except Exception:
-                self.log.failure("observing request {code}", code=request_code)
+        self._observers.tell(served)

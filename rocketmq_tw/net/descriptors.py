@@ -1,12 +1,28 @@
-"""How many files and sockets the process may have open, and what of it connections may take."""
+"""How many files and sockets the process may have open, what of it connections may take, and a
+listening port that waits where none is left."""
 
+from __future__ import annotations
+
+import errno
 import resource
+import socket
+from typing import Any
 
+from twisted.internet.tcp import Port
 from twisted.logger import Logger
+
+from rocketmq_tw.runtime.alarm import Alarm
 
 #: What the store, its checkpoints, replicas and our own connections need at most: a store without
 #: descriptors cannot go on to its next file.
 RESERVED = 512
+#: What a store makes use of, and what it needs at least.
+_MOST_FILES, _FEWEST_FILES = 256, 8
+_NO_LIMIT = 1 << 31
+#: Seconds until a port without descriptors or memory tries again, as Netty's does.
+ACCEPT_PAUSE = 1.0
+#: What passes by itself; `accept` would fail again at once and for ever.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 log = Logger()
 
@@ -41,6 +57,61 @@ def room_for_files() -> int:
     return min(_MOST_FILES, max(_FEWEST_FILES, (limit - room_for_connections()) // 2))
 
 
-#: What a store makes use of, and what it needs at least.
-_MOST_FILES, _FEWEST_FILES = 256, 8
-_NO_LIMIT = 1 << 31
+class PatientPort(Port):
+    """Twisted's port, but for one thing: where `accept` fails for want of descriptors or memory, it
+    leaves the waiting connections in the backlog for `ACCEPT_PAUSE` seconds. Twisted closes them
+    with a line each, or asks again in each turn."""
+
+    log = Logger()
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        clock: Any = self.reactor
+        self._pause = Alarm(clock, self.startReading)
+        self._is_exhausted = False
+
+    def createInternetSocket(self) -> socket.socket:
+        made = super().createInternetSocket()
+        listening = _Listening(made.family, made.type, made.proto, made.detach())
+        listening.setblocking(False)
+        return listening
+
+    def doRead(self) -> None:
+        listening: Any = self.socket
+        listening.failure = None
+        super().doRead()
+        if listening.failure is not None:
+            self._wait(listening.failure)
+        elif self._is_exhausted:
+            self._is_exhausted = False
+            self.log.info("port {port} accepts connections again", port=self._realPortNumber)
+
+    def connectionLost(self, reason: Any) -> None:
+        self._pause.cancel()
+        super().connectionLost(reason)
+
+    def _wait(self, failure: OSError) -> None:
+        if not self._is_exhausted:
+            self._is_exhausted = True
+            self.log.warn(
+                "port {port} cannot accept connections: {reason}",
+                port=self._realPortNumber,
+                reason=failure.strerror,
+            )
+        self.stopReading()
+        self._pause.set(ACCEPT_PAUSE)
+
+
+class _Listening(socket.socket):
+    """Shows a want of descriptors as having nothing to accept; `failure` tells."""
+
+    failure: OSError | None = None
+
+    def accept(self) -> Any:
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            self.failure = error
+            raise BlockingIOError(errno.EAGAIN, "no descriptors are left") from error

@@ -1,8 +1,9 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
@@ -15,14 +16,52 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: answers empties `request.body` before it returns, since the server charges what it keeps.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
 
-#: Looks at a request before its handler does (authentication, limits); refuses by `RequestError`.
-RequestCheck = Callable[[RemotingCommand, "IPeer"], None]
+#: Looks at a request before its handler does (accounts, limits). It refuses by a `RequestError`
+#: that it raises, or that its Deferred or coroutine fails with. While that has not fired, nothing
+#: else of the connection is carried out, answers to our requests included: so it must not ask the
+#: peer. It is given up, cancelled, where the connection is lost.
+RequestCheck = Callable[[RemotingCommand, "IPeer"], "Deferred[Any] | Awaitable[Any] | None"]
+
+#: Looks at a connection of another protocol, as HA's is, before anything is taken from it or sent
+#: over it. It refuses, takes its time and is given up as a `RequestCheck`.
+ConnectionCheck = Callable[["IIdentified"], "Deferred[Any] | Awaitable[Any] | None"]
 
 
-class IPeer(Interface):
-    """What a handler sees of the other end of one connection."""
+@attrs.frozen
+class Identity:
+    """Who a peer is, as a check has found out. Identities are compared by their name."""
+
+    #: The name of the account.
+    name: str
+
+
+#: Who a peer is that no check has identified.
+ANONYMOUS = Identity("")
+
+
+@attrs.frozen
+class AccessChecks:
+    """What guards all ports of a server: those of its listeners, and those of other protocols that
+    belong to it. Each check may set the peer's `identity`."""
+
+    requests: Sequence[RequestCheck] = ()
+    connections: Sequence[ConnectionCheck] = ()
+
+
+#: Nobody is asked who he is.
+NO_CHECKS = AccessChecks()
+
+
+class IIdentified(Interface):
+    """The other end of a connection, of whatever protocol."""
 
     address: str = Attribute("`host:port` of the other end.")
+    identity: Identity = Attribute("Who it is: `ANONYMOUS` until a check sets it.")
+
+
+class IPeer(IIdentified):
+    """What a handler sees of the other end of one connection."""
+
     local_address: str = Attribute("`host:port` of this end.")
     connected: bool = Attribute("False once the connection is lost.")
 
@@ -67,6 +106,9 @@ class IListener(Interface):
     """Ports of a server that share one table of handlers, and the connections made to them."""
 
     handlers: Mapping[int, Handler] = Attribute("The table, request code to handler.")
+    before_request: list[RequestCheck] = Attribute(
+        "The checks that each request passes, in order; whoever has the listener may change them."
+    )
     factory: Any = Attribute("Builds the connections, also those of a network in memory.")
 
     def register(code: int, handler: Handler) -> None:
@@ -109,8 +151,13 @@ class IRemotingServer(Interface):
     """Makes listeners, which share its address, limits and TLS. Who made it stops it."""
 
     def listener(*, before_request: Sequence[RequestCheck] = ()) -> IListener:
-        """A listener with handlers and connections of its own. Each of `before_request` looks at a
-        request before its handler does, and may raise a `RequestError`."""
+        """A listener with handlers and connections of its own. Its requests pass the server's
+        checks and then those of `before_request`."""
+
+    def check(connection: IIdentified) -> "Deferred[None] | None":
+        """Checks a connection of another protocol before it is served. None where it may be, at
+        once; else fires when it may be, fails with `RequestError` where it may not. Raises that,
+        too."""
 
     def stop(timeout: float | None = None) -> "Deferred[None]":
         """Stops all listeners; fires when all is closed."""

@@ -6,10 +6,11 @@ protocol itself is the `IPeer` that handlers get.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
-from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport
+from twisted.internet.interfaces import IReactorTime, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -17,8 +18,10 @@ from zope.interface import implementer
 
 from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.errors import ConnectionLost
-from rocketmq_tw.net.interfaces import Handler, IPeer, RequestCheck
+from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, RequestCheck
 from rocketmq_tw.net.requests import RequestTable
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import (
     ONEWAY_FLAG,
@@ -46,6 +49,7 @@ class RemotingProtocol(Protocol):
     connected = False
     address = "not connected"
     local_address = "not connected"
+    identity = ANONYMOUS
 
     def __init__(
         self,
@@ -60,14 +64,16 @@ class RemotingProtocol(Protocol):
         self._before_request = before_request
         self._frame_limit = frame_limit
         self._decoder = FrameDecoder(frame_limit)
-        self._lost: list[Callable[[IPeer], None]] = []
-        self._cut: IDelayedCall | None = None
+        self._lost: Listeners[[IPeer]] = Listeners("a connection was lost")
+        self._cut = Alarm(clock, self.abort)
         self._requests = RequestTable(clock, self.address)
         self._closing = False
         #: So much is written and not taken that no more is carried out, and what waits for that.
         self._full = False
         self._later: list[Frame] = []
         self._ready: deque[Callable[[], None]] = deque()
+        #: What a check of a request waits for; no other request is carried out meanwhile.
+        self._check: Deferred[Any] | None = None
         self.last_received = 0.0
         #: Requests that came in and are not answered yet.
         self.unanswered = 0
@@ -93,6 +99,7 @@ class RemotingProtocol(Protocol):
         self.address = format_address(self.transport.getPeer())
         self.local_address = format_address(self.transport.getHost())
         self._requests = RequestTable(self._clock, self.address)
+        self._lost = Listeners(f"the connection to {self.address} was lost")
         self.last_received = self._clock.seconds()
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
@@ -108,7 +115,7 @@ class RemotingProtocol(Protocol):
         """Answers and serves what came; `since` is the clock's time when that began."""
         rest = iter(frames)
         for frame in rest:
-            if self._full:
+            if self._full or self._check is not None:
                 self._later += [frame, *rest]
                 return
             command = decode_command(frame)
@@ -124,7 +131,11 @@ class RemotingProtocol(Protocol):
         self._full = False
         while self._ready and not self._full and not self._closing:
             self._ready.popleft()()
-        if self._later and not self._full and not self._closing:
+        self._carry_on()
+
+    def _carry_on(self) -> None:
+        """Carries out what came meanwhile, where nothing holds that up any more."""
+        if self._later and not (self._full or self._closing or self._check is not None):
             self._carry_out_later()
 
     def _carry_out_later(self) -> None:
@@ -137,17 +148,12 @@ class RemotingProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.connected = False
         self._closing = True
-        if self._cut is not None:
-            self._cut.cancel()
-            self._cut = None
+        self._cut.cancel()
         self._requests.fail_all(reason.getErrorMessage())
         self._ready.clear()
-        callbacks, self._lost = self._lost, []
-        for callback in callbacks:
-            try:
-                callback(self)
-            except Exception:
-                self.log.failure("after the loss of {address}", address=self.address)
+        if self._check is not None:
+            self._check.cancel()
+        self._lost.tell(self)
 
     # IPeer
 
@@ -169,7 +175,7 @@ class RemotingProtocol(Protocol):
 
     def when_lost(self, callback: Callable[[IPeer], None]) -> None:
         if self.connected:
-            self._lost.append(callback)
+            self._lost.add(callback)
         else:
             callback(self)
 
@@ -189,15 +195,13 @@ class RemotingProtocol(Protocol):
         if self.connected and not self._closing:
             assert self.transport is not None
             self._closing = True
-            self._cut = self._clock.callLater(CLOSE_TIMEOUT, self.abort)
+            self._cut.set(CLOSE_TIMEOUT)
             self.transport.loseConnection()
 
     def abort(self) -> None:
         """Cuts the connection; what is not sent yet is dropped."""
         self._closing = True
-        if self._cut is not None and self._cut.active():
-            self._cut.cancel()
-        self._cut = None
+        self._cut.cancel()
         if self.connected:
             self.transport.abortConnection()  # type: ignore[union-attr]
 
@@ -210,19 +214,22 @@ class RemotingProtocol(Protocol):
         """A request came; `frame` is what it came in."""
         self._serve(command)
 
-    def _serve(self, command: RemotingCommand) -> None:
-        if not command.flag & ONEWAY_FLAG:
+    def _serve(self, command: RemotingCommand, passed: list[RequestCheck] | None = None) -> None:
+        """Checks a request and has its handler answer it. `passed`: the checks that are done, where
+        one of them took its time."""
+        if passed is None and not command.flag & ONEWAY_FLAG:
             self.unanswered += 1
         try:
             for check in self._before_request:
-                check(command, self)
-            handler = self._handlers.get(command.code)
-            if handler is None:
-                raise RequestError(
-                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                    f"request code {command.code} is not supported",
-                )
-            result = handler(command, self)
+                if passed is not None and check in passed:
+                    continue
+                pending = check(command, self)
+                if pending is not None:
+                    checks = list(self._before_request)
+                    passed = [*(passed or ()), *checks[: checks.index(check) + 1]]
+                    self._await_check(command, passed, as_deferred(pending))
+                    return
+            result = self._handlers.get(command.code, _refuse_unknown)(command, self)
         except Exception:
             self.reply(self._refusal(command, Failure()))
             return
@@ -231,9 +238,46 @@ class RemotingProtocol(Protocol):
         elif result is None:
             self._replies_later(command)
         else:
-            if not isinstance(result, Deferred):
-                result = Deferred.fromCoroutine(result)
-            self._wait(command, result)
+            self._wait(command, as_deferred(result))
+
+    def _await_check(
+        self, command: RemotingCommand, passed: list[RequestCheck], pending: Deferred[Any]
+    ) -> None:
+        """Goes on with `command` once the last check of `passed` has fired."""
+        has_waited = False
+
+        def fired(outcome: Any) -> None:
+            # Where the other end does not take its answers, this request waits as others do.
+            self.when_ready(partial(go_on, outcome))
+
+        def go_on(outcome: Any) -> None:
+            self._check = None
+            if self._closing:
+                return
+            if has_waited:
+                self._check_over(command)
+            if isinstance(outcome, Failure):
+                self.reply(self._refusal(command, outcome))
+            else:
+                self._serve(command, passed)
+            if has_waited:
+                self._carry_on()
+                self._read_on()
+
+        self._check = pending
+        pending.addBoth(fired)
+        if self._check is not None:
+            has_waited = True
+            self._wait_for_check(command)
+
+    def _wait_for_check(self, command: RemotingCommand) -> None:
+        """A check of `command` takes its time: nothing need be read until it is over."""
+
+    def _check_over(self, command: RemotingCommand) -> None:
+        """The check of `command`, which took its time, is over."""
+
+    def _read_on(self) -> None:
+        """Reads again, unless something else forbids it."""
 
     def _replies_later(self, command: RemotingCommand) -> None:
         """The handler will reply by itself, if it has not yet."""
@@ -297,3 +341,15 @@ def _unsendable(response: RemotingCommand, why: str) -> bytes:
     response.remark = f"the answer cannot be sent: {why}"
     response.ext_fields, response.body = {}, b""
     return encode_command(response)
+
+
+def as_deferred(result: Any) -> Deferred[Any]:
+    """The Deferred that a handler or a check returned, or one for its coroutine."""
+    return result if isinstance(result, Deferred) else Deferred.fromCoroutine(result)
+
+
+def _refuse_unknown(command: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    raise RequestError(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        f"request code {command.code} is not supported",
+    )

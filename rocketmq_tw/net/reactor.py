@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from twisted.python import log
 from zope.interface import implementer
 
-from rocketmq_tw.net.port import PatientPort
+from rocketmq_tw.net.descriptors import PatientPort
 from rocketmq_tw.net.stalls import STALL_SECONDS, StallLog
 from rocketmq_tw.runtime.turns import IReactorTurns
 

@@ -1,11 +1,13 @@
 """The requests of one connection that wait for their response."""
 
+from math import inf
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.wire.command import RemotingCommand
 
 
@@ -28,8 +30,9 @@ class RequestTable:
         self._clock = clock
         self._address = address
         self._waiting: dict[int, _Waiting] = {}
-        self._timer: IDelayedCall | None = None
-        self._timer_at = 0.0
+        self._timer = Alarm(clock, self._expire)
+        #: When it rings; infinity while it is not set.
+        self._timer_at = inf
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -45,7 +48,7 @@ class RequestTable:
         answer: Deferred[RemotingCommand] = Deferred(lambda _: self._forget(opaque))
         deadline = self._clock.seconds() + timeout
         self._waiting[opaque] = _Waiting(command.code, timeout, deadline, answer)
-        if self._timer is None or deadline < self._timer_at:
+        if deadline < self._timer_at:
             self._set_timer(deadline)
         return answer
 
@@ -59,9 +62,8 @@ class RequestTable:
 
     def fail_all(self, reason: str) -> None:
         """The link is gone: everyone who waits gets `ConnectionLost`."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
+        self._timer_at = inf
         waiting, self._waiting = self._waiting, {}
         for entry in waiting.values():
             entry.answer.errback(ConnectionLost(self._address, reason))
@@ -70,14 +72,11 @@ class RequestTable:
         self._waiting.pop(opaque, None)
 
     def _set_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._timer_at = deadline
-        delay = max(0.0, deadline - self._clock.seconds())
-        self._timer = self._clock.callLater(delay, self._expire)
+        self._timer.set(max(0.0, deadline - self._clock.seconds()))
 
     def _expire(self) -> None:
-        self._timer = None
+        self._timer_at = inf
         now = self._clock.seconds()
         late = [opaque for opaque, entry in self._waiting.items() if entry.deadline <= now]
         expired = [self._waiting.pop(opaque) for opaque in late]

@@ -1,16 +1,203 @@
-"""The listening side of a process: limits, TLS and outboxes that all its ports share."""
+"""The listening side of a process: ports with handlers of their own, and what all of them share:
+limits, TLS, checks of access."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred, DeferredList, maybeDeferred, succeed
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import Factory
 from zope.interface import implementer
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.interfaces import IRemotingServer, RequestCheck
-from rocketmq_tw.net.listener import Listener
-from rocketmq_tw.net.shared import Shared
-from rocketmq_tw.net.tls import ServerTls
+from rocketmq_tw.net.address import format_address
+from rocketmq_tw.net.connection import ServerConnection
+from rocketmq_tw.net.interfaces import (
+    NO_CHECKS,
+    AccessChecks,
+    ConnectionCheck,
+    Handler,
+    IIdentified,
+    IListener,
+    IRemotingServer,
+    RequestCheck,
+    ServedRequest,
+)
+from rocketmq_tw.net.limits import ConnectionTable, ServerResources
+from rocketmq_tw.net.protocol import as_deferred
+from rocketmq_tw.net.tls import FirstByte, ServerTls
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.waiters import Waiters
+
+#: Seconds that replies in flight get when a listener stops.
+STOP_TIMEOUT = 3.0
+_DRAIN_INTERVAL = 0.02
+
+
+class OpenConnections:
+    """The connections of one listener, those included whose first byte is not there yet.
+
+    They stand in the server's table too, which bounds and watches all of them.
+    """
+
+    def __init__(self, clock: Any, table: ConnectionTable) -> None:
+        self._clock = clock
+        self._table = table
+        self._open: set[ServerConnection | FirstByte] = set()
+        self._empty: Waiters[None] = Waiters()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: ServerConnection | FirstByte) -> None:
+        """Takes in `connection`, which is open."""
+        self._open.add(connection)
+        self._table.add(connection)
+
+    def discard(self, connection: ServerConnection | FirstByte) -> None:
+        """Forgets `connection`: it is lost, or another one takes its place."""
+        self._open.discard(connection)
+        self._table.discard(connection)
+        if not self._open:
+            self._empty.fire(None)
+
+    def drain(self, timeout: float) -> Deferred[None]:
+        """Reads no more, closes each connection once its replies left, all after `timeout` seconds;
+        fires when all are gone."""
+        if not self._open:
+            return succeed(None)
+        deadline = self._clock.seconds() + timeout
+        for connection in list(self._open):
+            connection.drain()
+
+        def look() -> None:
+            late = self._clock.seconds() >= deadline
+            for connection in list(self._open):
+                if late:
+                    connection.abort()
+                elif not connection.unanswered:
+                    connection.lose_connection()
+
+        def all_gone(_: None) -> None:
+            looks.stop()
+
+        looks = PeriodicCall(self._clock, "draining connections", _DRAIN_INTERVAL, look)
+        gone = self._empty.wait().addCallback(all_gone)
+        looks.start(now=True)
+        return gone
+
+
+class ConnectionFactory(Factory):
+    """Builds the connections of one listener."""
+
+    noisy = False
+
+    def __init__(
+        self,
+        resources: ServerResources,
+        group: OpenConnections,
+        handlers: dict[int, Handler],
+        before_request: Sequence[RequestCheck],
+        observers: Listeners[[ServedRequest]],
+        tls: ServerTls | None,
+    ) -> None:
+        self._resources = resources
+        self._observers = observers
+        self._group = group
+        self._handlers = handlers
+        self._before_request = before_request
+        self._tls = tls
+
+    def buildProtocol(self, addr: Any) -> Any:
+        if not self._resources.connections.has_room(format_address(addr)):
+            return None
+        connection = ServerConnection(
+            self._resources, self._group, self._handlers, self._before_request, self._observers
+        )
+        connection.factory = self
+        if self._tls is None:
+            return connection
+        idle = self._resources.config.server_channel_max_idle_time_seconds
+        return self._tls.wrap(connection, self._group, self._resources.clock.seconds() + idle)
+
+
+@implementer(IListener)
+class Listener:
+    """Ports that share one table of handlers, and the connections made to them.
+
+    `RemotingServer.listener` makes them. `factory` builds their connections, also for a network
+    in memory.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        resources: ServerResources,
+        tls: ServerTls | None,
+        before_request: Sequence[RequestCheck],
+        stopped: Callable[["Listener"], None],
+    ) -> None:
+        self._reactor = reactor
+        self._resources = resources
+        self._stopped = stopped
+        self.handlers: dict[int, Handler] = {}
+        self.before_request = list(before_request)
+        self._observers: Listeners[[ServedRequest]] = Listeners("a request was over")
+        self._ports: list[IListeningPort] = []
+        self.connections = OpenConnections(resources.clock, resources.connections)
+        self.factory = ConnectionFactory(
+            resources,
+            self.connections,
+            self.handlers,
+            self.before_request,
+            self._observers,
+            tls,
+        )
+
+    def register(self, code: int, handler: Handler) -> None:
+        self.handlers[code] = handler
+
+    def serve(self, handlers: Mapping[int, Handler]) -> None:
+        self.handlers.clear()
+        self.handlers.update(handlers)
+
+    def gather(self, work: Callable[..., None], *args: Any) -> None:
+        self._resources.outboxes.gather(work, *args)
+
+    def observe(self, observer: Callable[[ServedRequest], None]) -> Callable[[], None]:
+        return self._observers.add(observer)
+
+    def listen(self, port: int | None = None) -> int:
+        config = self._resources.config
+        listening = self._reactor.listenTCP(
+            config.listen_port if port is None else port,
+            self.factory,
+            backlog=config.server_socket_backlog,
+            interface=config.bind_address,
+        )
+        self._ports.append(listening)
+        self._resources.connections.tell_limit()
+        return listening.getHost().port
+
+    def stop_listening(self) -> Deferred[None]:
+        ports, self._ports = self._ports, []
+        closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
+        return closed.addCallback(lambda _: None)
+
+    def drain(self, timeout: float | None = None) -> Deferred[None]:
+        config = self._resources.config
+        if timeout is None:
+            graceful = config.enable_shutdown_gracefully
+            timeout = config.shutdown_wait_time_seconds if graceful else STOP_TIMEOUT
+        return self.connections.drain(timeout)
+
+    def stop(self, timeout: float | None = None) -> Deferred[None]:
+        def drained(_: None) -> None:
+            self._stopped(self)
+
+        closed = self.stop_listening()
+        return closed.addCallback(lambda _: self.drain(timeout)).addCallback(drained)
 
 
 @implementer(IRemotingServer)
@@ -18,28 +205,54 @@ class RemotingServer:
     """Makes listeners, bounds what their connections hold together, and stops all of them."""
 
     def __init__(
-        self, reactor: Any, config: NettyServerConfig, *, tls: ServerTls | None = None
+        self,
+        reactor: Any,
+        config: NettyServerConfig,
+        *,
+        tls: ServerTls | None = None,
+        access: AccessChecks = NO_CHECKS,
     ) -> None:
+        """`access` guards all listeners, and what asks `check`."""
         self._reactor = reactor
-        self._shared = Shared(reactor, config)
+        self._resources = ServerResources(reactor, config)
+        self._access = access
         self._tls = tls
         self._listeners: list[Listener] = []
 
     @property
     def bytes_in_flight(self) -> int:
         """What all connections hold now: incomplete frames, open requests, replies not taken."""
-        return self._shared.budget.used
+        return self._resources.budget.used
 
     def listener(self, *, before_request: Sequence[RequestCheck] = ()) -> Listener:
         listener = Listener(
-            self._reactor, self._shared, self._tls, before_request, self._listeners.remove
+            self._reactor,
+            self._resources,
+            self._tls,
+            [*self._access.requests, *before_request],
+            self._listeners.remove,
         )
         self._listeners.append(listener)
         return listener
 
+    def check(self, connection: IIdentified) -> Deferred[None] | None:
+        return check_connection(self._access.connections, connection)
+
     def gather(self, work: Callable[..., None], *args: Any) -> None:
-        self._shared.outboxes.gather(work, *args)
+        self._resources.outboxes.gather(work, *args)
 
     def stop(self, timeout: float | None = None) -> Deferred[None]:
         stopped = DeferredList([listener.stop(timeout) for listener in list(self._listeners)])
         return stopped.addCallback(lambda _: None)
+
+
+def check_connection(
+    checks: Sequence[ConnectionCheck], connection: IIdentified
+) -> Deferred[None] | None:
+    """Has `connection` pass all `checks`, as `IRemotingServer.check` says."""
+    rest = list(checks)
+    while rest:
+        pending = rest.pop(0)(connection)
+        if pending is not None:
+            return as_deferred(pending).addCallback(lambda _: check_connection(rest, connection))
+    return None

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.task import LoopingCall
+from rocketmq_tw.runtime.periodic import PeriodicCall
 
 #: Parameters of glibc's mallopt(3).
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -45,9 +45,9 @@ def return_freed_memory(reactor: Any) -> bool:
     )
     if not all(mallopt(parameter, value) == 1 for parameter, value in wanted):
         return False
-    looking = LoopingCall(Trimming(lambda: trim(0), reactor.callInThread).look)
-    looking.clock = reactor
-    reactor.callWhenRunning(looking.start, TRIM_SECONDS, now=False)
+    trimming = Trimming(lambda: trim(0), reactor.callInThread)
+    looks = PeriodicCall(reactor, "returning freed memory", TRIM_SECONDS, trimming.look)
+    reactor.callWhenRunning(looks.start)
     return True
 
 

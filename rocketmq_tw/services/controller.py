@@ -1,14 +1,12 @@
 """`twistd rmq-controller`: one controller of a group."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -25,6 +23,7 @@ from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.garbage_collection import freeze_startup_objects
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
@@ -93,7 +92,7 @@ class ControllerService(service.Service):
                 self._config,
                 store,
                 self._client,
-                partial(deferToThreadPool, self._reactor, self._reactor.getThreadPool()),
+                in_pool(self._reactor),
                 other_configs=(net, tls),
             )
             controller.start(self._server)

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 from twisted.application import service
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python import usage
 from twisted.python.failure import Failure
@@ -22,6 +21,7 @@ from rocketmq_tw.raft.node import RaftNode
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.ledger import DEFAULT_INDEX_FILE_SIZE
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.options import read_tls_option, whole_number
 from rocketmq_tw.services.process import prepare_process
@@ -147,7 +147,7 @@ class DLedgerService(service.Service):
                 options["data-file-size"],
                 options["index-file-size"],
             )
-            node = RaftNode(self._reactor, config, store, self._client, self._run_blocking)
+            node = RaftNode(self._reactor, config, store, self._client, in_pool(self._reactor))
             listener = self._server.listener()
             for code, handler in DLedgerRequests(node).table().items():
                 listener.register(code, handler)
@@ -165,9 +165,6 @@ class DLedgerService(service.Service):
             member=member,
             address=config.peers[member],
         )
-
-    def _run_blocking(self, action: Any) -> "Deferred[None]":
-        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), action)
 
     def _disk_failed(self, failure: Failure) -> None:
         self._node = None

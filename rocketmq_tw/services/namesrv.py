@@ -1,13 +1,12 @@
 """`twistd rmq-namesrv`: a name server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 from twisted.application import service
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from rocketmq_tw.config.controller import ControllerConfig
@@ -20,6 +19,7 @@ from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
+from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
 from rocketmq_tw.services.garbage_collection import freeze_startup_objects
@@ -69,15 +69,12 @@ class NamesrvService(service.Service):
         self._reactor = reactor
         self._server: RemotingServer | None = None
 
-        def in_pool(work: Callable[[], Any]) -> Deferred[Any]:
-            return deferToThreadPool(reactor, reactor.getThreadPool(), work)
-
         self._name_server = NameServer(
             reactor,
             PosixFiles(),
             config,
             other_configs=(self._net, self._tls),
-            in_thread=in_pool,
+            in_thread=in_pool(reactor),
         )
         self._controller: ControllerService | None = None
         if config.enable_controller_in_namesrv:

@@ -46,8 +46,7 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.net.interfaces import Handler, IRemotingClient
-from rocketmq_tw.net.listener import Listener
-from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.server import Listener, RemotingServer
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import (

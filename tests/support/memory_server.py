@@ -7,9 +7,8 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.net.listener import Listener
-from rocketmq_tw.net.server import RemotingServer
+from rocketmq_tw.net.interfaces import NO_CHECKS, AccessChecks, IPeer
+from rocketmq_tw.net.server import Listener, RemotingServer
 from rocketmq_tw.wire.command import RemotingCommand, decode_command, encode_command
 from rocketmq_tw.wire.frame import FrameDecoder
 from tests.support.network import MemoryNetwork
@@ -42,13 +41,15 @@ class MemoryServer:
     bytes, HELD when the test fires what stands in `held`; for LATER the test replies through the
     peer in `later`."""
 
-    def __init__(self, clock: Clock | None = None, **config: Any) -> None:
+    def __init__(
+        self, clock: Clock | None = None, *, access: AccessChecks = NO_CHECKS, **config: Any
+    ) -> None:
         self.clock = clock or Clock()
         self.network = MemoryNetwork(self.clock)
         self.held: list[tuple[RemotingCommand, Deferred[RemotingCommand]]] = []
         self.later: list[tuple[RemotingCommand, IPeer]] = []
         self.served = 0
-        self.server = RemotingServer(self.clock, NettyServerConfig(**config))
+        self.server = RemotingServer(self.clock, NettyServerConfig(**config), access=access)
         self.listener = self.server.listener()
         self.serve(self.listener, ADDRESS)
 

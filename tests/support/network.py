@@ -25,7 +25,7 @@ from zope.interface import implementer
 from rocketmq_tw.config.net import NettyClientConfig
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import ConnectionLost
-from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.wire.command import RemotingCommand
 
@@ -44,6 +44,7 @@ class FakePeer:
     ) -> None:
         self.address = address
         self.local_address = local_address
+        self.identity = ANONYMOUS
         self.connected = True
         self.replies: list[RemotingCommand] = []
         self.oneways: list[RemotingCommand] = []

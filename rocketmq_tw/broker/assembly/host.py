@@ -14,7 +14,7 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
-from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer, RequestCheck
+from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.paths import StorePaths
@@ -25,7 +25,7 @@ class Host:
     """Handed in by whoever makes the broker; a part uses it and closes nothing of it.
 
     `now_ms` is the time of day in milliseconds since 1970, which may be set; `elapsed_ms` only
-    lasts. `before_request` has the checks that each request passes first; parts may add to it.
+    lasts. Parts may add to `listener.before_request`, the checks that each request passes first.
     """
 
     reactor: Any
@@ -41,7 +41,6 @@ class Host:
     listener: IListener
     in_thread: InThread
     now_ms: Callable[[], int]
-    before_request: list[RequestCheck]
     #: Goes through long work, some 10 ms of it in each turn of the reactor.
     in_slices: Slices = attrs.field(init=False)
 

@@ -155,8 +155,8 @@ class Replicas(Part):
                 "" if state.group is None else state.group.master_address,
             )
         # Whoever asks a slave sees all that it has acknowledged.
-        host.before_request.append(self._catch_up)
-        scope.on_end(lambda: host.before_request.remove(self._catch_up))
+        host.listener.before_request.append(self._catch_up)
+        scope.on_end(lambda: host.listener.before_request.remove(self._catch_up))
         self.slave.start()
 
     def leave(self, state: RoleState) -> Deferred[None]:

@@ -19,7 +19,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.net import port as ports
+from rocketmq_tw.net import descriptors as ports
 from rocketmq_tw.net.reactor import ServerReactor
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.store.commit_log import CommitLog
@@ -77,7 +77,7 @@ def test_connections_leave_room_for_files(
 ) -> None:
     limited(files)
     server = MemoryServer()
-    table = server.server._shared.connections
+    table = server.server._resources.connections
     assert table.limit == connections
     if connections == 3:
         made = [server.connect() for _ in range(5)]

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from twisted.internet.task import Clock
+from zope.interface import implementer
 
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.net.request_turns import LONG_ROUND, SHARE
+from rocketmq_tw.net.limits import LONG_ROUND, SHARE
+from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.wire.command import RemotingCommand, encode_command
 from tests.support.memory_server import ECHO, MemoryServer, RawClient
 
@@ -17,10 +19,14 @@ SLOW, WAITED = 10, 11
 TAKES = 0.001
 
 
+@implementer(IReactorTurns)
 class Rounds(Clock):
     """A reactor whose rounds the test makes."""
 
     began = 0.0
+
+    def at_turn_end(self, call: Callable[[], None]) -> object:
+        return self.callLater(0, call)
 
     def waited(self) -> float:
         return self.rightNow - self.began

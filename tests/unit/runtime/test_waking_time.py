@@ -2,7 +2,7 @@
 
 from twisted.internet.task import Clock
 
-from rocketmq_tw.runtime.clock import WakingTime
+from rocketmq_tw.runtime.waking_time import WakingTime
 
 
 def started() -> tuple[Clock, WakingTime]:

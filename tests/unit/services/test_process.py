@@ -91,13 +91,12 @@ def test_the_largest_messages_need_no_new_pages() -> None:
 
 SPARSE = """
 import os
-from rocketmq_tw.services.allocator import resident_bytes, return_freed_memory
+from twisted.internet.task import Clock
+from rocketmq_tw.services.allocator import TRIM_SECONDS, resident_bytes, return_freed_memory
 
-class Reactor:
-    look = None
-
-    def callWhenRunning(self, start, *args, **options):
-        self.look = start.__self__.f
+class Reactor(Clock):
+    def callWhenRunning(self, start):
+        start()
 
     def callInThread(self, call):
         call()
@@ -112,7 +111,7 @@ for _ in range(40):
     kept.append(b"x" * 2000)
 grown = resident_bytes() - before
 del large
-reactor.look()
+reactor.advance(TRIM_SECONDS)
 print(grown, resident_bytes() - before)
 """
 

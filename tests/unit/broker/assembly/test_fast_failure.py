@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
+from zope.interface import implementer
 
 from rocketmq_tw.broker.assembly.fast_failure import LIMITS, FastFailure
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
+from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -17,13 +20,20 @@ from tests.support.broker import BrokerInMemory, ok
 from tests.support.network import FakePeer
 
 
+@implementer(IReactorTurns)
 class BusyReactor(MemoryReactorClock):
     """Its rounds take as long as a test says."""
 
     round_seconds = 0.0
 
+    def at_turn_end(self, call: Callable[[], None]) -> object:
+        return self.callLater(0, call)
+
     def waited(self) -> float:
         return self.round_seconds
+
+    def serve_late(self, seconds: float, call: Callable[[], None]) -> None:
+        call()
 
 
 def code_of(limits: dict[str, Any], code: RequestCode, waited: float) -> int:

@@ -1,19 +1,33 @@
-"""What all connections of a server share: its limits, the look at who is idle, the outboxes."""
+"""What bounds the connections of a server: their number, their memory, and their share of time.
 
-from collections.abc import Sized
+Connections that ask much take turns, so that those that ask little need not wait: a round of the
+reactor serves what came on all connections, up to 64 KiB of each, and a thousand that send without
+end would keep all others and all timers waiting for seconds. Once a round takes long, each
+connection has a few of its requests carried out; the rest waits, and nothing more is read from the
+connection, until others had their few.
+"""
+
+from collections.abc import Callable, Hashable, Sized
+from functools import partial
 from typing import Any, Protocol
 
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.net.descriptors import room_for_connections
 from rocketmq_tw.net.outbox import Outboxes
-from rocketmq_tw.net.request_turns import RequestTurns
 from rocketmq_tw.net.stalls import StallLog
+from rocketmq_tw.runtime.fairness import FairQueue
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.turns import turns_of
 
 #: Seconds between two looks at idle and stuck connections.
 SWEEP_INTERVAL = 5.0
+#: Seconds after which a round of the reactor takes long, and that requests which wait take of each
+#: turn.
+LONG_ROUND = 0.02
+#: Requests of a connection that are carried out however long the round takes.
+SHARE = 4
 
 
 class Budget:
@@ -52,8 +66,13 @@ class ConnectionTable:
         self._is_told = False
         self._open: set[WatchedConnection] = set()
         self._refusing = False
-        self._sweep = LoopingCall(self._check_all)
-        self._sweep.clock = clock
+        idle = config.server_channel_max_idle_time_seconds
+        self._sweep = PeriodicCall(
+            clock,
+            "looking at the connections",
+            min(SWEEP_INTERVAL, max(0.1, idle / 4)),
+            self._check_all,
+        )
 
     def __len__(self) -> int:
         return len(self._open)
@@ -95,14 +114,12 @@ class ConnectionTable:
     def add(self, connection: WatchedConnection) -> None:
         """Counts and watches a connection."""
         self._open.add(connection)
-        if not self._sweep.running:
-            idle = self._config.server_channel_max_idle_time_seconds
-            self._sweep.start(min(SWEEP_INTERVAL, max(0.1, idle / 4)), now=False)
+        self._sweep.start()
 
     def discard(self, connection: WatchedConnection) -> None:
         """Forgets a connection that is gone."""
         self._open.discard(connection)
-        if not self._open and self._sweep.running:
+        if not self._open:
             self._sweep.stop()
 
     def _check_all(self) -> None:
@@ -111,8 +128,49 @@ class ConnectionTable:
             connection.check(now)
 
 
-class Shared:
-    """What a server gives to each of its connections."""
+class WaitingConnection(Hashable, Protocol):
+    """A connection with requests that were read and not carried out."""
+
+    last_received: float
+
+    def go_on(self) -> None:
+        """Carries out some of them, and waits again where there are more."""
+
+
+class RequestTurns:
+    """The turns of one server's connections; only on a reactor that knows its turns does a
+    connection ever wait. `gather` carries out what writes to many peers."""
+
+    def __init__(self, clock: Any, gather: Callable[..., None]) -> None:
+        self._clock = clock
+        self._reactor_turns = turns_of(clock)
+        self._waiting: FairQueue[WaitingConnection] = FairQueue(
+            clock, self._has_time, self._begin_turn, around=gather
+        )
+        self._turn_ends = 0.0
+
+    def is_late(self) -> bool:
+        """Whether only a few requests of a connection may be carried out now."""
+        return bool(self._waiting) or self._reactor_turns.waited() >= LONG_ROUND
+
+    def wait(self, connection: WaitingConnection) -> None:
+        """Has `connection` go on behind all that wait."""
+        self._waiting.add(connection, partial(self._go_on, connection))
+
+    def _begin_turn(self) -> None:
+        self._turn_ends = self._clock.seconds() + LONG_ROUND
+
+    def _has_time(self) -> bool:
+        return bool(self._clock.seconds() < self._turn_ends)
+
+    def _go_on(self, connection: WaitingConnection) -> None:
+        # So long at least its requests have waited.
+        waited = self._clock.seconds() - connection.last_received
+        self._reactor_turns.serve_late(waited, connection.go_on)
+
+
+class ServerResources:
+    """What a server gives to each of its connections: configuration, limits, outboxes, turns."""
 
     def __init__(self, clock: Any, config: NettyServerConfig) -> None:
         self.clock = clock
