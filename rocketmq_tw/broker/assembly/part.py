@@ -13,13 +13,8 @@ from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.assembly.log_cut import LogCut
 from rocketmq_tw.broker.role.state import EVERY_ROLE, Role, RoleState
 from rocketmq_tw.net.interfaces import Handler
-
-#: Called once `LogCut` has been gone through: takes back what stands for what goes; fires once this
-#: is durable.
-TakeBack = Callable[[], Deferred[Any]]
 
 
 class Periodic(NamedTuple):
@@ -85,13 +80,6 @@ class Part:
     def leave(self, state: RoleState) -> Deferred[Any] | None:
         """Ends what the role wanted, before the parts that this one uses; fires once it is over.
         The role is ISOLATED by then."""
-
-    def truncating(self, cut: LogCut) -> TakeBack | Deferred[TakeBack | None] | None:
-        """The log is about to be cut: ends what would disturb that, and says what it wants to be
-        told of what goes."""
-
-    def truncated(self, end: int) -> None:
-        """The log was cut and ends at `end` now."""
 
     def stop(self) -> Deferred[Any] | None:
         """Releases what `start` took; the role was left and the tables are saved."""

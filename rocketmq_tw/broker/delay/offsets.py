@@ -1,13 +1,28 @@
-"""How far each delay level is delivered: `config/delayOffset.json` in stock's form."""
+"""How far each delay level is delivered: `config/delayOffset.json` in stock's form
+(docs/formats/config-files.md), and how that goes back where the end of the log is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
+from rocketmq_tw.broker.assembly.truncation import LogCut
+from rocketmq_tw.broker.delay.levels import (
+    DelayLevels,
+    delivered_level,
+    due_message,
+    queue_of,
+)
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.message.names import SCHEDULE_TOPIC
+from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
+
+#: Waiting messages that are looked at in one step.
+STEP = 50
 
 
 class DelayOffsets(WriteBehindTable):
@@ -49,12 +64,69 @@ class DelayOffsets(WriteBehindTable):
         for level, offset in table.offset_table.items():
             self.set(level, offset)
 
-    def log_is_cut(self, log_end: int) -> None:
-        """What stood behind `log_end` is gone, and these stand for nothing of it any more."""
-        if self.followed_at is not None:
-            self.followed_at = min(self.followed_at, log_end)
+    def rewind(self, store: IMessageStore, levels: DelayLevels, cut: LogCut) -> Iterator[None]:
+        """The steps that take them back to what the log of `store` says in front of `cut`; see
+        `DerivedOffsets`. What was delivered behind it waits again: one message of a level may come
+        twice, and none is missing."""
+        return _Rewind(self, store, levels, cut).steps()
 
     def _encoder(self) -> Callable[[], bytes]:
         self.data_version = self.data_version.next(self._now_ms())
         data = encode_body(self.table())
         return lambda: data
+
+
+class _Rewind:
+    """Takes `offsets` back behind which messages were delivered that `cut` takes away."""
+
+    def __init__(
+        self, offsets: DelayOffsets, store: IMessageStore, levels: DelayLevels, cut: LogCut
+    ) -> None:
+        self._offsets = offsets
+        self._store = store
+        self._levels = levels
+        self._cut = cut
+        #: Level -> how many messages that go say that they waited there.
+        self._delivered: Counter[int] = Counter()
+        #: When the first record that goes was stored.
+        self._since: int | None = None
+        cut.need_messages_of(SCHEDULE_TOPIC)
+        cut.observe(self._see)
+
+    def _see(self, head: RecordHead) -> None:
+        since = self._since
+        self._since = head.store_timestamp if since is None else min(since, head.store_timestamp)
+        level = delivered_level(head)
+        if level is not None:
+            self._delivered[min(level, self._levels.max_level)] += 1
+
+    def steps(self) -> Iterator[None]:
+        """Each level goes back by as many messages as were delivered there, and by all that were
+        due since the first record there."""
+        if self._since is not None:
+            for level in range(1, self._levels.max_level + 1):
+                yield from self._rewind_level(level, self._since - self._levels.delay_ms(level))
+        followed_at = self._offsets.followed_at
+        if followed_at is not None:
+            self._offsets.followed_at = min(followed_at, self._cut.end)
+
+    def _rewind_level(self, level: int, stored_since: int) -> Iterator[None]:
+        """Goes back by what was delivered, and by all that are stored since a time in ms."""
+        cut, queue_id, known = self._cut, queue_of(level), self._offsets.get(level)
+        back = min(known, cut.end_of(SCHEDULE_TOPIC, queue_id))
+        # Of what was delivered, this waited behind the cut itself.
+        waited_there = min(known - back, cut.count_gone(SCHEDULE_TOPIC, queue_id))
+        count = self._delivered[level] - waited_there
+        least = self._store.min_queue_offset(SCHEDULE_TOPIC, queue_id)
+        for offset in range(back - 1, least - 1, -1):
+            message = cut.message(SCHEDULE_TOPIC, queue_id, offset)
+            if message is not None:
+                if count <= 0 and message.store_timestamp < stored_since:
+                    break
+                # Any other was passed over, not delivered.
+                count -= due_message(message) is not None
+                back = offset
+            if offset % STEP == 0:
+                yield
+        if back < known:
+            self._offsets.set(level, back)

@@ -11,10 +11,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.assembly.part import KeptTable, Part, TakeBack
+from rocketmq_tw.broker.assembly.part import KeptTable, Part
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.delay.catch_up import CatchUp
-from rocketmq_tw.broker.delay.cut import DeliveredBehind
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
@@ -50,6 +49,13 @@ class Delay(Part):
         self.delivery: DelayDelivery | None = None
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
         writing.store.on_arrival(self._arrived)
+        writing.truncation.register(
+            DerivedOffsets(
+                "delay offsets",
+                lambda cut: self.offsets.rewind(writing.store, self.levels, cut),
+                self._write_offsets,
+            )
+        )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}
@@ -109,27 +115,15 @@ class Delay(Part):
             self.delivery.arrived(runs)
 
     def _save(self) -> Deferred[None]:
-        """Writes the offsets, after what they stand for is durable."""
-        return self._saving.run(
-            write_progress, self.offsets, self._writing.commit, self._host.in_thread
-        ).addErrback(
+        return self._saving.run(self._write_offsets).addErrback(
             lambda failure: log.failure(
                 "the offsets of delayed messages are not saved; trying again later", failure
             )
         )
 
-    def truncating(self, cut: LogCut) -> TakeBack:
-        return partial(
-            self._take_back, DeliveredBehind(self._writing.store, self.levels, cut), cut.end
-        )
-
-    @inlineCallbacks
-    def _take_back(
-        self, behind: DeliveredBehind, log_end: int
-    ) -> Generator[Deferred[Any], Any, None]:
-        yield self._host.in_slices(behind.take_back(self.offsets))
-        self.offsets.log_is_cut(log_end)
-        yield write_progress(self.offsets, self._writing.commit, self._host.in_thread)
+    def _write_offsets(self) -> Deferred[None]:
+        """Fires once they are in the file, after what they stand for is durable."""
+        return write_progress(self.offsets, self._writing.commit, self._host.in_thread)
 
     def runtime_info(self) -> Mapping[str, str]:
         """Of each level that something waited in: how far it is delivered, and its queue's end."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketmq_tw.broker.assembly.log_cut import LogCut
+from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import (
     ACK_TAG,
@@ -52,8 +52,8 @@ class PoppedBehind:
         self._offsets = offsets
         self._topic = revive_topic
         self._cut = cut
-        cut.keep(revive_topic)
-        cut.tell(self._see)
+        cut.need_messages_of(revive_topic)
+        cut.observe(self._see)
         #: What was popped when, of which check points are dealt with there.
         self._named: set[tuple[PoppedQueue, int]] = set()
         self._named_since: int | None = None

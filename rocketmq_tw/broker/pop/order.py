@@ -40,11 +40,6 @@ class OrderBook(WriteBehindTable):
         if table is not None:
             self._table = table.table
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no orderly group popped anything."""
-        return not self._table
-
     def is_blocked(self, queue: PoppedQueue, attempt_id: str | None, invisible_time: int) -> bool:
         """Whether messages of the queue are being consumed. The same attempt may pop again;
         `invisible_time` stands in for one that is not known."""

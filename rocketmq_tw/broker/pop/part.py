@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from functools import partial
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests
 from rocketmq_tw.broker.pop.check_points import ReviveMessages
@@ -119,6 +118,13 @@ class Pop(Part):
         offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self.revive.pause)
+        for derived in (
+            DerivedOffsets(
+                "orderly pops", lambda cut: self.order.clamp(cut.first_gone), self._write_order
+            ),
+            DerivedOffsets("revived and popped messages", self._rewind, self._save_offsets),
+        ):
+            writing.truncation.register(derived)
 
     def _requests(
         self,
@@ -213,19 +219,13 @@ class Pop(Part):
         self._has_taken_over = False
         self.positions.clear()
 
-    def truncating(self, cut: LogCut) -> TakeBack:
+    def _rewind(self, cut: LogCut) -> Iterator[None]:
         topic = revive_topic(self._host.config.broker_cluster_name)
         behind = PoppedBehind(self._writing.store, self._tables.offsets, topic, cut)
-        return partial(self._take_back, cut, behind)
+        return behind.take_back(self._host.config.revive_queue_num)
 
-    @inlineCallbacks
-    def _take_back(self, cut: LogCut, behind: PoppedBehind) -> Generator[Any, Any, None]:
-        if not self.order.is_empty:
-            yield self._host.in_slices(self.order.clamp(cut.first_gone))
-        yield self._write_order()
-        queue_count = self._host.config.revive_queue_num
-        yield self._host.in_slices(behind.take_back(queue_count))
-        yield write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
+    def _save_offsets(self) -> Deferred[None]:
+        return write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_pop_check_points_pending", len(self.revive))

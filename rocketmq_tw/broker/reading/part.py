@@ -50,6 +50,7 @@ class Reading(Part):
         self.held = HeldPulls(store, host.config, host.elapsed_ms, host.in_slices)
         store.on_arrival(self.held.arrived)
         writing.dispatcher.on_dispatched(self.held.resume_woken)
+        writing.truncation.after_cut.add(lambda end: self.held.resume_all())
         self._handlers = merge_handlers(
             [
                 PullRequests(
@@ -84,7 +85,4 @@ class Reading(Part):
 
     def leave(self, state: RoleState) -> None:
         # In another role the broker may answer otherwise, or send consumers elsewhere.
-        self.held.resume_all()
-
-    def truncated(self, end: int) -> None:
         self.held.resume_all()

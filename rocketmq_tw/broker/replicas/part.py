@@ -165,9 +165,6 @@ class Replicas(Part):
         self.switching.left()
         return succeed(None) if links is None else links.stop()
 
-    def truncated(self, end: int) -> None:
-        self._role.cut(end)
-
     def master_is_near(self) -> bool:
         """Whether a client that this broker cannot serve will find the master."""
         return self.slave is None or self.slave.master_is_near

@@ -11,8 +11,8 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, TakeBack
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
@@ -73,6 +73,13 @@ class Tables(Part):
             )
             if lmq
             else OffsetTable(config, offsets_file, now_ms)
+        )
+        writing.truncation.register(
+            DerivedOffsets(
+                "consumer offsets",
+                lambda cut: self.offsets.clamp(cut.first_gone),
+                self._write_offsets,
+            )
         )
         self.announcements = Announcements(host.reactor)
         self.mappings = QueueMappings(
@@ -144,13 +151,6 @@ class Tables(Part):
             KeptTable("groups", self.groups.load, self.groups.when_written),
             KeptTable("offsets", self.offsets.load, self._write_offsets, seconds),
         ]
-
-    def truncating(self, cut: LogCut) -> TakeBack:
-        def take_back() -> Deferred[Any]:
-            clamped = self._host.in_slices(self.offsets.clamp(cut.first_gone))
-            return clamped.addCallback(lambda _: self._write_offsets())
-
-        return take_back
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("rocketmq_topic_number", len(self.topics.all()))

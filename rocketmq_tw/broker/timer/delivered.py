@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from rocketmq_tw.broker.assembly.log_cut import LogCut
+from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.message import properties as props
@@ -47,8 +47,8 @@ class Delivered:
 
     def __init__(self, store: IMessageStore, books: TimerBooks, cut: LogCut) -> None:
         self._cut = cut
-        cut.keep(TIMER_TOPIC)
-        cut.tell(self._look)
+        cut.need_messages_of(TIMER_TOPIC)
+        cut.observe(self._look)
         self._store = store
         self._rules = books.rules
         self._files = books.files

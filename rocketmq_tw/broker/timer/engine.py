@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.assembly.part import TakeBack
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.books import TimerBooks
@@ -36,6 +35,8 @@ class TimerEngine:
         self._is_loaded = False
         self.books = TimerBooks(host, writing.store)
         self.keeper = TimerKeeper(host, writing.commit, self.books)
+        #: What is being cut off the log, and what was delivered there.
+        self._cut: tuple[LogCut, Delivered] | None = None
         #: None while the broker has no role.
         self.work: TimerWork | None = None
 
@@ -97,20 +98,26 @@ class TimerEngine:
 
     # Truncation
 
-    @inlineCallbacks
-    def truncating(self, cut: LogCut) -> Generator[Deferred[Any], Any, TakeBack | None]:
-        """Pauses the work; see `Part.truncating`."""
-        if self.work is not None:
-            yield self.work.pause()
+    def derived_offsets(self) -> DerivedOffsets:
+        """The place in time and in the timer's topic, with the wheel and its log."""
+        return DerivedOffsets("the timer", self._look_behind, self._rewind, self._pause)
+
+    def _pause(self) -> Deferred[None]:
+        return succeed(None) if self.work is None else self.work.pause()
+
+    def _look_behind(self, cut: LogCut) -> Iterator[None]:
         delivered = Delivered(self._writing.store, self.books, cut)
-        return partial(self._take_back, cut, delivered)
+        self._cut = cut, delivered
+        return delivered.find()
 
     @inlineCallbacks
-    def _take_back(self, cut: LogCut, delivered: Delivered) -> Generator[Deferred[Any], Any, None]:
-        yield self.keeper.alone(partial(rewind_before_cut, self._host, self.books, cut, delivered))
+    def _rewind(self) -> Generator[Deferred[Any], Any, None]:
+        assert self._cut is not None, "the end of the log was gone through"
+        behind, self._cut = self._cut, None
+        yield self.keeper.alone(partial(rewind_before_cut, self._host, self.books, *behind))
         yield self.keeper.save(always=True)
 
-    def truncated(self) -> None:
+    def go_on_after_cut(self, end: int) -> None:
         """Goes on, where the role was not left meanwhile and is not just being entered."""
         if self.work is not None:
             self.work.begin()

@@ -8,8 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS
@@ -46,6 +45,9 @@ class Timer(Part):
         self.progress = self.books.progress
         redirect = TimerRedirect(host, self.books.rules, self.books.files.number)
         writing.redirects.by_property(Stage.TIMER, TIMER_PROPERTIES, redirect.redirect)
+        if self.enabled:
+            writing.truncation.register(self.engine.derived_offsets())
+            writing.truncation.after_cut.add(self.engine.go_on_after_cut)
         self._recall = RecallRequests(host, addresses, tables.topics, writing.sink, redirect)
 
     # Life
@@ -59,12 +61,6 @@ class Timer(Part):
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
         return self.engine.end() if self.enabled else None
-
-    def truncating(self, cut: LogCut) -> Deferred[TakeBack | None] | None:
-        return self.engine.truncating(cut) if self.enabled else None
-
-    def truncated(self, end: int) -> None:
-        self.engine.truncated()
 
     def stop(self) -> Deferred[Any] | None:
         return self.engine.close() if self.enabled else None

@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
+from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.delivered import Delivered
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
@@ -31,7 +31,6 @@ def rewind_before_cut(
     `delivered` there waits again. The checkpoint goes back first: what a crash leaves of the rest
     does no harm then. Nothing may be let in, delivered or written meanwhile; fails where a file
     cannot be written."""
-    yield host.in_slices(delivered.find())
     known = books.progress.checkpoint or TimerCheckpoint()
     read_ms, until = books.read_ms, min(books.entered_until, known.master_queue_offset)
     if delivered.first is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.broker.assembly.log_cut import LogCut
+from collections.abc import Iterator
+
+from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, settled_offsets
@@ -18,8 +20,8 @@ class SettledBehind:
         self._cut = cut
         #: The first half message that an op message names there.
         self._first: int | None = None
-        cut.keep(HALF_TOPIC)
-        cut.tell(self._see)
+        cut.need_messages_of(HALF_TOPIC)
+        cut.observe(self._see)
 
     def _see(self, head: RecordHead) -> None:
         if head.topic != OP_HALF_TOPIC:
@@ -30,9 +32,10 @@ class SettledBehind:
             first = min(named)
             self._first = first if self._first is None else min(self._first, first)
 
-    def take_back(self, offsets: OffsetTable) -> None:
+    def take_back(self, offsets: OffsetTable) -> Iterator[None]:
         """Takes stock's group back to the first half message that waits again, and among the op
         messages to the first that may name it or one behind it."""
+        yield from ()
         store, first = self._store, self._first
         if first is None:
             return

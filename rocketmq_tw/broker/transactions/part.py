@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.log_cut import LogCut
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic, TakeBack
+from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -102,6 +102,9 @@ class Transactions(Part):
         )
         writing.redirects.by_property(Stage.TRANSACTION, (TRAN_MSG,), self._redirect)
         store.on_arrival(self._arrived)
+        writing.truncation.register(
+            DerivedOffsets("settled half messages", self._rewind, self._save_offsets)
+        )
         # At once: what it would append is refused from the moment when the role is another.
         role.on_end(self._pause)
 
@@ -146,14 +149,12 @@ class Transactions(Part):
             )
         return self._taking_over
 
-    def truncating(self, cut: LogCut) -> TakeBack:
-        behind, offsets = SettledBehind(self._writing.store, cut), self._tables.offsets
+    def _rewind(self, cut: LogCut) -> Iterator[None]:
+        behind = SettledBehind(self._writing.store, cut)
+        return behind.take_back(self._tables.offsets)
 
-        def take_back() -> Deferred[Any]:
-            behind.take_back(offsets)
-            return write_progress(offsets, self._writing.commit, self._host.in_thread)
-
-        return take_back
+    def _save_offsets(self) -> Deferred[Any]:
+        return write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
 
     def runtime_info(self) -> Mapping[str, str]:
         waiting = 0 if self.settling is None else self.settling.book.pending

@@ -9,9 +9,9 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.truncation import Truncation
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.append_times import MINUTE_SECONDS
@@ -19,11 +19,11 @@ from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
+from rocketmq_tw.broker.writing.log_end import LogEnd
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects
 from rocketmq_tw.broker.writing.refusals import refusals
 from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, SinkOfRole
-from rocketmq_tw.broker.writing.truncation import Truncation
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.net.descriptors import room_for_files
@@ -37,7 +37,7 @@ log = Logger()
 class Writing(Part):
     """Opens and closes the store, writes it, makes it durable, and removes what is too old."""
 
-    def __init__(self, host: Host, role: RoleHolder, parts: Assembly) -> None:
+    def __init__(self, host: Host, role: RoleHolder) -> None:
         self._host = host
         self._loaded = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -68,15 +68,16 @@ class Writing(Part):
         #: For all messages that the broker makes itself.
         self.sink: IMessageSink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
         self.redirects = Redirects(refusals(host.config))
-        self.truncation = Truncation(
+        log_end = LogEnd(
             self.store,
             self.commit,
             self.dispatcher,
             self.flusher,
-            parts,
             host.in_slices,
             host.in_thread,
         )
+        self.truncation = Truncation(log_end, host.in_slices)
+        self.truncation.after_cut.add(role.cut)
 
     @inlineCallbacks
     def start(self) -> Generator[Deferred[Any], Any, None]:

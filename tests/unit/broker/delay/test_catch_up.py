@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.delay import catch_up
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.replicas.part import COPY_SECONDS
@@ -172,9 +173,12 @@ def test_where_the_log_is_cut_nothing_is_looked_for_behind_that() -> None:
     broker = group.brokers[slave]
     offsets = broker.broker[Delay].offsets
     assert offsets.followed_at == broker.store.end_offset
-    offsets.log_is_cut(100)
+    levels = broker.broker[Delay].levels
+    for _ in offsets.rewind(broker.store, levels, LogCut(broker.store, 100)):
+        pass
     assert offsets.followed_at == 100
-    offsets.log_is_cut(200)
+    for _ in offsets.rewind(broker.store, levels, LogCut(broker.store, 200)):
+        pass
     assert offsets.followed_at == 100
 
 

@@ -247,7 +247,7 @@ def test_others_go_on_while_the_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> N
         ok(broker.send(b"elsewhere", queue_id=queue_id))
     truncation = broker.broker[Writing].truncation
     # One slice for each turn.
-    monkeypatch.setattr(truncation, "_in_slices", partial(one_by_one, broker.clock))
+    monkeypatch.setattr(truncation._log_end, "_in_slices", partial(one_by_one, broker.clock))
     done, turns, ends = truncation.cut(end), 0, set()
     behind, over = truncation.cut(0), truncation.over()
     while True:
@@ -279,7 +279,8 @@ def test_what_may_be_seen_while_the_log_is_cut_is_seen_then(
         ok(broker.send(b"%d" % number))
     broker.clock.advance(1)
     starts = [head.physical_offset for head in store.records(0)]
-    monkeypatch.setattr(writing.truncation, "_in_slices", partial(one_by_one, broker.clock))
+    log_end = writing.truncation._log_end
+    monkeypatch.setattr(log_end, "_in_slices", partial(one_by_one, broker.clock))
     done = writing.truncation.cut(starts[KEPT])
     assert not done.called
     store.dispatch_limit = starts[KEPT]
