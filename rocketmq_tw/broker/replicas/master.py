@@ -24,6 +24,7 @@ class MasterLinks:
         self._host = host
         self._listening: Any = None
         self.service = service
+        service.check = host.server.check
         self._commit = writing.commit
         self._unsubscribe = [
             writing.commit.on_written(service.log_grew),

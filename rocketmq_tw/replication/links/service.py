@@ -8,10 +8,11 @@ link says, is the protocol's.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import LoopingCall
@@ -19,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified
 from rocketmq_tw.net.outbox import send_now
 from rocketmq_tw.replication.links.errors import LinkError
 from rocketmq_tw.replication.links.group_transfer import GroupTransfer
@@ -27,6 +29,7 @@ from rocketmq_tw.replication.links.master_link import MasterLink
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 MASTER_TICK_SECONDS = 0.1
 #: How long a stop waits for slaves that are behind.
@@ -38,11 +41,12 @@ MAX_SLAVES = 256
 L = TypeVar("L", bound=MasterLink)
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IIdentified)
 class SlaveConnection(Protocol, Generic[L]):
     """One slave; pushes log bytes for as long as its transport takes them."""
 
     transport: Any
+    identity = ANONYMOUS
     _log = Logger()
 
     link: L
@@ -50,6 +54,8 @@ class SlaveConnection(Protocol, Generic[L]):
     def __init__(self, service: HAService[L]) -> None:
         self._service = service
         self._writable = True
+        #: What a check of the connection waits for; nothing is read or written meanwhile.
+        self._check: Deferred[None] | None = None
         self.is_closing = False
         self.address = ""
 
@@ -60,6 +66,29 @@ class SlaveConnection(Protocol, Generic[L]):
         self.transport.setTcpNoDelay(True)
         self.transport.registerProducer(self, True)
         self._service.connected(self)
+        try:
+            self._check = self._service.check(self)
+        except RequestError as refusal:
+            self._refused(Failure(refusal))
+        if self._check is not None:
+            self._writable = False
+            self.transport.pauseProducing()
+            self._check.addCallbacks(self._passed, self._refused)
+
+    def _passed(self, _: None) -> None:
+        self._check = None
+        if not self.is_closing:
+            self.transport.resumeProducing()
+            self.resumeProducing()
+
+    def _refused(self, failure: Failure) -> None:
+        self._check = None
+        error = failure.value
+        if isinstance(error, RequestError):
+            self.close(f"it is refused: {error.remark}")
+        elif not failure.check(CancelledError):
+            self._log.failure("checking an HA link", failure=failure)
+            self.close("it could not be checked")
 
     def dataReceived(self, data: bytes) -> None:
         try:
@@ -106,6 +135,9 @@ class SlaveConnection(Protocol, Generic[L]):
         self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.is_closing = True
+        if self._check is not None:
+            self._check.cancel()
         self._service.lost(self)
 
     def pauseProducing(self) -> None:
@@ -137,6 +169,8 @@ class HAService(Factory, Generic[L]):
         clock: IReactorTime,
     ) -> None:
         self.slaves: list[SlaveConnection[L]] = []
+        #: Looks at each connection before it is served; see `IRemotingServer.check`.
+        self.check: Callable[[IIdentified], Deferred[None] | None] = lambda connection: None
         self._log = log
         self._settings = settings
         self._clock = clock

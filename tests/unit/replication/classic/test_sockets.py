@@ -1,22 +1,26 @@
 """Links on real sockets: what leaves at once, and what the reactor sends."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.tcp import Connection
-from twisted.internet.testing import MemoryReactor
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs
 from zope.interface import implementer
 
+from rocketmq_tw.net.interfaces import ANONYMOUS, Identity
 from rocketmq_tw.replication.classic.client import ClassicHAClient
 from rocketmq_tw.replication.classic.frames import REPORT, TRANSFER_HEADER, TransferReader
 from rocketmq_tw.replication.classic.service import ClassicHAService
 from rocketmq_tw.replication.links.interfaces import IReplicatedLog
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 SETTINGS = HASettings(file_size=1 << 20, batch_size=1000)
 
@@ -58,12 +62,12 @@ class Link:
     """One end with its protocol and a reactor that does nothing; `other` is the bare other end."""
 
     def __init__(self, factory: ClassicHAService | ClassicHAClient) -> None:
-        ours, self.other = socket.socketpair()
+        self.ours, self.other = socket.socketpair()
         self.other.setblocking(False)
-        self.reactor = MemoryReactor()
+        self.reactor = MemoryReactorClock()
         protocol = factory.buildProtocol(None)
         assert protocol is not None
-        self.transport = LocalConnection(ours, protocol, self.reactor)
+        self.transport = LocalConnection(self.ours, protocol, self.reactor)
         self.transport.connected = 1
         protocol.makeConnection(self.transport)
         self.protocol = protocol
@@ -85,7 +89,7 @@ def linked(factory: ClassicHAService | ClassicHAClient) -> Iterator[Link]:
     try:
         yield link
     finally:
-        link.transport.socket.close()
+        link.ours.close()
         link.other.close()
 
 
@@ -138,3 +142,64 @@ def test_a_report_has_left_when_the_bytes_are_appended() -> None:
         assert log.data[100:] == b"new"
         assert link.read() == REPORT.pack(103)
         assert not link.waits_to_write
+
+
+class Accounts:
+    """A check of connections whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.answer: Deferred[None] = Deferred()
+        self.peers: list[Any] = []
+
+    def __call__(self, peer: Any) -> Deferred[None]:
+        self.peers.append(peer)
+        return self.answer
+
+
+@contextmanager
+def checked(check: Callable[[Any], Any]) -> Iterator[tuple[ClassicHAService, Log, Link]]:
+    log = Log(bytes(100))
+    service = ClassicHAService(log, SETTINGS, Clock())
+    service.check = check
+    with linked(service) as link:
+        yield service, log, link
+
+
+def test_a_link_is_served_once_its_check_has_passed() -> None:
+    accounts = Accounts()
+    with checked(accounts) as (service, log, link):
+        (peer,) = accounts.peers
+        assert peer.identity == ANONYMOUS and peer.address == "127.0.0.1:50000"
+        assert link.transport not in link.reactor.readers, "nothing is read"
+        log.data += b"new"
+        service.log_grew()
+        assert link.read() == b""
+        peer.identity = Identity("slave-b")
+        accounts.answer.callback(None)
+        assert link.transport in link.reactor.readers
+        link.protocol.dataReceived(REPORT.pack(100))
+        assert link.read() == TRANSFER_HEADER.pack(100, 3) + b"new"
+
+
+def test_a_link_is_refused_at_once_or_later() -> None:
+    def refuse(peer: Any) -> None:
+        raise RequestError(ResponseCode.NO_PERMISSION, "nobody")
+
+    with capturedLogs() as logs, checked(refuse) as (service, _, link):
+        link.reactor.advance(0)
+        assert not service.slaves
+    assert "nobody" in logs[0]["reason"]
+    accounts = Accounts()
+    with capturedLogs() as logs, checked(accounts) as (service, _, link):
+        accounts.answer.errback(RequestError(ResponseCode.NO_PERMISSION, "nobody"))
+        link.reactor.advance(0)
+        assert not service.slaves
+    assert "nobody" in logs[0]["reason"]
+
+
+def test_a_link_that_is_lost_gives_its_check_up() -> None:
+    accounts = Accounts()
+    with capturedLogs() as logs, checked(accounts) as (service, _, link):
+        link.protocol.connectionLost()
+        assert accounts.answer.called and not service.slaves
+    assert logs == []
