@@ -25,6 +25,7 @@ from rocketmq_tw.broker.dledger.part import DLedgerGroup
 from rocketmq_tw.broker.election.part import ElectedRole
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.part import Pop
+from rocketmq_tw.broker.pop.timed_check_points import TimedCheckPoints
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.part import Replicas
@@ -68,6 +69,7 @@ PARTS: tuple[type[Part], ...] = (
     StaticTopics,
     Stats,
     Tables,
+    TimedCheckPoints,
     Timer,
     Transactions,
     Writing,

@@ -1,14 +1,21 @@
 """Requests 200051, 200151 and 200053: a consumer is done with what it popped, or wants it hidden
-for a longer or shorter time."""
+for a longer or shorter time (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore
-from rocketmq_tw.broker.pop.check_points import FOREVER_MS, ReviveMessages, new_check_point
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.pop.check_points import (
+    FOREVER_MS,
+    PoppedQueue,
+    ReviveLog,
+    all_stored,
+    new_check_point,
+)
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.extra_info import (
     ORDER_REVIVE_QUEUE,
@@ -17,12 +24,8 @@ from rocketmq_tw.broker.pop.extra_info import (
     topic_of_kind,
 )
 from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.commit import STORED, Commit
-from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAck, BatchAckMessageRequestBody, BatchAckMsg
@@ -41,34 +44,59 @@ MOST_ACKS = 4096
 MOST_BYTES = 64 * 1024
 
 
+class OrderlyAcks:
+    """Acknowledges messages of orderly groups, which have no check points, and hides them."""
+
+    def __init__(self, offsets: OffsetTable, order: OrderBook) -> None:
+        self._offsets = offsets
+        self._order = order
+
+    def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int, client: str) -> None:
+        """Notes that a message is consumed, and commits the group's offset in the name of `client`,
+        an address; raises `RequestError` where the group did not pop it."""
+        topic, group, queue_id = queue
+        if offset < self._offsets.query(group, topic, queue_id):
+            return
+        try:
+            following = self._order.acknowledge(queue, offset, pop_time)
+        except ValueError as error:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"{group} did not pop message {offset} of {topic} {queue_id}: {error}",
+            ) from None
+        if following is not None and not self._offsets.has_reset(group, topic, queue_id):
+            self._offsets.commit(group, topic, queue_id, following, client)
+
+    def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> bool:
+        """Hides a message until `visible_at`, in ms; False where it was acknowledged before."""
+        topic, group, queue_id = queue
+        if offset < self._offsets.query(group, topic, queue_id):
+            return False
+        self._order.hide(queue, offset, pop_time, visible_at)
+        return True
+
+
 class AckRequests:
-    """`released(queue)` is told of each queue that an orderly group may pop again, or later."""
+    """Answers acknowledgements once they are stored."""
 
     def __init__(
         self,
-        config: BrokerConfig,
-        store_config: MessageStoreConfig,
+        host: Host,
         checks: PopChecks,
         store: IMessageStore,
-        commit: Commit,
-        messages: ReviveMessages,
-        offsets: OffsetTable,
-        order: OrderBook,
-        now_ms: Callable[[], int],
-        released: Callable[[PoppedQueue], None],
+        revive_log: ReviveLog,
+        orderly: OrderlyAcks,
     ) -> None:
-        self._config = config
-        self._store_config = store_config
+        self._config = host.config
+        self._store_config = host.store_config
+        self._now_ms = host.now_ms
         self._checks = checks
         self._store = store
-        self._commit = commit
-        self._messages = messages
-        self._offsets = offsets
-        self._order = order
-        self._now_ms = now_ms
-        self._released = released
+        self._revive_log = revive_log
+        self._orderly = orderly
 
     def handlers(self) -> dict[int, Handler]:
+        """The handlers by request code."""
         return {
             RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.ack_batch,
@@ -78,22 +106,23 @@ class AckRequests:
     def ack(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Answered once it is stored that the message is consumed."""
+        """Answers 200051: one message is consumed."""
         header = request.header(AckMessageRequestHeader)
         # Stock takes an offset that is one behind the last.
         self._checks.is_popped(header.topic, header.queue_id, header.offset, last=1)
         info = parse_extra_info(header.extra_info)
         if info.is_orderly:
             queue = (header.topic, header.consumer_group, header.queue_id)
-            self._ack_orderly(queue, header.offset, info.pop_time, peer)
+            self._orderly.acknowledge(queue, header.offset, info.pop_time, peer.address)
             return request.response()
-        message = self._messages.ack(_ack_of(header, info), self._revive_queue(info))
-        return self._stored(request, [message])
+        revive_queue = self._revive_queue(info)
+        return _answer(request, [self._revive_log.put_ack(_ack_of(header, info), revive_queue)])
 
     def ack_batch(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """All of several check points; what is no message is passed over, as in stock."""
+        """Answers 200151: messages of several check points are consumed; those that no queue has
+        are passed over, as in stock."""
         body = decode_request(BatchAckMessageRequestBody, request.body)
         if not body.acks:
             raise RequestError(ResponseCode.NO_MESSAGE, "the request names no message")
@@ -102,18 +131,21 @@ class AckRequests:
                 ResponseCode.INVALID_PARAMETER,
                 f"{len(body.acks)} check points at once: use several requests",
             )
-        messages: list[StoredMessage] = []
-        for ack in body.acks:
-            message = self._ack_some(ack, body.broker_name, peer)
-            if message is not None:
-                messages.append(message)
-        return self._stored(request, messages) if messages else request.response()
+        acks: list[tuple[BatchAckMsg, int]] = []
+        for batch in body.acks:
+            ack = self._ack_of_batch(batch, body.broker_name, peer)
+            if ack is not None:
+                acks.append((ack, batch.revive_queue_id))
+        if not acks:
+            return request.response()
+        return _answer(request, (self._revive_log.put_ack(ack, queue) for ack, queue in acks))
 
     def hide(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """A check point of its own takes over the message, then its former one is done with it: in
-        the log they stand in this order, so that at no time neither has it."""
+        """Answers 200053: the message is visible again at another time. A check point of its own
+        takes it over, then it is acknowledged for its former one: in the log they stand in this
+        order, so that at no time neither has it."""
         header = request.header(ChangeInvisibleTimeRequestHeader)
         self._checks.is_popped(header.topic, header.queue_id, header.offset)
         info = parse_extra_info(header.extra_info)
@@ -128,7 +160,7 @@ class AckRequests:
             )
         now = self._now_ms()
         if now == info.pop_time:
-            # It would have the name of the former one, and be acknowledged with it.
+            # The new one would have the name of the former one, and be acknowledged with it.
             now += 1
         point = new_check_point(
             header.topic,
@@ -140,37 +172,16 @@ class AckRequests:
             header.invisible_time,
             info.broker_name,
         )
-        revive_queue = self._revive_queue(info)
-        return self._stored(
-            request,
-            [
-                self._messages.check_point(point, revive_queue),
-                self._messages.ack(_ack_of(header, info), revive_queue),
-            ],
-            ChangeInvisibleTimeResponseHeader(
-                pop_time=now,
-                invisible_time=header.invisible_time,
-                revive_qid=info.revive_queue_id,
-            ),
+        revive_queue, log = self._revive_queue(info), self._revive_log
+
+        def puts() -> Iterable[Deferred[PutResult]]:
+            yield log.put_check_point(point, revive_queue)
+            yield log.put_ack(_ack_of(header, info), revive_queue)
+
+        response = ChangeInvisibleTimeResponseHeader(
+            pop_time=now, invisible_time=header.invisible_time, revive_qid=info.revive_queue_id
         )
-
-    # Orderly
-
-    def _ack_orderly(self, queue: PoppedQueue, offset: int, pop_time: int, peer: IPeer) -> None:
-        topic, group, queue_id = queue
-        if offset < self._offsets.query(group, topic, queue_id):
-            return
-        try:
-            following = self._order.acknowledge(queue, offset, pop_time)
-        except ValueError as error:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"{group} did not pop message {offset} of {topic} {queue_id}: {error}",
-            ) from None
-        if following is not None:
-            if not self._offsets.has_reset(group, topic, queue_id):
-                self._offsets.commit(group, topic, queue_id, following, peer.address)
-            self._released(queue)
+        return _answer(request, puts(), response)
 
     def _hide_orderly(
         self,
@@ -180,10 +191,8 @@ class AckRequests:
     ) -> RemotingCommand:
         queue = (header.topic, header.consumer_group, header.queue_id)
         response = ChangeInvisibleTimeResponseHeader()
-        if header.offset >= self._offsets.query(queue[1], queue[0], queue[2]):
-            visible_at = min(self._now_ms() + header.invisible_time, FOREVER_MS)
-            self._order.hide(queue, header.offset, info.pop_time, visible_at)
-            self._released(queue)
+        visible_at = min(self._now_ms() + header.invisible_time, FOREVER_MS)
+        if self._orderly.hide(queue, header.offset, info.pop_time, visible_at):
             response = ChangeInvisibleTimeResponseHeader(
                 pop_time=info.pop_time,
                 invisible_time=visible_at - info.pop_time,
@@ -191,16 +200,15 @@ class AckRequests:
             )
         return request.response(header=response)
 
-    # Check points
-
     def _most_invisible_ms(self) -> int:
-        """What stock's timer takes, which brings a check point a second early."""
+        """The longest invisible time in ms: what stock's timer takes, which brings a check point a
+        second early."""
         return self._store_config.timer_max_delay_sec * 1000 + 1000
 
-    def _ack_some(
+    def _ack_of_batch(
         self, ack: BatchAck, broker_name: str | None, peer: IPeer
-    ) -> StoredMessage | None:
-        """The message that says it; None where there is nothing to store."""
+    ) -> BatchAckMsg | None:
+        """What is to be stored of it; None where that is nothing."""
         topic = topic_of_kind(ack.topic, ack.group, ack.retry)
         queue = (topic, ack.group, ack.queue_id)
         first = self._store.min_queue_offset(topic, ack.queue_id)
@@ -213,12 +221,12 @@ class AckRequests:
         ]
         if ack.revive_queue_id == ORDER_REVIVE_QUEUE:
             for offset in offsets:
-                self._ack_orderly(queue, offset, ack.pop_time, peer)
+                self._orderly.acknowledge(queue, offset, ack.pop_time, peer.address)
             return None
         if not offsets:
             return None
         self._check_revive_queue(ack.revive_queue_id)
-        stored = BatchAckMsg(
+        return BatchAckMsg(
             ack_offset=-1,
             ack_offsets=offsets,
             broker_name=broker_name,
@@ -228,7 +236,6 @@ class AckRequests:
             start_offset=ack.start_offset,
             topic=topic,
         )
-        return self._messages.ack(stored, ack.revive_queue_id)
 
     def _revive_queue(self, info: ExtraInfo) -> int:
         self._check_revive_queue(info.revive_queue_id)
@@ -242,36 +249,14 @@ class AckRequests:
                 f"there is no revive queue {queue_id}: the broker has {queues} (reviveQueueNum)",
             )
 
-    def _stored(
-        self,
-        request: RemotingCommand,
-        messages: Sequence[StoredMessage],
-        header: ChangeInvisibleTimeResponseHeader | None = None,
-    ) -> Deferred[RemotingCommand]:
-        """The answer, once all of `messages` are stored."""
-        answer: Deferred[RemotingCommand] = Deferred()
-        left = len(messages)
-        failure: ResponseCode | None = None
 
-        def done(code: ResponseCode, appended: Appended) -> None:
-            nonlocal left, failure
-            left -= 1
-            if code not in STORED:
-                failure = code
-            if left:
-                return
-            if failure is None:
-                answer.callback(request.response(header=header))
-            else:
-                answer.callback(
-                    request.response(
-                        ResponseCode.SYSTEM_ERROR, f"it could not be stored: {failure.name}"
-                    )
-                )
-
-        for message in messages:
-            self._commit.append(message, done)
-        return answer
+def _answer(
+    request: RemotingCommand,
+    puts: Iterable[Deferred[PutResult]],
+    header: ChangeInvisibleTimeResponseHeader | None = None,
+) -> Deferred[RemotingCommand]:
+    """The answer once all of `puts` are stored."""
+    return all_stored(puts).addCallback(lambda _: request.response(header=header))
 
 
 def _ack_of(

@@ -1,21 +1,28 @@
-"""The messages of the revive topic: what was popped, and what was acknowledged.
+"""The messages of the revive topic: check points of popped messages, and their acknowledgements
+(docs/formats/pop.md).
 
 Stock's timer brings a check point into the revive topic when it is nearly due, and an
 acknowledgement when its check point is. Here both go there at once, in the order in which they
-were made, with the time of that as the time of delivery: whoever reads the topic, stock's broker
+were made, with the time of that as the time of delivery: a broker that reads the topic, stock's
 too, knows that by then it has seen all that was acknowledged before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
 from rocketmq_tw.message.properties import join_properties
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 #: The group whose offsets say how far the revive topic is dealt with.
@@ -24,13 +31,15 @@ REVIVE_GROUP = SYSTEM_GROUP_PREFIX + "REVIVE_GROUP"
 #: The latest time that stock can read.
 FOREVER_MS = (1 << 63) - 1
 
+#: Topic, group, queue id.
+PoppedQueue = tuple[str, str, int]
 #: Names a check point: topic, group, queue id, start offset, pop time, broker name.
 CheckPointKey = tuple[str, str, int, int, int, str]
 
 
 def check_point_key(point: PopCheckPoint | AckMsg, own_name: str) -> CheckPointKey:
-    """What a check point and its acknowledgements have in common; `own_name` is the broker's, for
-    one that names none."""
+    """The name of a check point, which its acknowledgements have too; `own_name` is the broker's,
+    for one that names no broker."""
     return (
         point.topic or "",
         point.group or "",
@@ -51,7 +60,8 @@ def new_check_point(
     invisible_time: int,
     broker_name: str,
 ) -> PopCheckPoint:
-    """The messages at `offsets`, of which there are at most 32, are hidden until their time."""
+    """A check point of the messages at `offsets`, at most 32; they are hidden for `invisible_time`
+    ms from `pop_time` on, which is in ms too. `start` is where the pop began."""
     invisible_time = min(invisible_time, FOREVER_MS - max(pop_time, 0))
     return PopCheckPoint(
         broker_name=broker_name,
@@ -73,36 +83,43 @@ def popped_offsets(point: PopCheckPoint) -> list[int]:
     return [point.start_offset + diff for diff in diffs]
 
 
-class ReviveMessages:
-    """Makes the stored messages; `store_host` tells the broker's own address."""
+class ReviveLog:
+    """Puts check points and acknowledgements into the revive topic, each into the revive queue that
+    its pop was given. `store_host` tells the broker's own address."""
 
     def __init__(
-        self, topic: str, now_ms: Callable[[], int], store_host: Callable[[], tuple[str, int]]
+        self,
+        topic: str,
+        sink: IMessageSink,
+        now_ms: Callable[[], int],
+        store_host: Callable[[], tuple[str, int]],
     ) -> None:
         self.topic = topic
+        self._sink = sink
         self._now_ms = now_ms
         self._store_host = store_host
 
-    def check_point(self, point: PopCheckPoint, revive_queue_id: int) -> StoredMessage:
+    def put_check_point(self, point: PopCheckPoint, revive_queue_id: int) -> Deferred[PutResult]:
+        """Stores a check point; what is returned is that of `IMessageSink.put`."""
         key = (
             f"{point.topic}@{point.queue_id}@{point.start_offset}@{point.group}@{point.pop_time}"
             f"@{point.broker_name}@{CHECK_POINT_TAG}"
         )
-        return self._message(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point))
+        return self._put(revive_queue_id, CHECK_POINT_TAG, key, encode_body(point))
 
-    def ack(self, ack: AckMsg, revive_queue_id: int) -> StoredMessage:
-        """Of one message, or of several where it is a `BatchAckMsg`."""
+    def put_ack(self, ack: AckMsg, revive_queue_id: int) -> Deferred[PutResult]:
+        """Stores the acknowledgement of one message, or of several where it is a `BatchAckMsg`."""
         tag = BATCH_ACK_TAG if isinstance(ack, BatchAckMsg) else ACK_TAG
         key = (
             f"{ack.topic}@{ack.queue_id}@{ack.ack_offset}@{ack.group}@{ack.pop_time}"
             f"@{ack.broker_name}@{ACK_TAG}"
         )
-        return self._message(revive_queue_id, tag, key, encode_body(ack))
+        return self._put(revive_queue_id, tag, key, encode_body(ack))
 
-    def _message(self, queue_id: int, tag: str, key: str, body: bytes) -> StoredMessage:
+    def _put(self, queue_id: int, tag: str, key: str, body: bytes) -> Deferred[PutResult]:
         now, host = self._now_ms(), self._store_host()
         properties = {props.TAGS: tag, props.TIMER_DELIVER_MS: str(now), props.UNIQ_KEY: key}
-        return StoredMessage(
+        message = StoredMessage(
             topic=self.topic,
             queue_id=queue_id,
             body=body,
@@ -111,3 +128,32 @@ class ReviveMessages:
             born_host=host,
             store_host=host,
         )
+        return self._sink.put(message, wait=True)
+
+
+def all_stored(puts: Iterable[Deferred[PutResult]]) -> Deferred[None]:
+    """Fires once all of `puts` are stored; they are made one by one, and none behind one that is
+    refused at once. Fails, once all that were made have ended, with the `RequestError` of one that
+    was refused, or with SYSTEM_ERROR where one could not be stored."""
+    ended: Deferred[None] = Deferred()
+    error: Failure | None = None
+    left = 1
+
+    def one_ended(result: PutResult | Failure | None) -> None:
+        nonlocal left, error
+        left -= 1
+        if isinstance(result, Failure):
+            error = result
+        elif result is not None and not result.is_stored:
+            why = f"it could not be stored: {result.code.name}"
+            error = Failure(RequestError(ResponseCode.SYSTEM_ERROR, why))
+        if not left:
+            ended.callback(None) if error is None else ended.errback(error)
+
+    for put in puts:
+        left += 1
+        put.addBoth(one_ended)
+        if error is not None:
+            break
+    one_ended(None)
+    return ended

@@ -17,9 +17,9 @@ from rocketmq_tw.broker.pop.check_points import (
     BATCH_ACK_TAG,
     CHECK_POINT_TAG,
     REVIVE_GROUP,
+    PoppedQueue,
     popped_offsets,
 )
-from rocketmq_tw.broker.pop.positions import PoppedQueue
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage

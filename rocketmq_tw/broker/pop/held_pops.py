@@ -14,7 +14,7 @@ from itertools import count
 from twisted.internet.interfaces import IReactorTime
 
 from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
-from rocketmq_tw.broker.pop.positions import PoppedQueue
+from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE, HeldRequest, HeldRequests
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic

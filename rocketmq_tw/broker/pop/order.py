@@ -1,48 +1,58 @@
-"""What orderly groups popped last of each queue: `config/consumerOrderInfo.json` in stock's form.
+"""What orderly groups popped last of each queue: `config/consumerOrderInfo.json` in stock's form
+(docs/formats/pop.md, "Orderly groups").
 
-An orderly pop has no check point: the group's offset stays where it is until the first message is
-acknowledged, and until then, or until the messages may be seen again, nobody else gets any of that
+An orderly pop has no check point. The group's offset stays where it is until the first message is
+acknowledged; until then, or until the messages are visible again, nobody else gets any of that
 queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.broker.pop.positions import PoppedQueue
+from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.tables.offsets.pairs import pair_key, split_key
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import OrderInfo, OrderInfoTable
 
-#: Milliseconds after which what nobody consumes any more is forgotten.
+#: Milliseconds after which a queue is forgotten that nobody consumes.
 FORGOTTEN_AFTER_MS = 24 * 3600 * 1000
-#: Queues that are looked at in one step of a scan.
+#: Queues that one step of a scan looks at.
 _STEP = 1000
+#: Seconds between two looks at a queue at most: the network's wait cannot be as long as a client
+#: may hide messages for.
+_LONGEST_WAIT = 3600.0
 
 
 class OrderBook(WriteBehindTable):
-    """Queue of a group → what was popped last."""
+    """Queue of a group → the messages of its last pop. `changed` tells of each queue of which
+    others may get messages at another time than before."""
 
     def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
         super().__init__(file.write)
         self._file = file
         self._now_ms = now_ms
         self._table: dict[str, dict[int, OrderInfo]] = {}
+        self.changed: Listeners[[PoppedQueue]] = Listeners("the order of a queue changed")
 
     def load(self) -> None:
-        """Takes what the file has; raises what the file's reading raises where it is damaged."""
+        """Takes over the file; raises what reading it raises where it is damaged."""
         table = self._file.read(lambda data: decode_body(OrderInfoTable, data))
         if table is not None:
             self._table = table.table
 
     def is_blocked(self, queue: PoppedQueue, attempt_id: str | None, invisible_time: int) -> bool:
-        """Whether messages of the queue are being consumed. The same attempt may pop again;
-        `invisible_time` stands in for one that is not known."""
+        """Whether messages of the queue are being consumed, by another attempt than `attempt_id`:
+        the same one may pop again. `invisible_time`, in ms, stands in for one that is not known."""
         info = self._get(queue)
         if info is None or not info.offsets:
             return False
@@ -53,7 +63,7 @@ class OrderBook(WriteBehindTable):
         return self._now_ms() < _free_at(info)
 
     def free_at(self, queue: PoppedQueue) -> int | None:
-        """When the queue is free though nothing more is acknowledged, in ms; None where it is."""
+        """When the queue will be free though nothing more is acknowledged, in ms; None: it is."""
         info = self._get(queue)
         if info is None or not info.offsets:
             return None
@@ -68,7 +78,8 @@ class OrderBook(WriteBehindTable):
         invisible_time: int,
         offsets: Sequence[int],
     ) -> list[tuple[int, int]]:
-        """These messages are being consumed now; returns those that were before, and how often."""
+        """Notes that these messages are being consumed now; returns which of them were consumed
+        before, and how often. Times in ms."""
         topic, group, queue_id = queue
         before = self._get(queue)
         first = offsets[0]
@@ -83,11 +94,12 @@ class OrderBook(WriteBehindTable):
             info.consumed_counts = _counts(before, info, offsets)
         self._table.setdefault(pair_key(topic, group), {})[queue_id] = info
         self._dirty = True
+        self.changed.tell(queue)
         return sorted((info.consumed_counts or {}).items())
 
     def acknowledge(self, queue: PoppedQueue, offset: int, pop_time: int) -> int | None:
-        """Where the group goes on now that a message is consumed; None where it was popped again
-        since. Raises `ValueError` where it was not popped at all."""
+        """Notes that a message is consumed; returns the offset at which the group goes on, None
+        where the message was popped again since. Raises `ValueError` where it was not popped."""
         info = self._get(queue)
         if info is None:
             return offset + 1
@@ -100,28 +112,31 @@ class OrderBook(WriteBehindTable):
             raise ValueError(f"what is being consumed are the messages {offsets}")
         info.commit_bits |= 1 << offsets.index(offset)
         self._dirty = True
+        self.changed.tell(queue)
         waiting = _waiting(info)
         return waiting[0] if waiting else offsets[-1] + 1
 
     def hide(self, queue: PoppedQueue, offset: int, pop_time: int, visible_at: int) -> None:
-        """The message may be seen again at another time; passed over where it was popped again."""
+        """Changes when a message becomes visible again, in ms; ignored where it was popped again
+        since."""
         info = self._get(queue)
         if info is None or info.pop_time != pop_time:
             return
         # Another one in its place: `encode` may be reading it.
         info.next_visible_times = {**(info.next_visible_times or {}), offset: visible_at}
         self._dirty = True
+        self.changed.tell(queue)
 
     def clear(self, queue: PoppedQueue) -> None:
-        """Nothing of the queue is being consumed: the group's offset was reset."""
+        """Notes that nothing of the queue is being consumed, since the group's offset was reset."""
         topic, group, queue_id = queue
         queues = self._table.get(pair_key(topic, group))
         if queues is not None and queues.pop(queue_id, None) is not None:
             self._dirty = True
 
     def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
-        """Forgets what was popped behind `end_of(topic, queue_id)`: it is cut off the log. None:
-        the queue is not cut. A step for each group."""
+        """Forgets pops that reach behind `end_of(topic, queue_id)`, the new end of the queue; None:
+        it is not cut. A step for each group."""
         for key, queues in list(self._table.items()):
             yield
             topic, _ = split_key(key)
@@ -132,8 +147,8 @@ class OrderBook(WriteBehindTable):
                     self._dirty = True
 
     def forget_unused(self, is_there: Callable[[str, str, int], bool]) -> Iterator[None]:
-        """Drops what nobody consumed for a day, and what is no queue of a topic and a group any
-        more; a step for some of them, between which the table may change."""
+        """Forgets queues that nobody consumed for a day, and those for which `is_there(topic,
+        group, queue_id)` is false; a step for some of them, between which the table may change."""
         oldest = self._now_ms() - FORGOTTEN_AFTER_MS
         looked = 0
         for key in list(self._table):
@@ -152,8 +167,8 @@ class OrderBook(WriteBehindTable):
                 yield
 
     def encode(self) -> bytes:
-        """The whole table as the file has it. May be called in any thread, also while the table
-        changes: each entry is as it was at some moment of the call."""
+        """The file's bytes. May be called in any thread, also while the table changes: each entry
+        is as it was at some moment of the call."""
         groups = []
         for key, queues in list(self._table.items()):
             infos = [
@@ -171,21 +186,58 @@ class OrderBook(WriteBehindTable):
         return self._table.get(pair_key(topic, group), {}).get(queue_id)
 
 
+class OrderWatch:
+    """Calls `freed(queue)` once a queue of the book is free, acknowledged or not."""
+
+    def __init__(
+        self,
+        order: OrderBook,
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        freed: Callable[[PoppedQueue], None],
+    ) -> None:
+        self._order = order
+        self._clock = clock
+        self._now_ms = now_ms
+        self._freed = freed
+        self._alarms: dict[PoppedQueue, Alarm] = {}
+        order.changed.add(self._look)
+
+    def stop(self) -> None:
+        """Forgets the queues that are not free, up to their next change."""
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+
+    def _look(self, queue: PoppedQueue) -> None:
+        free_at = self._order.free_at(queue)
+        alarm = self._alarms.get(queue)
+        if free_at is None:
+            if alarm is not None:
+                alarm.cancel()
+                del self._alarms[queue]
+            self._freed(queue)
+        else:
+            if alarm is None:
+                alarm = self._alarms[queue] = Alarm(self._clock, partial(self._look, queue))
+            alarm.set(min(max(free_at - self._now_ms(), 0) / 1000, _LONGEST_WAIT))
+
+
 def _absolute(info: OrderInfo) -> list[int]:
-    """The queue offsets of what was popped."""
+    """The queue offsets of the popped messages."""
     first = info.offsets[0]
     return [first, *(first + distance for distance in info.offsets[1:])]
 
 
 def _waiting(info: OrderInfo) -> list[int]:
-    """Those that are not acknowledged."""
+    """The queue offsets of those that are not acknowledged."""
     return [
         offset for index, offset in enumerate(_absolute(info)) if not info.commit_bits & 1 << index
     ]
 
 
 def _free_at(info: OrderInfo) -> int:
-    """When all that is not acknowledged may be seen again; 0 where there is nothing."""
+    """When all that is not acknowledged is visible again, in ms; 0 where there is nothing."""
     usual = info.pop_time + (info.invisible_time or 0)
     changed = info.next_visible_times or {}
     return max((changed.get(offset, usual) for offset in _waiting(info)), default=0)

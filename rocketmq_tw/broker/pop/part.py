@@ -12,33 +12,31 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.filters.part import Filters
-from rocketmq_tw.broker.pop.ack_requests import AckRequests
-from rocketmq_tw.broker.pop.check_points import ReviveMessages
+from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
+from rocketmq_tw.broker.pop.check_points import PoppedQueue, ReviveLog
 from rocketmq_tw.broker.pop.checks import PopChecks, not_popped
 from rocketmq_tw.broker.pop.cut import PoppedBehind
 from rocketmq_tw.broker.pop.held_pops import HeldPops
-from rocketmq_tw.broker.pop.look_requests import LookRequests
-from rocketmq_tw.broker.pop.order import OrderBook
-from rocketmq_tw.broker.pop.order_watch import OrderWatch
+from rocketmq_tw.broker.pop.order import OrderBook, OrderWatch
+from rocketmq_tw.broker.pop.peek_and_notify import PeekAndNotify
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.pop.pop_requests import PopRequests
-from rocketmq_tw.broker.pop.positions import PoppedQueue, Positions
-from rocketmq_tw.broker.pop.reads import PopReads
+from rocketmq_tw.broker.pop.positions import Positions
+from rocketmq_tw.broker.pop.queues import PopQueues
+from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
-from rocketmq_tw.broker.pop.revive import Revive
-from rocketmq_tw.broker.pop.timed_check_points import TimedCheckPoints
+from rocketmq_tw.broker.pop.revive import Revival
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
-from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.codes import ResponseCode
 
-#: Seconds between two looks for orders in consumption that nobody needs any more.
+#: Seconds between two looks for queues of orderly groups that may be forgotten.
 FORGET_SECONDS = 600.0
 
 
@@ -54,70 +52,62 @@ class Pop(Part):
         writing: Writing,
         tables: Tables,
         stats: Stats,
-        timer: Timer,
         filters: Filters,
     ) -> None:
         self._host = host
+        self._role = role
         self._writing = writing
         self._tables = tables
-        config, store, commit = host.config, writing.store, writing.commit
-        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        config, store, offsets = host.config, writing.store, tables.offsets
 
         def store_host() -> tuple[str, int]:
             return addresses.store_host
 
-        def delivered_ms() -> int | None:
-            checkpoint = timer.progress.checkpoint
-            return None if checkpoint is None else checkpoint.read_ms
-
-        messages = ReviveMessages(revive_topic(config.broker_cluster_name), host.now_ms, store_host)
-        checks = PopChecks(config, role, tables, store)
-        self.positions = Positions(offsets)
+        self._revive_log = ReviveLog(
+            revive_topic(config.broker_cluster_name), writing.sink, host.now_ms, store_host
+        )
+        self._retries = RetryMessages(config, store, tables, writing.sink, store_host)
+        self._in_flight = InFlight()
+        #: The work of the present role, while it is the master's.
+        self.revival: Revival | None = None
         self.order = OrderBook(host.table_file("consumerOrderInfo"), host.now_ms)
         self._watch = OrderWatch(self.order, host.reactor, host.now_ms, self._wake)
+        self._positions = Positions(config, store, offsets, self.order, self._in_flight)
         self.held = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
         self.notified = HeldPops(config, host.reactor, host.now_ms, host.in_slices)
-        in_flight = InFlight()
-        self.revive = Revive(
-            store,
-            commit,
-            offsets,
-            messages,
-            RetryMessages(config, store, topics, groups, offsets, store_host),
-            in_flight,
-            host.now_ms,
-            host.in_slices,
-            config.broker_name,
-        )
-        self._timed = TimedCheckPoints(
-            store,
-            commit,
-            offsets,
-            messages.topic,
-            config.revive_queue_num,
-            host.now_ms,
-            delivered_ms,
-        )
-        #: Whether no timed check point of another broker is left, in this role.
-        self._has_taken_over = False
+        checks = PopChecks(config, role, tables, store)
+        queues = PopQueues(config, tables.topics)
+        queue_reads = QueueReads(store, stats.pulled, host.reactor.seconds)
         reads = PopReads(
             config,
-            store,
-            offsets,
-            self.positions,
+            queue_reads,
+            self._positions,
             self.order,
-            in_flight,
-            stats.pulled,
-            self._watch.watch,
-            host.reactor.seconds,
+            self._in_flight,
+            self._revive_log,
+            self.pending,
         )
-        self._handlers = self._requests(checks, messages, reads, stats, filters)
+        self._handlers = merge_handlers(
+            [
+                PopRequests(host, checks, filters.filters, queues, reads, self.held).handlers(),
+                AckRequests(
+                    host, checks, store, self._revive_log, OrderlyAcks(offsets, self.order)
+                ).handlers(),
+                PeekAndNotify(
+                    checks,
+                    queues,
+                    self._positions,
+                    queue_reads,
+                    self.order,
+                    self.notified,
+                    host.now_ms,
+                ).handlers(),
+            ]
+        )
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
             writing.dispatcher.on_dispatched(held.resume_woken)
         offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
-        # At once: what it would append is refused from the moment when the role is another.
-        role.on_end(self.revive.pause)
         for derived in (
             DerivedOffsets(
                 "orderly pops", lambda cut: self.order.clamp(cut.first_gone), self._write_order
@@ -126,58 +116,9 @@ class Pop(Part):
         ):
             writing.truncation.register(derived)
 
-    def _requests(
-        self,
-        checks: PopChecks,
-        messages: ReviveMessages,
-        reads: PopReads,
-        stats: Stats,
-        filters: Filters,
-    ) -> Mapping[int, Handler]:
-        host, commit, store = self._host, self._writing.commit, self._writing.store
-        config, topics, offsets = host.config, self._tables.topics, self._tables.offsets
-        return merge_handlers(
-            [
-                PopRequests(
-                    config,
-                    checks,
-                    filters.filters,
-                    reads,
-                    self.positions,
-                    self.held,
-                    commit,
-                    messages,
-                    topics,
-                    host.now_ms,
-                    self.revive.__len__,
-                ).handlers(),
-                AckRequests(
-                    config,
-                    host.store_config,
-                    checks,
-                    store,
-                    commit,
-                    messages,
-                    offsets,
-                    self.order,
-                    host.now_ms,
-                    self._watch.watch,
-                ).handlers(),
-                LookRequests(
-                    config,
-                    checks,
-                    store,
-                    topics,
-                    reads,
-                    self.order,
-                    self.held,
-                    self.notified,
-                    host.now_ms,
-                    stats.pulled,
-                    host.reactor.seconds,
-                ).handlers(),
-            ]
-        )
+    def pending(self) -> int:
+        """How many check points wait for acknowledgements."""
+        return 0 if self.revival is None else len(self.revival)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         if role is Role.MASTER:
@@ -191,33 +132,35 @@ class Pop(Part):
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.config.revive_interval / 1000
         master = (Role.MASTER,)
-        yield Periodic("the revival of messages", seconds, self.revive.look, master)
-        yield Periodic("passing over timed messages", seconds, self._pass_over, master)
-        yield Periodic("forgetting orders", FORGET_SECONDS, self._forget_orders, master)
-
-    @inlineCallbacks
-    def enter(self, state: RoleState) -> Generator[Any, Any, None]:
-        if state.role is not Role.MASTER:
-            return
-        if self._timed.is_behind:
-            # Before anyone acknowledges what the timer still holds.
-            yield self._host.in_slices(self._timed.take_over())
-        self._has_taken_over = not self._timed.is_behind
+        yield Periodic("the revival of messages", seconds, self._revive, master)
+        yield Periodic(
+            "forgetting queues of orderly groups", FORGET_SECONDS, self._forget_orders, master
+        )
 
     def ready(self, state: RoleState) -> None:
         if state.role is Role.MASTER:
-            self.revive.start(self._host.config.revive_queue_num)
+            self.revival = Revival(
+                self._host,
+                self._writing.store,
+                self._tables.offsets,
+                self._revive_log,
+                self._retries,
+                self._in_flight,
+                self._role.scope,
+            )
 
     @inlineCallbacks
     def leave(self, state: RoleState) -> Generator[Any, Any, None]:
-        # Who waits may find what it wants elsewhere; here it is refused from now on.
+        # Consumers may find what they wait for elsewhere; here they are refused from now on.
         self.held.resume_all()
         self.notified.resume_all()
         self._watch.stop()
-        yield self.revive.stop()
-        self._pass_over()
-        self._has_taken_over = False
-        self.positions.clear()
+        if self.revival is not None:
+            yield self.revival.finished()
+            yield self._writing.commit.flushed()
+            self.revival.save_offsets()
+            self.revival = None
+        self._positions.clear()
 
     def _rewind(self, cut: LogCut) -> Iterator[None]:
         topic = revive_topic(self._host.config.broker_cluster_name)
@@ -228,16 +171,15 @@ class Pop(Part):
         return write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
 
     def metrics(self) -> Iterable[Metric]:
-        yield Metric("rocketmq_pop_check_points_pending", len(self.revive))
+        yield Metric("rocketmq_pop_check_points_pending", self.pending())
         yield Metric("rocketmq_pop_requests_held", len(self.held))
 
-    def _pass_over(self) -> None:
-        if self._has_taken_over:
-            self._timed.pass_over()
+    def _revive(self) -> Deferred[Any] | None:
+        return None if self.revival is None else self.revival.look()
 
     def _wake(self, queue: PoppedQueue) -> None:
-        """There may be more for who waits: an orderly group may pop the queue again, or the group
-        begins elsewhere."""
+        """Wakes requests for a queue of which there may be more: an orderly group may pop it again,
+        or the group's offset was reset."""
         self.held.wake(queue)
         self.notified.wake(queue)
 

@@ -1,7 +1,7 @@
-"""What was popped and not yet acknowledged, by revive queue: the books, without a clock or a store.
+"""What was popped and not yet acknowledged, by revive queue: books without a clock or a store.
 
-They are made again from the revive queue at each start; how far that is dealt with is the offset in
-front of the oldest check point that still waits.
+They are made again from the revive queue whenever a role begins; how far that queue is dealt with
+is the offset in front of the oldest check point that still waits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Collection
 from heapq import heappop, heappush
 
-from rocketmq_tw.broker.pop.check_points import CheckPointKey, popped_offsets
-from rocketmq_tw.broker.pop.positions import PoppedQueue
+from rocketmq_tw.broker.pop.check_points import CheckPointKey, PoppedQueue, popped_offsets
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 
 #: Check points of one key that an acknowledgement is for: anybody may send more.
@@ -19,7 +18,7 @@ MOST_ALIKE = 100
 
 
 class Counted:
-    """Messages in flight."""
+    """A number of messages in flight that check points share."""
 
     __slots__ = ("messages",)
 
@@ -28,16 +27,16 @@ class Counted:
 
 
 class PendingCheckPoint:
-    """One check point; `waiting` are the queue offsets that nobody acknowledged."""
+    """A check point; `waiting` are the queue offsets of its messages that nobody acknowledged."""
 
     __slots__ = (
         "count",
         "former",
+        "is_reviving",
         "key",
         "newer",
         "point",
         "revive_offset",
-        "reviving",
         "under_way",
         "waiting",
     )
@@ -52,8 +51,8 @@ class PendingCheckPoint:
         self.newer: PendingCheckPoint | None = None
         #: Where its messages are counted.
         self.count = Counted()
-        #: It was given out as due.
-        self.reviving = False
+        #: Whether it was returned as due and is being revived.
+        self.is_reviving = False
         #: The offsets of messages that are on their way to the retry topic.
         self.under_way: set[int] = set()
 
@@ -72,24 +71,26 @@ class InFlight:
         self._older: dict[PoppedQueue, int] = {}
 
     def clear(self) -> None:
-        """Nothing is known any more."""
+        """Forgets everything: the role is over."""
         self._counts, self._since, self._older = {}, {}, {}
 
     def of(self, queue: PoppedQueue) -> int:
+        """How many messages of the queue are in flight."""
         found = self._counts.get(queue)
         return 0 if found is None else found.messages
 
     def forget(self, queue: PoppedQueue, now_ms: int) -> None:
-        """What was popped of the queue before now counts no more: the group begins elsewhere."""
+        """Counts messages no more that were popped of the queue before now, since the group begins
+        elsewhere."""
         self._counts.pop(queue, None)
         self._since[queue] = now_ms
 
     def all_read(self) -> None:
-        """The revive queues were read to their ends, from the last such call on."""
+        """Notes that the revive queues were read to their ends, from the last such call on."""
         self._older, self._since = self._since, {}
 
     def enter(self, pending: PendingCheckPoint) -> None:
-        """Its messages are in flight from now on."""
+        """Counts a check point, whose messages are in flight from now on."""
         queue = _queue_of(pending)
         since = self._since.get(queue, self._older.get(queue))
         if since is None or pending.point.pop_time >= since:
@@ -97,7 +98,7 @@ class InFlight:
         pending.count.messages += len(pending.waiting)
 
     def leave(self, pending: PendingCheckPoint, messages: int) -> None:
-        """So many of them are not any more."""
+        """Counts so many of its messages no more."""
         count, queue = pending.count, _queue_of(pending)
         count.messages -= messages
         if not count.messages and self._counts.get(queue) is count:
@@ -110,7 +111,8 @@ def _queue_of(pending: PendingCheckPoint) -> PoppedQueue:
 
 
 class PendingCheckPoints:
-    """The check points of one revive queue. `read_offset`: what stands before it was taken in."""
+    """The check points of one revive queue. `read_offset`: all messages in front of it were
+    taken in."""
 
     def __init__(self, read_offset: int, in_flight: InFlight) -> None:
         self.read_offset = read_offset
@@ -126,14 +128,14 @@ class PendingCheckPoints:
 
     @property
     def done_offset(self) -> int:
-        """Everything before it is dealt with."""
+        """All check points in front of this offset are dealt with."""
         in_order = self._in_order
         while in_order and not in_order[0].waiting:
             in_order.popleft()
         return in_order[0].revive_offset if in_order else self.read_offset
 
     def add(self, key: CheckPointKey, point: PopCheckPoint, revive_offset: int) -> None:
-        """Takes a check point in. Each stands for itself, also where one of the same key waits:
+        """Takes in a check point. Each counts for itself, also where one of the same key waits:
         behind a reset or a crash a queue may be popped again in the same millisecond, and what
         cannot be revived is stored again."""
         pending = PendingCheckPoint(key, point, revive_offset)
@@ -148,7 +150,7 @@ class PendingCheckPoints:
             self._in_flight.enter(pending)
 
     def acknowledge(self, key: CheckPointKey, offsets: Collection[int]) -> None:
-        """Messages need not be seen again, whichever check point of the key has them; with more of
+        """Notes that messages are consumed, whichever check point of the key has them; with more of
         one key than a broker makes, the oldest ones are revived for nothing."""
         pending = self._by_key.get(key)
         for _ in range(MOST_ALIKE):
@@ -159,14 +161,14 @@ class PendingCheckPoints:
             pending = former
 
     def settle(self, pending: PendingCheckPoint, offsets: Collection[int]) -> None:
-        """Messages of this check point are dealt with."""
+        """Notes that messages of this check point are dealt with."""
         before = len(pending.waiting)
         pending.waiting.difference_update(offsets)
         self._in_flight.leave(pending, before - len(pending.waiting))
         if before and not pending.waiting:
-            self._let_go(pending)
+            self._remove(pending)
 
-    def _let_go(self, pending: PendingCheckPoint) -> None:
+    def _remove(self, pending: PendingCheckPoint) -> None:
         self._count -= 1
         newer, former = pending.newer, pending.former
         if former is not None:
@@ -179,26 +181,26 @@ class PendingCheckPoints:
             del self._by_key[pending.key]
 
     def take_due(self, now_ms: int) -> PendingCheckPoint | None:
-        """The check point that is due longest and of which messages wait; it is given out once,
-        and again after `put_back`."""
+        """The check point of which messages wait and that has been due longest; it is returned
+        once, and again after `put_back`."""
         by_time = self._by_time
         while by_time and by_time[0][0] <= now_ms:
             pending = heappop(by_time)[2]
             if pending.waiting:
-                pending.reviving = True
+                pending.is_reviving = True
                 return pending
         self._compact()
         return None
 
     def put_back(self, pending: PendingCheckPoint, due_ms: int) -> None:
-        """What is left of it is to be tried again."""
-        pending.reviving = False
+        """Makes what is left of a check point due once more, at `due_ms`."""
+        pending.is_reviving = False
         if pending.waiting:
             heappush(self._by_time, (due_ms, pending.revive_offset, pending))
 
     def _compact(self) -> None:
-        """Drops those that were acknowledged before their time: with long times and fast consumers
-        they would be most of what is kept."""
+        """Forgets those that were acknowledged before their time: with long times and fast
+        consumers they would be most of what is kept."""
         if len(self._by_time) > 1000 and len(self._by_time) > 4 * self._count:
             self._by_time = sorted(entry for entry in self._by_time if entry[2].waiting)
         if len(self._in_order) > 1000 and len(self._in_order) > 4 * self._count:

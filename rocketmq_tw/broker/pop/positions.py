@@ -9,60 +9,117 @@ from __future__ import annotations
 
 from collections import deque
 
+from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.pop.check_points import PoppedQueue
+from rocketmq_tw.broker.pop.order import OrderBook
+from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.message.names import RETRY_PREFIX
 
-#: Topic, group, queue id.
-PoppedQueue = tuple[str, str, int]
+#: `init_mode` of a pop: where a group begins that has no offset.
+FROM_OLDEST = 0
 
 
 class Claim:
     """Messages of a queue from `start` up to `end`, which one pop takes."""
 
-    __slots__ = ("end", "queue", "start", "stored")
+    __slots__ = ("end", "is_stored", "queue", "start")
 
     def __init__(self, queue: PoppedQueue, start: int, end: int) -> None:
         self.queue = queue
         self.start = start
         self.end = end
-        #: Its check point is, or there is none to store.
-        self.stored = False
+        #: Whether its check point is in the log, or it needs none.
+        self.is_stored = False
 
 
 class Positions:
-    """Claims of each queue whose check points are on their way into the log."""
+    """Claims of each queue whose check points are on their way into the log, and the groups'
+    offsets behind them. A reset of a group's offset clears what `order` and `in_flight` have of
+    it."""
 
-    def __init__(self, offsets: OffsetTable) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: IMessageStore,
+        offsets: OffsetTable,
+        order: OrderBook,
+        in_flight: InFlight,
+    ) -> None:
+        self._config = config
+        self._store = store
         self._offsets = offsets
+        self._order = order
+        self._in_flight = in_flight
         self._claims: dict[PoppedQueue, deque[Claim]] = {}
 
-    def next(self, queue: PoppedQueue) -> int | None:
-        """Where the next pop begins; None where the committed offset says it."""
-        claims = self._claims.get(queue)
-        return claims[-1].end if claims else None
+    def begin(self, queue: PoppedQueue, init_mode: int, now_ms: int) -> int:
+        """The offset at which a pop begins that comes now; a group without an offset gets one by
+        `init_mode`, and a reset is carried out."""
+        topic, group, queue_id = queue
+        reset = self._offsets.take_reset(group, topic, queue_id)
+        if reset is not None:
+            self._order.clear(queue)
+            self._in_flight.forget(queue, now_ms)
+            self.move(queue, reset)
+            return reset
+        offset = self._offsets.query(group, topic, queue_id)
+        if offset < 0:
+            # It may have had one before the topic was deleted.
+            self._in_flight.forget(queue, now_ms)
+            offset = self._first(queue, init_mode)
+            self.commit(queue, offset)
+        return self._behind_claims(queue, offset)
+
+    def peek(self, queue: PoppedQueue) -> int:
+        """The offset at which the next pop begins, as far as that can be told without changing
+        anything."""
+        topic, group, queue_id = queue
+        offset = self._offsets.query(group, topic, queue_id)
+        if offset < 0:
+            offset = self._store.min_queue_offset(topic, queue_id)
+        return self._behind_claims(queue, offset)
+
+    def end(self, queue: PoppedQueue) -> int:
+        """The offset behind the last message of the queue."""
+        return self._store.max_queue_offset(queue[0], queue[2])
+
+    def commit(self, queue: PoppedQueue, offset: int) -> None:
+        """Sets the group's offset."""
+        topic, group, queue_id = queue
+        self._offsets.commit(group, topic, queue_id, offset, "pop")
+
+    def move(self, queue: PoppedQueue, offset: int) -> None:
+        """Sets the group's offset, whatever is claimed: the queue has other offsets, or the group
+        was reset."""
+        self._claims.pop(queue, None)
+        self.commit(queue, offset)
 
     def claim(self, queue: PoppedQueue, start: int, end: int) -> Claim:
+        """Makes the next pop begin at `end`."""
         claim = Claim(queue, start, end)
         self._claims.setdefault(queue, deque()).append(claim)
         return claim
 
     def stored(self, claim: Claim) -> None:
-        """The messages of `claim` may be consumed; the offset follows."""
-        claim.stored = True
+        """Notes that the messages of `claim` may be consumed; the group's offset follows."""
+        claim.is_stored = True
         claims = self._claims.get(claim.queue)
         if claims is None or claim not in claims:
             return
         topic, group, queue_id = claim.queue
         end = None
-        while claims and claims[0].stored:
+        while claims and claims[0].is_stored:
             end = claims.popleft().end
         if not claims:
             del self._claims[claim.queue]
         if end is not None and not self._offsets.has_reset(group, topic, queue_id):
-            self._offsets.commit(group, topic, queue_id, end, "pop")
+            self.commit(claim.queue, end)
 
     def failed(self, claim: Claim) -> None:
-        """The messages of `claim` are not hidden from anyone: they are popped again, and those
-        behind them."""
+        """Takes back `claim`, whose messages are hidden from nobody: they are popped again, and
+        those behind them."""
         claims = self._claims.get(claim.queue)
         if claims is None or claim not in claims:
             return
@@ -71,9 +128,23 @@ class Positions:
         if not claims:
             del self._claims[claim.queue]
 
-    def forget(self, queue: PoppedQueue) -> None:
-        """The committed offset counts from now on: it was reset."""
-        self._claims.pop(queue, None)
-
     def clear(self) -> None:
+        """Forgets all claims: the role is over."""
         self._claims.clear()
+
+    def _behind_claims(self, queue: PoppedQueue, offset: int) -> int:
+        claims = self._claims.get(queue)
+        return max(offset, claims[-1].end) if claims else max(offset, 0)
+
+    def _first(self, queue: PoppedQueue, init_mode: int) -> int:
+        """Where a group begins that has no offset."""
+        topic, _, queue_id = queue
+        first = self._store.min_queue_offset(topic, queue_id)
+        if init_mode == FROM_OLDEST or topic.startswith(RETRY_PREFIX):
+            return first
+        if self._config.init_pop_offset_by_check_msg_in_mem and first <= 0:
+            units = self._store.queue_units(topic, queue_id, 0, 1)
+            end, cached = self._store.end_offset, self._store.cached_bytes
+            if units and end - units[0].position <= cached:
+                return 0
+        return max(self._store.max_queue_offset(topic, queue_id) - 1, 0)

@@ -1,17 +1,31 @@
-"""Takes messages out of queues for one pop, and hides them from all others."""
+"""Takes messages out of queues for a pop, and hides them from all others (docs/formats/pop.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rocketmq_tw.broker.interfaces import GetStatus, IMessageStore, MessageFilter, QueueRead
-from rocketmq_tw.broker.pop.check_points import new_check_point
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rocketmq_tw.broker.interfaces import (
+    EVERY_MESSAGE,
+    GetStatus,
+    IMessageStore,
+    MessageFilter,
+    QueueRead,
+)
+from rocketmq_tw.broker.pop.check_points import (
+    PoppedQueue,
+    ReviveLog,
+    all_stored,
+    new_check_point,
+)
 from rocketmq_tw.broker.pop.extra_info import ExtraInfo, OffsetInfos, kind_of
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
-from rocketmq_tw.broker.pop.positions import Claim, PoppedQueue, Positions
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.pop.positions import Claim, Positions
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.layout import fields
@@ -20,17 +34,19 @@ from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records, encode_record
 from rocketmq_tw.store.multi_dispatch import has_offsets, offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
-#: `init_mode` of a pop: where a group begins that has no offset.
-FROM_OLDEST = 0
+#: Check points that wait at once; more would take more and more memory.
+MOST_PENDING = 1_000_000
 _NO_LIMIT = 0x7FFFFFFF
 _SIZE_AND_OFFSET = fields("size", "queue_offset")
 
-#: The offset is none of the queue's, and the read says which one is.
+#: The queue has no such offset; the read says which one it has.
 _MISPLACED = frozenset(
     {GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL}
 )
-#: Nothing that is wanted was there: the group goes on behind it.
+#: The read found nothing that is wanted: the group goes on behind it.
 _PASSED_OVER = frozenset(
     {
         GetStatus.NO_MATCHED_MESSAGE,
@@ -72,82 +88,121 @@ class Popped:
         return b"".join(self.parts)
 
 
+class QueueReads:
+    """Reads messages of queues. `pulled` is told topic, group, messages, bytes and the seconds that
+    it took of each read."""
+
+    def __init__(
+        self,
+        store: IMessageStore,
+        pulled: Callable[[str, str, int, int, float], None],
+        seconds: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._pulled = pulled
+        self._seconds = seconds
+
+    def read(
+        self,
+        queue: PoppedQueue,
+        offset: int,
+        count: int,
+        size: int = _NO_LIMIT,
+        wanted: MessageFilter = EVERY_MESSAGE,
+    ) -> tuple[int, QueueRead]:
+        """Reads up to `count` messages and `size` bytes from `offset` on; where the queue has no
+        such offset, from the one that it has instead. Returns the offset with what was read."""
+        topic, group, queue_id = queue
+        began = self._seconds()
+        read = self._store.read_queue(topic, queue_id, offset, count, size, wanted)
+        if read.status in _MISPLACED and read.next_offset != offset:
+            offset = read.next_offset
+            read = self._store.read_queue(topic, queue_id, offset, count, size, wanted)
+        took = self._seconds() - began
+        self._pulled(topic, group, read.messages, len(read.data), took)
+        return offset, read
+
+
 class PopReads:
-    """`told` is called with topic, group, messages, bytes and seconds of each read, `ordered` with
-    each queue that gave some to an orderly group."""
+    """Takes messages for pops, and hides them from all others: by check points in `revive_log`, or
+    by the order of an orderly group."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        store: IMessageStore,
-        offsets: OffsetTable,
+        reads: QueueReads,
         positions: Positions,
         order: OrderBook,
         in_flight: InFlight,
-        told: Callable[[str, str, int, int, float], None],
-        ordered: Callable[[PoppedQueue], None],
-        seconds: Callable[[], float],
+        revive_log: ReviveLog,
+        pending: Callable[[], int],
     ) -> None:
+        """`pending` tells how many check points wait for acknowledgements."""
         self._config = config
-        self._store = store
-        self._offsets = offsets
+        self._reads = reads
         self._positions = positions
         self._order = order
         self._in_flight = in_flight
-        self._told = told
-        self._ordered = ordered
-        self._seconds = seconds
+        self._revive_log = revive_log
+        self._pending = pending
 
-    def begin(self, queue: PoppedQueue) -> int:
-        """Where the next pop of a queue begins, without changing anything."""
-        topic, group, queue_id = queue
-        offset = self._offsets.query(group, topic, queue_id)
-        if offset < 0:
-            offset = self._store.min_queue_offset(topic, queue_id)
-        return max(offset, self._positions.next(queue) or 0)
+    def check_room(self) -> None:
+        """Raises `RequestError` where too many check points wait for acknowledgements."""
+        if self._pending() >= MOST_PENDING:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{MOST_PENDING} check points wait for acknowledgements: pop more later",
+            )
 
-    def take(self, wanted: Wanted, topic: str, queue_id: int, popped: Popped) -> None:
-        """Adds messages of one queue to `popped`, as many as there is room for."""
-        queue = (topic, wanted.group, queue_id)
-        offset = self._offset(queue, wanted)
-        end = self._store.max_queue_offset(topic, queue_id)
-        config = self._config
+    def take(self, wanted: Wanted, queue: PoppedQueue, popped: Popped) -> None:
+        """Adds messages of a queue to `popped`, as many as there is room for."""
+        offset = self._positions.begin(queue, wanted.init_mode, wanted.pop_time)
+        end = self._positions.end(queue)
         if wanted.is_orderly and self._order.is_blocked(
             queue, wanted.attempt_id, wanted.invisible_time
         ):
             # Those behind it wait with it, so they are not left for another pop.
             return
+        config = self._config
         too_many = config.enable_pop_message_threshold and (
             self._in_flight.of(queue) > config.pop_inflight_message_threshold
         )
         if too_many or popped.count >= wanted.max_count or end == offset:
             popped.rest += max(end - offset, 0)
             return
-        began = self._seconds()
-        offset, read = self._read(wanted, queue, offset, wanted.max_count - popped.count)
-        took = self._seconds() - began
-        self._told(topic, wanted.group, read.messages, len(read.data), took)
+        most = wanted.max_count - popped.count
+        start, read = self._reads.read(queue, offset, most, wanted=wanted.filter)
+        if start != offset:
+            self._positions.move(queue, start)
         if read.messages:
-            self._hide(wanted, queue, offset, read, popped)
+            self._hide(wanted, queue, start, read, popped)
         elif read.status in _PASSED_OVER and read.next_offset > -1:
             if wanted.is_orderly:
-                self._commit(queue, read.next_offset)
+                self._positions.commit(queue, read.next_offset)
             else:
-                claim = self._positions.claim(queue, offset, read.next_offset)
+                claim = self._positions.claim(queue, start, read.next_offset)
                 self._positions.stored(claim)
         popped.rest += max(read.max_offset - read.next_offset, 0)
 
-    def _read(
-        self, wanted: Wanted, queue: PoppedQueue, offset: int, count: int
-    ) -> tuple[int, QueueRead]:
-        topic, _, queue_id = queue
-        read = self._store.read_queue(topic, queue_id, offset, count, _NO_LIMIT, wanted.filter)
-        if read.status in _MISPLACED and read.next_offset != offset:
-            offset = read.next_offset
-            self._positions.forget(queue)
-            self._commit(queue, offset)
-            read = self._store.read_queue(topic, queue_id, offset, count, _NO_LIMIT, wanted.filter)
-        return offset, read
+    def store(self, popped: Popped, revive_queue_id: int) -> Deferred[None]:
+        """Fires once all check points of a pop are stored, so that it may be answered; fails with
+        `RequestError` where one is not. What is stored of it is visible again in its time."""
+        points = iter(popped.points)
+        stored = all_stored(
+            self._revive_log.put_check_point(point, revive_queue_id).addBoth(self._ended, claim)
+            for point, claim in points
+        )
+        for _, claim in points:
+            # Not put, since another one was refused.
+            self._positions.failed(claim)
+        return stored.addErrback(_not_stored)
+
+    def _ended(self, result: PutResult | Failure, claim: Claim) -> PutResult | Failure:
+        if isinstance(result, PutResult) and result.is_stored:
+            self._positions.stored(claim)
+        else:
+            self._positions.failed(claim)
+        return result
 
     def _hide(
         self, wanted: Wanted, queue: PoppedQueue, start: int, read: QueueRead, popped: Popped
@@ -161,8 +216,7 @@ class PopReads:
             popped.infos.add_counts(topic, queue_id, counts)
             least = min((count for _, count in counts), default=0)
             popped.infos.add_least_count(topic, queue_id, least if len(counts) == len(found) else 0)
-            self._commit(queue, start)
-            self._ordered(queue)
+            self._positions.commit(queue, start)
         else:
             claim = self._positions.claim(queue, start, read.next_offset)
             point = new_check_point(
@@ -187,7 +241,7 @@ class PopReads:
 
     def _as_original(self, wanted: Wanted, topic: str, start: int, data: bytes) -> bytes:
         """Messages of a retry topic as those of the topic that is popped, with the extra info that
-        tells where they are; as they are where that has no room, which clients understand too."""
+        tells where they are. Unchanged where that has no room, which clients understand too."""
         records = []
         for message in decode_records(data):
             info = ExtraInfo(
@@ -209,41 +263,14 @@ class PopReads:
             records.append(encode_record(message))
         return b"".join(records)
 
-    # Offsets
 
-    def _offset(self, queue: PoppedQueue, wanted: Wanted) -> int:
-        topic, group, queue_id = queue
-        reset = self._offsets.take_reset(group, topic, queue_id)
-        if reset is not None:
-            self._order.clear(queue)
-            self._positions.forget(queue)
-            self._in_flight.forget(queue, wanted.pop_time)
-            self._commit(queue, reset)
-            return reset
-        offset = self._offsets.query(group, topic, queue_id)
-        if offset < 0:
-            # It may have had one before the topic was deleted.
-            self._in_flight.forget(queue, wanted.pop_time)
-            offset = self._first(queue, wanted.init_mode)
-            self._commit(queue, offset)
-        return max(offset, self._positions.next(queue) or 0)
-
-    def _first(self, queue: PoppedQueue, init_mode: int) -> int:
-        """Where a group begins that has no offset."""
-        topic, _, queue_id = queue
-        first = self._store.min_queue_offset(topic, queue_id)
-        if init_mode == FROM_OLDEST or topic.startswith(RETRY_PREFIX):
-            return first
-        if self._config.init_pop_offset_by_check_msg_in_mem and first <= 0:
-            units = self._store.queue_units(topic, queue_id, 0, 1)
-            end, cached = self._store.end_offset, self._store.cached_bytes
-            if units and end - units[0].position <= cached:
-                return 0
-        return max(self._store.max_queue_offset(topic, queue_id) - 1, 0)
-
-    def _commit(self, queue: PoppedQueue, offset: int) -> None:
-        topic, group, queue_id = queue
-        self._offsets.commit(group, topic, queue_id, offset, "pop")
+def _not_stored(failure: Failure) -> None:
+    error = failure.value
+    if not isinstance(error, RequestError):
+        failure.raiseException()
+    raise RequestError(
+        ResponseCode.SYSTEM_ERROR, f"what was popped cannot be hidden from others: {error.remark}"
+    ) from error
 
 
 def _offsets_in(topic: str, data: bytes) -> list[int]:

@@ -1,17 +1,18 @@
-"""What a message that was popped and not acknowledged becomes: one of its group's retry topic."""
+"""Messages of retry topics, which popped messages become that nobody acknowledged
+(docs/formats/pop.md, "Revival")."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import msgspec
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import new_check_point
-from rocketmq_tw.broker.tables.groups.table import GroupTable
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
@@ -22,57 +23,40 @@ from rocketmq_tw.store.multi_dispatch import offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-RETRY_QUEUES = 1
+_RETRY_QUEUES = 1
 #: Seconds until a check point whose messages cannot be reached is due again, by how often it was
 #: tried; the last one holds for all further times.
-LATER_SECONDS = (
-    10,
-    20,
-    30,
-    60,
-    120,
-    180,
-    240,
-    300,
-    360,
-    420,
-    480,
-    540,
-    600,
-    1200,
-    1800,
-    3600,
-    7200,
-)
+LATER_SECONDS = (10, 20, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
 
 log = Logger()
 
 
 class Unreachable(Exception):
-    """The messages are on a broker that cannot be asked."""
+    """The messages of a check point are on a broker that cannot be asked."""
 
 
 class RetryMessages:
-    """`store_host` tells the broker's own address."""
+    """Makes messages of retry topics and puts them there. `store_host` tells the broker's own
+    address."""
 
     def __init__(
         self,
         config: BrokerConfig,
         store: IMessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: OffsetTable,
+        tables: Tables,
+        sink: IMessageSink,
         store_host: Callable[[], tuple[str, int]],
     ) -> None:
         self._config = config
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._offsets = tables.offsets
+        self._sink = sink
         self._store_host = store_host
 
     def is_wanted(self, point: PopCheckPoint) -> bool:
-        """Whether there still are the topic and the group."""
+        """Whether the topic and the group of a check point still exist."""
         topic, group = point.topic or "", point.group or ""
         return group in self._groups and (self._topics.get(popped_topic(topic, group)) is not None)
 
@@ -115,8 +99,13 @@ class RetryMessages:
             prepared_transaction_offset=0,
         )
 
+    def put(self, message: StoredMessage) -> Deferred[PutResult]:
+        """Stores a message that `make` made; what is returned is that of `IMessageSink.put`."""
+        return self._sink.put(message, wait=True)
+
     def later(self, point: PopCheckPoint, offset: int) -> PopCheckPoint:
-        """A check point of one message, which is due at a later time."""
+        """A check point of the message at a queue offset of `point`, which is due at a later
+        time."""
         last = len(LATER_SECONDS) - 1
         times = number(point.re_put_times or "0")
         times = last if times is None else max(0, min(times, last))
@@ -134,8 +123,8 @@ class RetryMessages:
         return again
 
     def _prepare(self, topic: str, group: str) -> None:
-        """The group begins with the topic's first message, whenever it looks for it first."""
+        """Makes the retry topic, and an offset so that the group begins with its first message."""
         if self._topics.get(topic) is None:
-            self._topics.create_on_send_back(topic, RETRY_QUEUES, READ | WRITE)
+            self._topics.create_on_send_back(topic, _RETRY_QUEUES, READ | WRITE)
             if self._offsets.query(group, topic, 0) < 0:
                 self._offsets.commit(group, topic, 0, 0, "revive")

@@ -1,4 +1,5 @@
-"""Gives messages that were popped and not acknowledged in time to their group's retry topic.
+"""Gives messages that were popped and not acknowledged in time to their group's retry topic
+(docs/formats/pop.md, "Revival").
 
 Each revive queue is read in order: check points and acknowledgements meet in the books
 (`pending.py`). Where the queue is read to its end and a check point is past its time, what is left
@@ -8,29 +9,32 @@ A crash in between revives a message twice at most, and loses none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import (
     ACK_TAG,
     BATCH_ACK_TAG,
     CHECK_POINT_TAG,
     REVIVE_GROUP,
-    ReviveMessages,
+    ReviveLog,
     check_point_key,
 )
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.commit import STORED, Commit
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records
+from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode
@@ -39,10 +43,10 @@ from rocketmq_tw.wire.errors import BodyError, RequestError
 #: Messages of a revive queue that are read at once, and their bytes.
 BATCH_MESSAGES = 256
 BATCH_BYTES = 1 << 20
-#: Milliseconds past its time after which a check point is due: stock's, whose timer may bring an
-#: acknowledgement that late.
+#: Milliseconds past its time after which a check point is due, as in stock, whose timer may bring
+#: an acknowledgement that late.
 GRACE_MS = 2_000
-#: Milliseconds until what failed is tried again.
+#: Milliseconds until a revival that failed is tried again.
 RETRY_MS = 1_000
 #: Messages on their way to retry topics at once, of one revive queue.
 MOST_REVIVING = 256
@@ -61,73 +65,43 @@ class _Queue:
         self.reviving = 0
 
 
-class Revive:
-    """Runs on the master only: `start` when the broker becomes one, `stop` when it is none any
-    more. `in_flight` is told what the books have."""
+class Revival:
+    """The revival of messages during the role of `scope`. It begins where the offsets of the revive
+    group are; `in_flight` is told what the books have."""
 
     def __init__(
         self,
+        host: Host,
         store: IMessageStore,
-        commit: Commit,
         offsets: OffsetTable,
-        messages: ReviveMessages,
+        revive_log: ReviveLog,
         retries: RetryMessages,
         in_flight: InFlight,
-        now_ms: Callable[[], int],
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
-        broker_name: str,
+        scope: Scope,
     ) -> None:
+        self._now_ms = host.now_ms
+        self._in_slices = host.in_slices
+        self._broker_name = host.config.broker_name
         self._store = store
-        self._commit = commit
         self._offsets = offsets
-        self._messages = messages
+        self._revive_log = revive_log
+        self._topic = revive_log.topic
         self._retries = retries
-        self._now_ms = now_ms
-        self._in_slices = in_slices
-        self._broker_name = broker_name
         self._in_flight = in_flight
-        self._queues: list[_Queue] = []
-        self._running = False
+        self._scope = scope
+        in_flight.clear()
+        self._queues = [self._queue(number) for number in range(host.config.revive_queue_num)]
         self._round: Deferred[Any] | None = None
 
     def __len__(self) -> int:
-        """The check points that wait."""
+        """How many check points wait."""
         return sum(len(queue.books) for queue in self._queues)
-
-    def start(self, queue_count: int) -> None:
-        """Begins where the offsets are; the store is loaded by now."""
-        topic = self._messages.topic
-        self._in_flight.clear()
-        self._queues = [
-            _Queue(
-                queue_id,
-                PendingCheckPoints(
-                    self._offsets.query(REVIVE_GROUP, topic, queue_id) + 1, self._in_flight
-                ),
-            )
-            for queue_id in range(queue_count)
-        ]
-        self._running = True
-
-    def pause(self) -> None:
-        """Revives nothing any more, at once."""
-        self._running = False
-
-    @inlineCallbacks
-    def stop(self) -> Generator[Any, Any, None]:
-        """Revives nothing any more; fires once the offsets are behind what was revived."""
-        self._running = False
-        yield self._round
-        yield self._commit.flushed()
-        for queue in self._queues:
-            self._keep(queue)
-        self._queues = []
 
     def look(self) -> Deferred[Any] | None:
         """Takes in what is new, and revives what is due; the work of a `Periodic`."""
-        if not self._running or self._round is not None:
+        if self._scope.is_over or self._round is not None:
             return None
-        self._round = done = self._in_slices(self._steps(self._queues))
+        self._round = done = self._in_slices(self._steps())
 
         def ended(result: Any) -> Any:
             self._round = None
@@ -136,22 +110,36 @@ class Revive:
         done.addBoth(ended)
         return done
 
-    def _steps(self, queues: list[_Queue]) -> Iterator[None]:
-        for queue in queues:
+    def finished(self) -> Deferred[Any]:
+        """Fires once the look that is under way has ended."""
+        return succeed(None) if self._round is None else self._round
+
+    def save_offsets(self) -> None:
+        """Moves the offsets of the revive group behind what is dealt with."""
+        for queue in self._queues:
+            self._save_offset(queue)
+
+    def _queue(self, queue_id: int) -> _Queue:
+        begin = self._offsets.query(REVIVE_GROUP, self._topic, queue_id) + 1
+        return _Queue(queue_id, PendingCheckPoints(begin, self._in_flight))
+
+    def _steps(self) -> Iterator[None]:
+        scope = self._scope
+        for queue in self._queues:
             yield
-            while self._running and self._read(queue):
+            while not scope.is_over and self._read(queue):
                 yield
-            while self._running and self._revive_next(queue):
+            while not scope.is_over and self._revive_next(queue):
                 yield
-            self._keep(queue)
-        if self._running:
+            self._save_offset(queue)
+        if not scope.is_over:
             self._in_flight.all_read()
 
     # Reading
 
     def _read(self, queue: _Queue) -> bool:
-        """Takes in the next messages; False at the queue's end."""
-        books, topic = queue.books, self._messages.topic
+        """Takes in the next messages of a revive queue; False at its end."""
+        books, topic = queue.books, self._topic
         if books.read_offset >= self._store.max_queue_offset(topic, queue.queue_id):
             return False
         read = self._store.read_queue(
@@ -159,7 +147,7 @@ class Revive:
         )
         before = books.read_offset
         for message in decode_records(read.data):
-            # At once: nothing is taken in twice if another cannot be.
+            # Before the message is taken in: if that fails, none is taken in twice.
             books.read_offset = message.queue_offset + 1
             try:
                 self._take(books, message)
@@ -209,7 +197,7 @@ class Revive:
                 message = self._retries.make(pending.point, offset) if wanted else None
                 if message is None:
                     self._settle(queue, pending, offset)
-                elif not self._append(queue, pending, offset, message):
+                elif not self._put(queue, pending, offset, self._retries.put(message)):
                     return False
         except Unreachable as error:
             return self._store_again(queue, pending, str(error))
@@ -222,47 +210,56 @@ class Revive:
             return False
         return True
 
-    def _append(
-        self, queue: _Queue, pending: PendingCheckPoint, offset: int, message: StoredMessage
+    def _put(
+        self, queue: _Queue, pending: PendingCheckPoint, offset: int, put: Deferred[PutResult]
     ) -> bool:
-        """False where the store takes nothing now."""
-
-        def done(code: ResponseCode, appended: Appended) -> None:
-            queue.reviving -= 1
-            pending.under_way.discard(offset)
-            if code in STORED:
-                self._settle(queue, pending, offset)
-                self._keep(queue)
-            else:
-                self._failed(queue, pending, code.name)
-
-        try:
-            self._commit.append(message, done)
-        except RequestError as error:
-            if error.code == ResponseCode.MESSAGE_ILLEGAL:
-                # It will never be taken, and what stands behind it must not wait for ever.
-                log.error(
-                    "message {offset} of {topic} {queue} cannot be given to {group} again: {why}",
-                    offset=offset,
-                    topic=pending.point.topic,
-                    queue=pending.point.queue_id,
-                    group=pending.point.group,
-                    why=error.remark,
-                )
-                self._settle(queue, pending, offset)
-                return True
-            self._failed(queue, pending, error.remark)
-            return False
+        """Deals with one message of `pending`, for which `put` is under way; False where nothing
+        can be stored now."""
         queue.reviving += 1
         pending.under_way.add(offset)
-        return True
+
+        def ended(result: PutResult | Failure) -> None:
+            queue.reviving -= 1
+            pending.under_way.discard(offset)
+            if isinstance(result, Failure):
+                self._refused(queue, pending, offset, result)
+            elif result.is_stored:
+                self._settle(queue, pending, offset)
+                self._save_offset(queue)
+            else:
+                self._failed(queue, pending, result.code.name)
+
+        put.addBoth(ended)
+        # Where it failed at once, the check point is due again later.
+        return pending.is_reviving
+
+    def _refused(
+        self, queue: _Queue, pending: PendingCheckPoint, offset: int, failure: Failure
+    ) -> None:
+        error = failure.value
+        if not isinstance(error, RequestError):
+            log.failure("a message cannot be revived", failure)
+            self._failed(queue, pending, repr(error))
+        elif error.code == ResponseCode.MESSAGE_ILLEGAL:
+            # It will never be taken, and what stands behind it must not wait for ever.
+            log.error(
+                "message {offset} of {topic} {queue} cannot be given to {group} again: {why}",
+                offset=offset,
+                topic=pending.point.topic,
+                queue=pending.point.queue_id,
+                group=pending.point.group,
+                why=error.remark,
+            )
+            self._settle(queue, pending, offset)
+        else:
+            self._failed(queue, pending, error.remark)
 
     def _settle(self, queue: _Queue, pending: PendingCheckPoint, offset: int) -> None:
-        """This message is dealt with."""
+        """Notes that the message at `offset` is dealt with."""
         queue.books.settle(pending, [offset])
 
     def _failed(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> None:
-        if pending.reviving:
+        if pending.is_reviving:
             log.warn(
                 "what {group} popped of {topic} is not revived, trying again: {why}",
                 group=pending.point.group,
@@ -272,19 +269,17 @@ class Revive:
             queue.books.put_back(pending, self._now_ms() - GRACE_MS + RETRY_MS)
 
     def _store_again(self, queue: _Queue, pending: PendingCheckPoint, why: str) -> bool:
-        """The messages are another broker's, which cannot be asked now: check points for a later
-        time take the place of this one, in the log before it goes."""
+        """Replaces a check point, whose messages are on a broker that cannot be asked now, by check
+        points for a later time; they are in the log before it is dealt with."""
         for offset in sorted(pending.waiting - pending.under_way):
-            later = self._messages.check_point(
-                self._retries.later(pending.point, offset), queue.queue_id
-            )
-            if not self._append(queue, pending, offset, later):
+            later = self._retries.later(pending.point, offset)
+            put = self._revive_log.put_check_point(later, queue.queue_id)
+            if not self._put(queue, pending, offset, put):
                 return False
         log.warn("{topic} is revived later: {why}", topic=pending.point.topic, why=why)
         return True
 
-    def _keep(self, queue: _Queue) -> None:
-        """The offset of what is dealt with follows."""
-        topic, done = self._messages.topic, queue.books.done_offset - 1
-        if done > self._offsets.query(REVIVE_GROUP, topic, queue.queue_id):
-            self._offsets.commit(REVIVE_GROUP, topic, queue.queue_id, done, "revive")
+    def _save_offset(self, queue: _Queue) -> None:
+        done = queue.books.done_offset - 1
+        if done > self._offsets.query(REVIVE_GROUP, self._topic, queue.queue_id):
+            self._offsets.commit(REVIVE_GROUP, self._topic, queue.queue_id, done, "revive")

@@ -1,4 +1,5 @@
-"""Check points that stock's timer holds: those of a store that a broker of stock 5 wrote.
+"""Check points that stock's timer holds: those of a store that a broker of stock 5 wrote
+(docs/formats/pop.md, "The order of things").
 
 Stock keeps each check point and acknowledgement in the timer's topic until it is nearly due. Here
 they go straight into the revive topic; so what the timer still held when stock stopped is taken
@@ -7,22 +8,27 @@ over once, in its order. How far that is stands among the consumer offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.pop.check_points import REVIVE_GROUP
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.commit import STORED, Commit
+from rocketmq_tw.broker.role.state import Role, RoleState
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.timer.part import Timer
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.message.names import TIMER_TOPIC, revive_topic
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
 
 #: Messages of the timer's topic that are read at once, and their bytes.
 BATCH_MESSAGES = 256
@@ -31,50 +37,64 @@ BATCH_BYTES = 1 << 20
 log = Logger()
 
 
-class TimedCheckPoints:
-    """`delivered_ms` tells up to which time stock's timer has delivered; None: there was none."""
+class TimedCheckPoints(Part):
+    """Takes over what stock's timer holds when the broker becomes the master, before anybody can
+    acknowledge any of it."""
 
-    def __init__(
-        self,
-        store: IMessageStore,
-        commit: Commit,
-        offsets: OffsetTable,
-        revive_topic: str,
-        revive_queues: int,
-        now_ms: Callable[[], int],
-        delivered_ms: Callable[[], int | None],
-    ) -> None:
-        self._store = store
-        self._commit = commit
-        self._offsets = offsets
-        self._revive_topic = revive_topic
-        self._revive_queues = revive_queues
-        self._now_ms = now_ms
-        self._delivered_ms = delivered_ms
+    def __init__(self, host: Host, writing: Writing, tables: Tables, timer: Timer) -> None:
+        self._host = host
+        self._store = writing.store
+        self._sink = writing.sink
+        self._offsets = tables.offsets
+        self._timer = timer
+        self._revive_topic = revive_topic(host.config.broker_cluster_name)
+        #: Whether nothing of another broker is left, in this role.
+        self._has_taken_over = False
+
+    def periodic(self) -> Iterable[Periodic]:
+        seconds = self._host.config.revive_interval / 1000
+        yield Periodic("passing over timed messages", seconds, self._pass_over, (Role.MASTER,))
+
+    def enter(self, state: RoleState) -> Deferred[Any] | None:
+        if state.role is not Role.MASTER:
+            return None
+        taken = self._host.in_slices(self.take_over()) if self.is_behind else succeed(None)
+
+        def ended(_: object) -> None:
+            self._has_taken_over = not self.is_behind
+
+        return taken.addCallback(ended)
+
+    def leave(self, state: RoleState) -> None:
+        self._pass_over()
+        self._has_taken_over = False
 
     @property
     def is_behind(self) -> bool:
-        """Whether the timer's topic has messages that were not looked at."""
+        """Whether the timer's topic has messages that were not looked at yet."""
         return self._next() < self._store.max_queue_offset(TIMER_TOPIC, 0)
 
     def take_over(self) -> Iterator[None]:
-        """Appends what is not delivered to the revive topic; a step for some of it. Ends where
-        nothing can be appended, and goes on there the next time."""
+        """Puts what is not delivered into the revive topic; a step for some of it. Ends where
+        nothing can be stored, and goes on there the next time."""
         store = self._store
         at = self._next()
-        delivered = self._delivered_ms() or 0
+        checkpoint = self._timer.progress.checkpoint
+        delivered = 0 if checkpoint is None else checkpoint.read_ms
         count = 0
+        refusals: list[Failure] = []
         while at < store.max_queue_offset(TIMER_TOPIC, 0):
             read = store.read_queue(TIMER_TOPIC, 0, at, BATCH_MESSAGES, BATCH_BYTES)
-            try:
-                for message in decode_records(read.data):
-                    due = self._due(message, delivered)
-                    if due is not None:
-                        self._commit.append(due, self._done)
-                        count += 1
-            except RequestError as error:
-                log.error("check points of a timer are not taken over: {why}", why=error.remark)
-                return
+            for message in decode_records(read.data):
+                due = self._due(message, delivered)
+                if due is not None:
+                    put = self._sink.put(due, wait=True)
+                    put.addCallbacks(_check_stored, refusals.append)
+                    count += 1
+                    if refusals:
+                        why = refusals[0].getErrorMessage()
+                        log.error("check points of a timer are not taken over: {why}", why=why)
+                        return
             if read.next_offset <= at:
                 break
             at = read.next_offset
@@ -84,30 +104,32 @@ class TimedCheckPoints:
         if count:
             log.info("{count} check points and acknowledgements of a timer taken over", count=count)
 
-    def pass_over(self) -> None:
-        """What came since all was taken over is this broker's own: no check points, and the next
-        start need not look at it."""
+    def _pass_over(self) -> None:
+        """Notes that what came since all was taken over is this broker's own, no check points: the
+        next start need not look at it."""
         end = self._store.max_queue_offset(TIMER_TOPIC, 0)
-        if end > self._next():
+        if self._has_taken_over and end > self._next():
             self._offsets.commit(REVIVE_GROUP, TIMER_TOPIC, 0, end, "revive")
 
     def _next(self) -> int:
+        """The first offset of the timer's topic that was not looked at."""
         return max(
             self._offsets.query(REVIVE_GROUP, TIMER_TOPIC, 0),
             self._store.min_queue_offset(TIMER_TOPIC, 0),
         )
 
     def _due(self, message: StoredMessage, delivered: int) -> StoredMessage | None:
-        """What the timer would put into the revive topic; None for any other message."""
+        """What the timer would put into the revive topic later; None for any other message.
+        `delivered`: up to this time, in ms, stock's timer has delivered."""
         properties = parse_properties(message.properties)
         if properties.pop(props.REAL_TOPIC, None) != self._revive_topic:
             return None
         queue_id = _number(properties.pop(props.REAL_QID, ""))
-        if not 0 <= queue_id < self._revive_queues:
+        if not 0 <= queue_id < self._host.config.revive_queue_num:
             return None
         if _number(properties.pop(props.TIMER_OUT_MS, "")) < delivered:
             return None
-        now = self._now_ms()
+        now = self._host.now_ms()
         properties[props.TIMER_DELIVER_MS] = str(now)
         return msgspec.structs.replace(
             message,
@@ -116,10 +138,10 @@ class TimedCheckPoints:
             properties=join_properties(properties),
         )
 
-    @staticmethod
-    def _done(code: ResponseCode, appended: Appended) -> None:
-        if code not in STORED:
-            log.error("a check point of a timer is not taken over: {code}", code=code.name)
+
+def _check_stored(result: PutResult) -> None:
+    if not result.is_stored:
+        log.error("a check point of a timer is not taken over: {code}", code=result.code.name)
 
 
 def _number(text: str) -> int:

@@ -418,7 +418,7 @@ class TestInvisibleTime:
         assert popper.bodies() == [b"0.0"]
         popper.ack(later)
         pass_time(broker, 2)
-        assert len(broker.broker[Pop].revive) == 1
+        assert broker.broker[Pop].pending() == 1
 
     def test_longer(self) -> None:
         broker = with_messages(1)
@@ -538,7 +538,7 @@ class TestResets:
         pass_time(broker, 70)
         assert set(popper.bodies()) == {b"0.1", b"0.2"}
         pass_time(broker, 2)
-        assert len(broker.broker[Pop].revive) == 1
+        assert broker.broker[Pop].pending() == 1
 
     def test_a_group_goes_back(self) -> None:
         broker = with_messages(3)
