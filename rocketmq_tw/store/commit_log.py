@@ -250,6 +250,7 @@ class CommitLog:
     def remove_first(self) -> None:
         """See `ILog`. What was removed before is durable first: a power loss leaves no gap."""
         self.segments.sync_names()
+        self._unsynced.discard(self.segments.starts[0])
         self.segments.remove_first()
 
     def close(self) -> None:

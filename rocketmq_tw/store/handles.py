@@ -146,6 +146,12 @@ class UnsyncedHandles:
         finally:
             self._beside = _NONE
 
+    def discard(self, start: int) -> None:
+        """Closes the file that starts there, where it is one of these: it is removed, and a
+        descriptor would keep its blocks on the disk."""
+        if start in self._files:
+            self._close(start)
+
     def forget(self, first: int) -> None:
         """Closes those that start at `first` or behind it, synced or not."""
         for start in [s for s in self._files if s >= first]:

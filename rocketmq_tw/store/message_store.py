@@ -33,7 +33,7 @@ from rocketmq_tw.store.queue_extension import QueueExtensions
 from rocketmq_tw.store.queues import HANDLES, QueueTable
 from rocketmq_tw.store.reads import StoreReads
 from rocketmq_tw.store.recovery import Recovery, RecoveryReport
-from rocketmq_tw.store.retention import Expiry
+from rocketmq_tw.store.retention import Retention
 from rocketmq_tw.store.topic_removal import TopicRemoval
 
 
@@ -104,7 +104,7 @@ class MessageStore(StoreReads):
         self._refusal = "the store is not loaded"
         #: Something was done half: what is in memory says nothing about the files any more.
         self._is_broken = False
-        self._expiry = Expiry(
+        self.retention = Retention(
             config, reserving, self.paths.root, log, queues, index, self._checkpointing
         )
 
@@ -253,7 +253,7 @@ class MessageStore(StoreReads):
         """Why nothing can be stored now; empty while it can."""
         if self._refusal or self._log.failure:
             return self._refusal or self._log.failure
-        if self._expiry.is_disk_full:
+        if self.retention.is_disk_full:
             return (
                 "the disk is nearly full: free some, lower fileReservedTime or raise "
                 "diskSpaceWarningLevelRatio"
@@ -264,13 +264,13 @@ class MessageStore(StoreReads):
 
     def append(self, message: StoredMessage, *, batch: Batch | None = None) -> Appended:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self._expiry.is_disk_full:
+        if self._refusal or self._log.failure or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
         return self._appending.append(message, batch)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See `IMessageStore`."""
-        if self._refusal or self._log.failure or self._expiry.is_disk_full:
+        if self._refusal or self._log.failure or self.retention.is_disk_full:
             raise NotWritableError(self.refusal)
         self._appending.append_raw(offset, data)
 
@@ -440,7 +440,7 @@ class MessageStore(StoreReads):
         if self._refusal:
             return
         reached = self._dispatching.reached
-        for removed in self._expiry.run(reached, now_ms, at_any_hour=at_any_hour):
+        for removed in self.retention.run(reached, now_ms, at_any_hour=at_any_hour):
             yield removed
             if self._refusal:
                 # It was closed meanwhile, or broke.

@@ -3,10 +3,11 @@ together with what points to them in queues and index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
 from itertools import pairwise
+from typing import NamedTuple
 
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import DiskUsage, IFiles
@@ -31,12 +32,17 @@ class Pressure(Enum):
     FULL = 3
 
 
+def _forced_percent(config: MessageStoreConfig) -> int:
+    """Percent of a disk beyond which files are removed by force; kept in bounds as in stock."""
+    return min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
+
+
 def disk_pressure(config: MessageStoreConfig, usage: DiskUsage) -> Pressure:
     """The pressure that stock's three ratios see; like stock, the upper two are kept in bounds."""
     percent = 100 * usage.used / usage.total if usage.total > 0 else 0
     if percent > min(max(config.disk_space_warning_level_ratio, 35), 90):
         return Pressure.FULL
-    if percent > min(max(config.disk_space_clean_forcibly_ratio, 30), 85):
+    if percent > _forced_percent(config):
         return Pressure.FORCE
     if percent > config.disk_max_used_space_ratio:
         return Pressure.RECLAIM
@@ -54,34 +60,53 @@ def is_delete_hour(delete_when: str, now_ms: int) -> bool:
     return any(word.strip().isdigit() and int(word) == hour for word in delete_when.split(";"))
 
 
+def bytes_beyond_limit(config: MessageStoreConfig, disks: Iterable[DiskUsage]) -> int:
+    """How many bytes have to go from the fullest disk until none is removed from by force."""
+    percent = _forced_percent(config)
+    return max(disk.used - disk.total * percent // 100 for disk in disks)
+
+
+class Removal(NamedTuple):
+    """How many of the oldest files go: those past their time, and behind them those that go by
+    force, since the disk is too full."""
+
+    expired: int
+    forced: int = 0
+
+
 def files_to_remove(
     config: MessageStoreConfig,
-    last_writes: list[int],
+    last_writes: Sequence[int],
     pressure: Pressure,
     now_ms: int,
     *,
     at_any_hour: bool = False,
-) -> int:
-    """How many of the oldest files go; `last_writes` has the time of the last write to each file
-    that may go, oldest first."""
-    forced = config.clean_file_forcibly_enable and pressure.value >= Pressure.FORCE.value
+    files_beyond_limit: int = 0,
+) -> Removal:
+    """`last_writes` has the time in milliseconds of the last write to each file that may go, oldest
+    first. `files_beyond_limit`: so many have to go until the disk is no longer too full; no more
+    are removed by force."""
     is_time = at_any_hour or is_delete_hour(config.delete_when, now_ms)
     if pressure is Pressure.NONE and not is_time:
-        return 0
+        return Removal(0)
+    may_go = last_writes[: config.delete_file_batch_max]
+    reserved_since = now_ms - config.file_reserved_time * _HOUR
     expired = 0
-    for moment in last_writes[: config.delete_file_batch_max]:
-        if not forced and now_ms - moment < config.file_reserved_time * _HOUR:
-            break
+    while expired < len(may_go) and may_go[expired] <= reserved_since:
         expired += 1
-    return expired
+    if not config.clean_file_forcibly_enable or pressure.value < Pressure.FORCE.value:
+        return Removal(expired)
+    most = max(min(files_beyond_limit, len(may_go)), expired)
+    return Removal(expired, most - expired)
 
 
 #: Queues that one step looks at; in each some twenty units may be read.
 _STEP = 50
 
 
-class Expiry:
-    """That of one store. `is_disk_full`, as the last run found it: nothing more is stored."""
+class Retention:
+    """Removes the oldest files of one store. `is_disk_full`, as the last run found it: nothing more
+    is stored."""
 
     def __init__(
         self,
@@ -101,6 +126,8 @@ class Expiry:
         self._queues = queues
         self._index = index
         self._checkpointing = checkpointing
+        #: Told in words of each removal of files that were not past their time.
+        self.warn: Callable[[str], None] = lambda text: None
 
     def run(self, dispatched: int, now_ms: int, *, at_any_hour: bool) -> Iterator[int]:
         """Removes what may go of a log whose queues have it up to `dispatched`; see
@@ -113,8 +140,22 @@ class Expiry:
         # What queues and index have in memory only must come from the log again after a crash.
         done = min(log.flushed_offset, dispatched, self._checkpointing.last.safe_offset)
         times = _last_writes(log, done, config.delete_file_batch_max)
-        count = files_to_remove(config, times, pressure, now_ms, at_any_hour=at_any_hour)
-        yield from _remove_oldest(count, log, self._queues, self._index, self._checkpointing)
+        removal = files_to_remove(
+            config,
+            times,
+            pressure,
+            now_ms,
+            at_any_hour=at_any_hour,
+            files_beyond_limit=-(-bytes_beyond_limit(config, disks) // log.file_size),
+        )
+        if removal.forced:
+            self.warn(
+                f"the disk is fuller than {_forced_percent(config)} %"
+                f" (diskSpaceCleanForciblyRatio): {removal.forced} files of the log,"
+                f" {removal.forced * log.file_size >> 20} MiB, go before their time"
+                " (fileReservedTime)"
+            )
+        yield from _remove_oldest(sum(removal), log, self._queues, self._index, self._checkpointing)
 
 
 def _last_writes(log: ILog, done: int, most: int) -> list[int]:

@@ -53,6 +53,7 @@ class Writing(Part):
             confirmed_only=host.config.enable_controller_mode,
             open_files=room_for_files(),
         )
+        self.store.retention.warn = lambda text: log.warn("{text}", text=text)
         self.flusher = Flusher(self.store, config, reactor, host.in_thread)
         self.dispatcher = Dispatcher(self.store, reactor)
         self.commit = Commit(

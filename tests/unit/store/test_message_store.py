@@ -1,7 +1,10 @@
 """Appending, dispatching and reading: statuses, limits, offsets, failures."""
 
 import errno
+import os
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.files.memory import MemoryFiles
+from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -571,6 +575,46 @@ def test_a_power_loss_during_retention_leaves_no_gap(clock: ManualClock, seed: i
             assert after.max_queue_offset("Topic", 0) == 24
         moment += 1
     assert moment > 3
+
+
+def _open_paths() -> list[str]:
+    """Where this process's descriptors lead, those of removed files with `(deleted)` behind."""
+    paths = []
+    for name in os.listdir("/proc/self/fd"):
+        # One is that of the listing itself.
+        with suppress(FileNotFoundError):
+            paths.append(os.readlink(f"/proc/self/fd/{name}"))
+    return paths
+
+
+def test_files_that_were_removed_are_not_kept_open(clock: ManualClock, tmp_path: Path) -> None:
+    """A descriptor keeps a removed file's blocks: the disk stays full, and more files go."""
+    hours = ";".join(map(str, range(24)))
+    store = open_store(PosixFiles(), clock, store_path_root_dir=str(tmp_path), delete_when=hours)
+    put(store, *[make_message(bytes(900)) for _ in range(40)])
+    read_all(store)
+    store.checkpoint()
+    assert sum(store.clean(clock.now_ms + 100 * 3_600_000)) > 3
+    opened = [path for path in _open_paths() if str(tmp_path) in path]
+    assert opened and not [path for path in opened if path.endswith("(deleted)")]
+    store.close()
+
+
+def test_a_disk_that_is_too_full_gets_no_more_room_than_it_needs(clock: ManualClock) -> None:
+    files = MemoryFiles()
+    store = open_store(files, clock)
+    warnings: list[str] = []
+    store.retention.warn = warnings.append
+    put(store, *[make_message(bytes(900)) for _ in range(120)])
+    store.checkpoint()
+    whole = store.end_offset - store.min_physical_offset
+    used = files.usage("/").used
+    # The limit is 85 %: what is beyond it are three files of the log.
+    files.capacity = (used - 3 * 4096 + 100) * 100 // 85
+    for _ in range(3):
+        sum(store.clean(clock.now_ms))
+    assert whole - (store.end_offset - store.min_physical_offset) == 3 * 4096
+    assert len(warnings) == 1 and "3 files of the log" in warnings[0]
 
 
 def test_a_nearly_full_disk_refuses_until_there_is_room(clock: ManualClock) -> None:

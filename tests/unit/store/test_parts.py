@@ -29,7 +29,13 @@ from rocketmq_tw.store.index import (
 )
 from rocketmq_tw.store.index_file import INDEX_ENTRY, INDEX_HEADER, SlotTable
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
-from rocketmq_tw.store.retention import Pressure, disk_pressure, files_to_remove
+from rocketmq_tw.store.retention import (
+    Pressure,
+    Removal,
+    bytes_beyond_limit,
+    disk_pressure,
+    files_to_remove,
+)
 from tests.support.stores import ManualClock, small_config
 
 PATH = "/store/config/topics.json"
@@ -303,9 +309,30 @@ def test_disk_pressure(percent: int, pressure: str) -> None:
 
 def test_a_full_disk_forces_files_out_in_portions() -> None:
     config = small_config(delete_file_batch_max=3)
-    assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 3
+    removal = files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10, files_beyond_limit=9)
+    assert removal == Removal(expired=0, forced=3)
     config = small_config(delete_file_batch_max=3, clean_file_forcibly_enable=False)
-    assert files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10) == 0
+    removal = files_to_remove(config, [1, 2, 3, 4, 5], Pressure.FORCE, 10, files_beyond_limit=9)
+    assert removal == Removal(0)
+
+
+@pytest.mark.parametrize(
+    ("beyond", "expected"),
+    [(0, Removal(2, 0)), (1, Removal(2, 0)), (2, Removal(2, 0)), (4, Removal(2, 2))],
+)
+def test_no_more_is_forced_out_than_reaches_the_limit(beyond: int, expected: Removal) -> None:
+    hour = 3_600_000
+    now_ms = 100 * hour
+    last_writes = [now_ms - hours * hour for hours in (80, 72, 71, 3, 2, 1)]
+    removal = files_to_remove(
+        small_config(), last_writes, Pressure.FORCE, now_ms, files_beyond_limit=beyond
+    )
+    assert removal == expected
+
+
+def test_the_fullest_disk_says_how_many_bytes_have_to_go() -> None:
+    disks = [DiskUsage(1_000, 800), DiskUsage(1_000, 910)]
+    assert bytes_beyond_limit(small_config(), disks) == 60
 
 
 @given(st.text(max_size=20), st.text(max_size=40))
