@@ -1,6 +1,6 @@
 """What the broker asks of the rooms below and beside it."""
 
-from rocketmq_tw.replication.links.interfaces import IReplicator
+from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
     Appended,

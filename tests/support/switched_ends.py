@@ -11,8 +11,8 @@ from twisted.internet.testing import StringTransport
 from zope.interface import implementer
 
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
-from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
+from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient, RecordComparison
+from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile, KeptEpochs
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
 from rocketmq_tw.replication.auto_switch.frames import (
     EpochTransfer,
@@ -21,9 +21,12 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveHandshake,
     SlaveReader,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, RecordComparison
-from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
-from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
+from rocketmq_tw.replication.auto_switch.service import (
+    AutoSwitchHAService,
+    ControllerCalls,
+    EpochBegin,
+)
+from rocketmq_tw.replication.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.group_state import SyncStateSet
 
@@ -164,11 +167,10 @@ class Master:
             HASettings(file_size=100, batch_size=64, **settings),
             self.clock,
             epochs=kept((1, 0), (2, 130)),
-            own_id=1,
-            applied=SyncStateSet(frozenset(members or {1}), 1),
-            confirmed=0,
-            propose=self.propose,
-            renounce=self.renounce,
+            begin=EpochBegin(1, SyncStateSet(frozenset(members or {1}), 1), 0),
+            controller=ControllerCalls(
+                propose=lambda wanted: self.propose(wanted), renounce=self.renounce
+            ),
         )
 
     def propose(self, members: frozenset[int]) -> Deferred[SyncStateSet]:

@@ -18,8 +18,8 @@ from twisted.internet.task import deferLater
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
-from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
-from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.auto_switch.client import RecordComparison
+from rocketmq_tw.replication.links.ends import LinkError
 
 #: Records that are looked at in one turn of the reactor.
 SLICE = 2_000

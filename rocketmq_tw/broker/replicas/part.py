@@ -22,8 +22,7 @@ from rocketmq_tw.broker.role.state import COPYING_ROLES, Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.client import EndpointFor
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.replication.classic.client import ClassicHAClient
-from rocketmq_tw.replication.classic.service import ClassicHAService
+from rocketmq_tw.replication.classic import ClassicHAClient, ClassicHAService
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.service import HAService
 from rocketmq_tw.replication.links.settings import HASettings, ha_settings

@@ -8,8 +8,7 @@ from zope.interface import implementer
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog
-from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.interfaces import IReplicatedLog, ISwitchedLog
 
 
 @implementer(IReplicatedLog)

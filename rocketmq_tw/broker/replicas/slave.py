@@ -18,7 +18,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.address import join_address, split_address
 from rocketmq_tw.net.client import EndpointFor, host_endpoints
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
+from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope

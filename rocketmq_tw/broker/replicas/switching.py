@@ -6,7 +6,7 @@ Whoever speaks to the controller gives `propose` and tells `apply` and `renew`; 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
@@ -18,11 +18,13 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import RoleState
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
-from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
+from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile, KeptEpochs
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
-from rocketmq_tw.replication.auto_switch.interfaces import Propose, Renounce
-from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
-from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
+from rocketmq_tw.replication.auto_switch.service import (
+    AutoSwitchHAService,
+    ControllerCalls,
+    EpochBegin,
+)
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
@@ -47,9 +49,9 @@ class Switching:
         self, host: Host, role: RoleHolder, writing: Writing, settings: HASettings
     ) -> None:
         #: Asks the controller for another SyncStateSet.
-        self.propose: Propose = _no_controller
+        self.propose: Callable[[frozenset[int]], Deferred[SyncStateSet]] = _no_controller
         #: Has the controller elect anew; never fails.
-        self.renounce: Renounce = lambda: succeed(None)
+        self.renounce: Callable[[], Deferred[None]] = lambda: succeed(None)
         self.epochs = KeptEpochs(EpochFile(host.files, writing.store.paths.epochs), host.in_thread)
         self._host = host
         self._role = role
@@ -66,7 +68,7 @@ class Switching:
     def make_service(self, state: RoleState) -> Generator[Deferred[Any], Any, AutoSwitchHAService]:
         """See `HAProtocol`; fires once the master's epoch has begun, fails with `EpochError` where
         the epoch is over."""
-        group, store = state.group, self._store
+        group = state.group
         assert group is not None
         yield self._begin_epoch(group)
         self._service = service = AutoSwitchHAService(
@@ -74,11 +76,10 @@ class Switching:
             self._settings,
             self._host.reactor,
             epochs=self.epochs,
-            own_id=state.lasting_id,
-            applied=group.in_sync,
-            confirmed=store.dispatch_limit or 0,
-            propose=lambda wanted: self.propose(wanted),
-            renounce=lambda: self.renounce(),
+            begin=EpochBegin(state.lasting_id, group.in_sync, self._store.dispatch_limit or 0),
+            controller=ControllerCalls(
+                propose=lambda wanted: self.propose(wanted), renounce=lambda: self.renounce()
+            ),
         )
         return service
 

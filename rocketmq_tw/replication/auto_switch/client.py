@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from rocketmq_tw.replication.auto_switch.ends import AutoSwitchSlaveLink
+from rocketmq_tw.replication.auto_switch.epoch_file import KeptEpochs
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochError, EpochTable
 from rocketmq_tw.replication.auto_switch.frames import (
     EpochTransfer,
     MasterHandshake,
     SlaveHandshake,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import Compare, ISwitchedLog, RecordComparison
-from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
-from rocketmq_tw.replication.auto_switch.slave_link import AutoSwitchSlaveLink
+from rocketmq_tw.replication.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.client import HAClient
-from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.settings import HASettings
 
 #: Whoever disagrees has something that the master lacks.
@@ -30,6 +30,21 @@ ADVICE = (
 )
 
 log = Logger()
+
+
+class RecordComparison(NamedTuple):
+    """What the newest record in front of an offset says of two logs. `differs`: the master has
+    another one there, or none. `same_until`: where a record ends that both have, which proves that
+    they are one log up to there, since a broker that has it has copied all in front of it; 0 where
+    there is none to look at."""
+
+    differs: bool
+    same_until: int = 0
+
+
+#: Compares the newest record in front of an offset with the master's; fails with a `LinkError` that
+#: says what to do where the master has nothing of that offset any more.
+Compare = Callable[[int], Deferred[RecordComparison]]
 
 
 class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
@@ -78,7 +93,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         yield self._switched.end_at_whole_record()
         self._end = end = yield self._switched.settled()
         yield self._epochs.cut(end + 1)
-        return AutoSwitchSlaveLink(end, self._handshake, **self._link_settings())
+        return AutoSwitchSlaveLink(end, self._handshake, self._settings, self.now_ms())
 
     def carry_out(
         self, link: AutoSwitchSlaveLink, steps: Sequence[MasterHandshake | EpochTransfer]

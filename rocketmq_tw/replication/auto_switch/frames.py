@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochError, EpochTable
-from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.ends import LinkError
 
 #: States of a link by stock's numbers; no other one is on the wire.
 HANDSHAKE = 1

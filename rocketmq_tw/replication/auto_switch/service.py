@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog, Propose, Renounce
-from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
-from rocketmq_tw.replication.auto_switch.master_link import AutoSwitchMasterLink
+from rocketmq_tw.replication.auto_switch.ends import AutoSwitchMasterLink
+from rocketmq_tw.replication.auto_switch.epoch_file import KeptEpochs
 from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
-from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.interfaces import ISwitchedLog
+from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.group_transfer import EVERY_REPLICA
 from rocketmq_tw.replication.links.service import HAService, SlaveConnection
 from rocketmq_tw.replication.links.settings import HASettings
@@ -42,12 +44,34 @@ LONGEST_DOUBT_MS = 10_000
 log = Logger()
 
 
-class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
-    """Slaves have names. `own_id` is this broker's id in the group, `applied` the SyncStateSet with
-    which it was elected; changes of that take effect once `propose` has fired.
+@attrs.frozen(kw_only=True)
+class ControllerCalls:
+    """What a master asks of the controller.
 
-    What is waited for by all in sync is confirmed: it goes into the log's queues, and slaves are
-    told. `confirmed` is where the log had been confirmed before.
+    `propose` asks for these members; it fires with the set that the controller has then, fails with
+    a `RequestError` where the controller refuses, and with anything else where its answer is not
+    known. `renounce` has the controller elect anew: that ends the master's epoch, and all that was
+    proposed in it; it never fails.
+    """
+
+    propose: Callable[[frozenset[int]], Deferred[SyncStateSet]]
+    renounce: Callable[[], Deferred[None]]
+
+
+@attrs.frozen
+class EpochBegin:
+    """How a master begins its epoch: its lasting id, the SyncStateSet with which it was elected,
+    and the offset up to which its log is confirmed already."""
+
+    own_id: int
+    in_sync: SyncStateSet
+    confirmed: int
+
+
+class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
+    """Slaves have names. Changes of the SyncStateSet take effect once the controller has them.
+
+    What all in sync have is confirmed: it goes into the log's queues, and slaves are told.
     """
 
     def __init__(
@@ -57,22 +81,19 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         clock: IReactorTime,
         *,
         epochs: KeptEpochs,
-        own_id: int,
-        applied: SyncStateSet,
-        confirmed: int,
-        propose: Propose,
-        renounce: Renounce,
+        begin: EpochBegin,
+        controller: ControllerCalls,
     ) -> None:
         super().__init__(switched, settings, clock)
         self.states = SyncStates(
-            own_id, applied, not_caught_up_ms=lambda: settings.not_caught_up_ms
+            begin.own_id, begin.in_sync, not_caught_up_ms=lambda: settings.not_caught_up_ms
         )
-        self.confirmed = confirmed
+        #: Up to here the log is confirmed.
+        self.confirmed = begin.confirmed
         self._switched = switched
-        self._own_id = own_id
+        self._own_id = begin.own_id
         self._epochs = epochs
-        self._propose = propose
-        self._renounce = renounce
+        self._controller = controller
         self._in_doubt_ms: int | None = None
         self._asked: Deferred[Any] | None = None
         self._named: dict[int, SlaveConnection[AutoSwitchMasterLink]] = {}
@@ -122,7 +143,8 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
             self._log.read,
             lambda: self._epochs.table,
             lambda: self.confirmed,
-            **self._link_settings(),
+            self._settings,
+            self._now_ms(),
         )
 
     def received(self, slave: SlaveConnection[AutoSwitchMasterLink], data: bytes) -> bool:
@@ -213,7 +235,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
             return
         self.states.propose(members)
         log.info("proposes that {members} are in sync", members=sorted(members))
-        self._asked = asked = self._propose(members)
+        self._asked = asked = self._controller.propose(members)
         asked.addCallbacks(self._answered, self._unanswered)
 
     def _answered(self, applied: SyncStateSet) -> None:
@@ -252,7 +274,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         if now_ms - self._in_doubt_ms >= limit_ms:
             self._in_doubt_ms = None
             log.info("asks for an election: nobody knows who is in sync")
-            self._renounce()
+            self._controller.renounce()
 
     def _moved(self) -> None:
         """Others are waited for than before: what is confirmed, and who is answered?"""

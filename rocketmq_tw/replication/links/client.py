@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
+from twisted.internet.interfaces import IReactorTime, IStreamClientEndpoint
 from twisted.internet.protocol import Factory, Protocol, connectionDone
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.net.outbox import send_now
-from rocketmq_tw.replication.links.errors import LinkError
-from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.ends import LinkError, SlaveLink
 from rocketmq_tw.replication.links.settings import HASettings
-from rocketmq_tw.replication.links.slave_link import SlaveLink
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.waiters import Waiters
 
 SLAVE_TICK_SECONDS = 1.0
 #: Stock's slave waits 5 s between two tries; a master that restarts is worth more haste.
@@ -145,12 +146,11 @@ class HAClient(Factory, Generic[L]):
         self._clock = clock
         self._endpoint: IStreamClientEndpoint | None = None
         self._attempt: Deferred[Any] | None = None
-        self._retry: IDelayedCall | None = None
+        self._retry = Alarm(clock, self._connect)
         self._delay = FIRST_RETRY
         self._noted = ""
-        self._stopped: list[Deferred[None]] = []
-        self._ticker = LoopingCall(self._tick)
-        self._ticker.clock = clock
+        self._closed = Waiters[None]()
+        self._ticker = PeriodicCall(clock, "an HA link's timers", SLAVE_TICK_SECONDS, self._tick)
 
     def now_ms(self) -> int:
         """The clock's time, which nobody sets: not the time of day."""
@@ -171,21 +171,15 @@ class HAClient(Factory, Generic[L]):
         self._endpoint = endpoint
         self._delay = FIRST_RETRY
         self._log.info("following the master's HA address {address}", address=address)
-        if not self._ticker.running:
-            self._ticker.start(SLAVE_TICK_SECONDS, now=False)
+        self._ticker.start()
         if self.connection is None:
             self._connect()
 
     def stop(self) -> Deferred[None]:
         """Closes the link and tries no more; fires once it is closed."""
-        if self._ticker.running:
-            self._ticker.stop()
+        self._ticker.stop()
         self._leave()
-        if self.connection is None:
-            return succeed(None)
-        stopped: Deferred[None] = Deferred()
-        self._stopped.append(stopped)
-        return stopped
+        return succeed(None) if self.connection is None else self._closed.wait()
 
     def buildProtocol(self, addr: object) -> MasterConnection[L]:
         return MasterConnection(self)
@@ -201,14 +195,6 @@ class HAClient(Factory, Generic[L]):
     def carry_out(self, link: L, steps: Sequence[Any]) -> Deferred[int]:
         """Does what the link's `receive` returned; fires with the log's end once all of it is as
         safe as this replica's settings promise."""
-
-    def _link_settings(self) -> dict[str, int]:
-        """The keyword arguments of a link's state."""
-        return {
-            "now_ms": self.now_ms(),
-            "heartbeat_ms": self._settings.heartbeat_ms,
-            "housekeeping_ms": self._settings.housekeeping_ms,
-        }
 
     # What the link asks
 
@@ -231,9 +217,7 @@ class HAClient(Factory, Generic[L]):
         if self.connection is not connection:
             return
         self.connection = None
-        stopped, self._stopped = self._stopped, []
-        for waiter in stopped:
-            waiter.callback(None)
+        self._closed.fire(None)
         if self._endpoint is None:
             return
         link = connection.link
@@ -249,7 +233,6 @@ class HAClient(Factory, Generic[L]):
         self._connect_later()
 
     def _connect(self) -> None:
-        self._retry = None
         if self._endpoint is None:
             return
         attempt = self._endpoint.connect(self)
@@ -262,16 +245,14 @@ class HAClient(Factory, Generic[L]):
             self._connect_later()
 
     def _connect_later(self) -> None:
-        if self._retry is None:
-            self._retry = self._clock.callLater(self._delay, self._connect)
+        if not self._retry.is_set:
+            self._retry.set(self._delay)
             self._delay = min(self._delay * 2, LAST_RETRY)
 
     def _leave(self) -> None:
         self.master_address = ""
         self._endpoint = None
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
+        self._retry.cancel()
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.cancel()

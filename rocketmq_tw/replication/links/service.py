@@ -15,18 +15,17 @@ from typing import Any, Generic, TypeVar
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.protocol import Factory, Protocol, connectionDone
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rocketmq_tw.net.interfaces import ANONYMOUS, IIdentified
 from rocketmq_tw.net.outbox import send_now
-from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.interfaces import IReplicatedLog, IReplicator
+from rocketmq_tw.replication.links.ends import LinkError, MasterLink
 from rocketmq_tw.replication.links.group_transfer import GroupTransfer
-from rocketmq_tw.replication.links.interfaces import IReplicatedLog, IReplicator
-from rocketmq_tw.replication.links.master_link import MasterLink
 from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.stats import HAConnectionInfo, HARuntimeInfo
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -177,16 +176,14 @@ class HAService(Factory, Generic[L]):
         self._waiting: GroupTransfer[Deferred[int]] = GroupTransfer()
         self._stopping: Deferred[None] | None = None
         self._stop_at = 0
-        self._ticker = LoopingCall(self._tick)
-        self._ticker.clock = clock
+        self._ticker = PeriodicCall(clock, "the HA links' timers", MASTER_TICK_SECONDS, self._tick)
 
     def _now_ms(self) -> int:
         return int(self._clock.seconds() * 1000)
 
     def doStart(self) -> None:
         super().doStart()
-        if not self._ticker.running:
-            self._ticker.start(MASTER_TICK_SECONDS, now=False)
+        self._ticker.start()
 
     def stop(self) -> Deferred[None]:
         """Waits a moment until every slave has the whole log, so that each may take over; then
@@ -203,11 +200,10 @@ class HAService(Factory, Generic[L]):
             return
         end = self._log.end_offset
         behind = any(0 <= slave.link.acknowledged < end for slave in self.slaves)
-        if behind and self._ticker.running and self._now_ms() < self._stop_at:
+        if behind and self._ticker.is_running and self._now_ms() < self._stop_at:
             return
         self._stopping = None
-        if self._ticker.running:
-            self._ticker.stop()
+        self._ticker.stop()
         for slave in list(self.slaves):
             slave.transport.abortConnection()
         self._answer(self._waiting.drain(), ResponseCode.FLUSH_SLAVE_TIMEOUT)
@@ -298,18 +294,6 @@ class HAService(Factory, Generic[L]):
 
     def _slaves_in_sync(self) -> int:
         return sum(self._is_in_sync(slave.link) for slave in self.slaves)
-
-    def _link_settings(self) -> dict[str, Any]:
-        """The keyword arguments of a link's state."""
-        settings = self._settings
-        return {
-            "now_ms": self._now_ms(),
-            "file_size": settings.file_size,
-            "batch_size": settings.batch_size,
-            "heartbeat_ms": settings.heartbeat_ms,
-            "housekeeping_ms": settings.housekeeping_ms,
-            "bytes_per_second": settings.bytes_per_second,
-        }
 
     # What the links ask
 

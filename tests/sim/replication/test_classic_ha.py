@@ -23,9 +23,8 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from rocketmq_tw.replication.classic.client import ClassicHAClient
-from rocketmq_tw.replication.classic.service import ClassicHAService
-from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.classic import ClassicHAClient, ClassicHAService
+from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.links.service import MASTER_TICK_SECONDS
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode

@@ -13,12 +13,14 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
-from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile
+from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient, RecordComparison
+from rocketmq_tw.replication.auto_switch.epoch_file import EpochFile, KeptEpochs
 from rocketmq_tw.replication.auto_switch.frames import SlaveHandshake
-from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
-from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
-from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
+from rocketmq_tw.replication.auto_switch.service import (
+    AutoSwitchHAService,
+    ControllerCalls,
+    EpochBegin,
+)
 from rocketmq_tw.wire.group_state import SyncStateSet
 from tests.support.ha_links import Link
 
@@ -125,11 +127,11 @@ class Node:
                 self.world.settings,
                 self.clock,
                 epochs=self.epochs,
-                own_id=self.own_id,
-                applied=applied,
-                confirmed=self.log.confirmed,
-                propose=lambda members: self.world.ask(self, members),
-                renounce=lambda: self.world.renounce(self),
+                begin=EpochBegin(self.own_id, applied, self.log.confirmed),
+                controller=ControllerCalls(
+                    propose=lambda members: self.world.ask(self, members),
+                    renounce=lambda: self.world.renounce(self),
+                ),
             )
             self.service.doStart()
             self.service.log_grew()

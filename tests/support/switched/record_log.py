@@ -8,7 +8,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
-from rocketmq_tw.replication.auto_switch.interfaces import ISwitchedLog
+from rocketmq_tw.replication.interfaces import ISwitchedLog
 
 FILE_SIZE = 512
 #: A record: its size with these bytes, big-endian.

@@ -7,11 +7,11 @@ from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.replication.auto_switch.epoch_file import (
     EpochFile,
     EpochFileError,
+    KeptEpochs,
     decode_epochs,
     encode_epochs,
 )
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
-from rocketmq_tw.replication.auto_switch.kept_epochs import KeptEpochs
 from tests.support import auto_switch_goldens as goldens
 
 PATH = "/store/epochFileCheckpoint"

@@ -13,7 +13,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveReader,
     SlaveReport,
 )
-from rocketmq_tw.replication.links.errors import LinkError
+from rocketmq_tw.replication.links.ends import LinkError
 from tests.support import auto_switch_goldens as goldens
 
 EPOCHS = EpochTable([EpochEntry(1, 0), EpochEntry(3, 0x1000)])

@@ -138,7 +138,7 @@ def test_a_stranger_keeps_no_slave_out_of_the_set():
         taken.append(members)
         return succeed(SyncStateSet(members, len(taken) + 1))
 
-    master.service._propose = propose
+    master.propose = propose
     for broker_id in (999, 2):
         connection, _ = master.link()
         connection.dataReceived(SlaveHandshake(broker_id).encode())

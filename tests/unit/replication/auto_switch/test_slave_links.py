@@ -7,13 +7,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 
+from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.auto_switch.epochs import EpochTable
 from rocketmq_tw.replication.auto_switch.frames import (
     MasterHandshake,
     SlaveReader,
     SlaveReport,
 )
-from rocketmq_tw.replication.auto_switch.interfaces import RecordComparison
 from tests.support import auto_switch_goldens as goldens
 from tests.support.switched_ends import (
     Slave,

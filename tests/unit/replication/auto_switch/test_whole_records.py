@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from rocketmq_tw.message.layout import BLANK_MAGIC, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketmq_tw.replication.auto_switch.ends import AutoSwitchMasterLink
 from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
 from rocketmq_tw.replication.auto_switch.frames import (
     MAX_BODY,
@@ -14,7 +15,7 @@ from rocketmq_tw.replication.auto_switch.frames import (
     SlaveHandshake,
     SlaveReport,
 )
-from rocketmq_tw.replication.auto_switch.master_link import AutoSwitchMasterLink
+from rocketmq_tw.replication.links.settings import HASettings
 
 BATCH = 64
 
@@ -29,11 +30,8 @@ def ends_of_frames(log: bytes, *, start: int = 0, epochs: tuple[int, ...] = (0,)
         lambda offset, size: log[offset : offset + size],
         lambda: EpochTable(EpochEntry(number, at) for number, at in enumerate(epochs, 1)),
         lambda: 0,
+        HASettings(file_size=1 << 20, batch_size=BATCH, heartbeat_ms=1000, housekeeping_ms=1000),
         now_ms=0,
-        file_size=1 << 20,
-        batch_size=BATCH,
-        heartbeat_ms=1000,
-        housekeeping_ms=1000,
     )
     link.receive(SlaveHandshake(2).encode(), 0, len(log), 0)
     link.next_transfer(len(log), 0)

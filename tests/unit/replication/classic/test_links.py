@@ -2,41 +2,36 @@
 
 import pytest
 
-from rocketmq_tw.replication.classic.frames import (
+from rocketmq_tw.replication.classic import (
     MAX_TRANSFER,
     REPORT,
     TRANSFER_HEADER,
+    ClassicMasterLink,
+    ClassicSlaveLink,
     ReportReader,
     Transfer,
     TransferReader,
+    in_sync,
+    required,
 )
-from rocketmq_tw.replication.classic.master_link import ClassicMasterLink
-from rocketmq_tw.replication.classic.requirement import in_sync, required
-from rocketmq_tw.replication.classic.slave_link import ClassicSlaveLink
-from rocketmq_tw.replication.links.errors import LinkError
-from rocketmq_tw.replication.links.flow import FlowMeter
+from rocketmq_tw.replication.links.ends import FlowMeter, LinkError
 from rocketmq_tw.replication.links.group_transfer import GroupTransfer
+from rocketmq_tw.replication.links.settings import HASettings
 
 FILE_SIZE = 100
 LOG = bytes(range(250))
 
 
 def master_link(**changes):
-    settings = {
-        "now_ms": 0,
-        "file_size": FILE_SIZE,
-        "batch_size": 64,
-        "heartbeat_ms": 5000,
-        "housekeeping_ms": 20000,
-    }
     return ClassicMasterLink(
         lambda offset, size: LOG[offset : min(offset + size, offset - offset % 100 + 100)],
-        **{**settings, **changes},
+        HASettings(file_size=FILE_SIZE, batch_size=64, **changes),
+        now_ms=0,
     )
 
 
 def slave_link(log_end=0):
-    return ClassicSlaveLink(log_end, now_ms=0, heartbeat_ms=5000, housekeeping_ms=20000)
+    return ClassicSlaveLink(log_end, HASettings(file_size=FILE_SIZE), now_ms=0)
 
 
 def test_a_link_without_a_whole_report_is_no_slaves():

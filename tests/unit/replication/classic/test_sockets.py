@@ -14,10 +14,14 @@ from twisted.logger import capturedLogs
 from zope.interface import implementer
 
 from rocketmq_tw.net.interfaces import ANONYMOUS, Identity
-from rocketmq_tw.replication.classic.client import ClassicHAClient
-from rocketmq_tw.replication.classic.frames import REPORT, TRANSFER_HEADER, TransferReader
-from rocketmq_tw.replication.classic.service import ClassicHAService
-from rocketmq_tw.replication.links.interfaces import IReplicatedLog
+from rocketmq_tw.replication.classic import (
+    REPORT,
+    TRANSFER_HEADER,
+    ClassicHAClient,
+    ClassicHAService,
+    TransferReader,
+)
+from rocketmq_tw.replication.interfaces import IReplicatedLog
 from rocketmq_tw.replication.links.settings import HASettings
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

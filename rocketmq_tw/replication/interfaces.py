@@ -1,4 +1,6 @@
-"""What replication asks of the log that it copies, and what it is asked itself."""
+"""What replication asks of the log that it copies, and what a sender asks of replication."""
+
+from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
@@ -13,13 +15,30 @@ class IReplicatedLog(Interface):
     def read(offset: int, size: int) -> bytes:
         """Up to `size` bytes; fewer at the end of a file."""
 
-    def settled() -> "Deferred[int]":
+    def settled() -> Deferred[int]:
         """Fires with the log's end once all before it is as safe as this replica's settings
         promise: what a slave may report when a link opens."""
 
-    def append(offset: int, data: bytes) -> "Deferred[int]":
+    def append(offset: int, data: bytes) -> Deferred[int]:
         """A slave's append, exactly at the end (an empty log: at the start of any file). Fires
         with the log's end once the bytes are as safe as this replica's settings promise."""
+
+
+class ISwitchedLog(IReplicatedLog):
+    """A log whose end may be another one after a change of master."""
+
+    confirmed_offset: int = Attribute("Behind the last record that is known to be confirmed.")
+
+    def end_at_whole_record() -> Deferred[None]:
+        """Cuts off a last record of which only a part came."""
+
+    def truncate(end: int) -> Deferred[None]:
+        """Ends the log at `end`, where a record starts, with all that is made from it; durable when
+        it fires."""
+
+    def confirm(offset: int) -> None:
+        """No change of master takes back what lies in front of `offset`: readers may see it. An
+        offset in front of an earlier one changes nothing."""
 
 
 class IReplicator(Interface):
@@ -28,5 +47,5 @@ class IReplicator(Interface):
     def refusal() -> str:
         """Why no message may be stored now that waits for replicas; empty while they may."""
 
-    def wait(end_offset: int) -> "Deferred[int]":
+    def wait(end_offset: int) -> Deferred[int]:
         """Fires with a response code once enough replicas have the log up to `end_offset`."""

@@ -1,0 +1,210 @@
+"""Classic HA (docs/formats/ha.md): the frames, both ends of a link, and what a send waits for.
+
+Slave to master: 8 bytes, the offset up to which the slave has the log. Master to slave: 8 bytes of
+log offset, 4 bytes of size and that many bytes of the log as they are; size 0 is a heartbeat. All
+big-endian.
+
+A synchronous send of a SYNC_MASTER waits as stock's inSyncReplicas family says. SYNC_MASTER
+promises a second copy. Stock 5.3.3 gives up that promise with its default `inSyncReplicas=1`; here,
+as in stock 4.9, SYNC_MASTER means one slave at the least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+
+from rocketmq_tw.replication.interfaces import IReplicatedLog
+from rocketmq_tw.replication.links.client import HAClient
+from rocketmq_tw.replication.links.ends import LinkError, MasterLink, ReadLog, SlaveLink
+from rocketmq_tw.replication.links.service import HAService
+from rocketmq_tw.replication.links.settings import HASettings
+
+REPORT = Struct(">q")
+TRANSFER_HEADER = Struct(">qi")
+
+#: Stock's slave reads through a buffer of 4 MiB, so no master sends a larger frame.
+MAX_TRANSFER = 4 * 1024 * 1024 - TRANSFER_HEADER.size
+
+
+class Transfer(NamedTuple):
+    """Log bytes that start at `offset`; none of them: a heartbeat."""
+
+    offset: int
+    data: bytes
+
+
+class ReportReader:
+    """Cuts a slave's stream into reports."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> int | None:
+        """The newest whole report in `data`; None where none is complete."""
+        data = self._rest + data
+        whole = len(data) - len(data) % REPORT.size
+        self._rest = data[whole:]
+        if not whole:
+            return None
+        (offset,) = REPORT.unpack_from(data, whole - REPORT.size)
+        return int(offset)
+
+
+class TransferReader:
+    """Cuts a master's stream into transfers; holds one incomplete frame at most."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Transfer]:
+        """The transfers that `data` completes. Raises `LinkError` at an impossible size."""
+        self._buffer += data
+        transfers = []
+        position = 0
+        while len(self._buffer) - position >= TRANSFER_HEADER.size:
+            offset, size = TRANSFER_HEADER.unpack_from(self._buffer, position)
+            if not 0 <= size <= MAX_TRANSFER or offset < 0:
+                raise LinkError(f"the master announced {size} bytes at offset {offset}")
+            start = position + TRANSFER_HEADER.size
+            if len(self._buffer) < start + size:
+                break
+            transfers.append(Transfer(offset, bytes(self._buffer[start : start + size])))
+            position = start + size
+        del self._buffer[:position]
+        return transfers
+
+
+class ClassicMasterLink(MasterLink):
+    """An empty slave starts at the beginning of the log's last file, as stock has it."""
+
+    def __init__(self, read_log: ReadLog, settings: HASettings, now_ms: int) -> None:
+        super().__init__(read_log, settings, now_ms)
+        self._reports = ReportReader()
+
+    def receive(self, data: bytes, log_start: int, log_end: int, now_ms: int) -> bool:
+        """See `MasterLink`."""
+        offset = self._reports.feed(data)
+        return offset is not None and self.take_report(offset, log_start, log_end, now_ms)
+
+    def _frame(self, data: bytes) -> bytes:
+        return TRANSFER_HEADER.pack(self.next_offset, len(data)) + data
+
+
+class ClassicSlaveLink(SlaveLink):
+    """The first report says where the master is to start."""
+
+    def __init__(self, log_end: int, settings: HASettings, now_ms: int) -> None:
+        super().__init__(log_end, settings, now_ms)
+        self.reported = log_end
+        self._transfers = TransferReader()
+
+    def opening(self) -> bytes:
+        """See `SlaveLink`."""
+        return self._report()
+
+    def receive(self, data: bytes, now_ms: int) -> list[Transfer]:
+        """The log bytes to append, in order; see `SlaveLink`."""
+        self._read(len(data), now_ms)
+        appends = []
+        for transfer in self._transfers.feed(data):
+            self._expect(transfer.offset, len(transfer.data))
+            if transfer.data:
+                appends.append(transfer)
+        return appends
+
+    def _report(self) -> bytes:
+        return REPORT.pack(self.reported)
+
+
+class Requirement(NamedTuple):
+    """`replicas` copies are wanted (the master's own counts); `available` are in sync now."""
+
+    replicas: int
+    available: int
+
+    @property
+    def met(self) -> bool:
+        return self.available >= self.replicas
+
+
+def in_sync(slave_offsets: Iterable[int], log_end: int, max_gap: int) -> int:
+    """Replicas, with the master, that are less than `max_gap` bytes behind `log_end`."""
+    return 1 + len([at for at in slave_offsets if at >= 0 and log_end - at < max_gap])
+
+
+def required(
+    available: int, *, in_sync_replicas: int, min_in_sync_replicas: int, automatic: bool
+) -> Requirement:
+    """What a send must wait for with `available` replicas in sync.
+
+    `automatic` (enableAutoInSyncReplicas) lowers the demand to what is there, never below
+    `min_in_sync_replicas`.
+    """
+    wanted = max(in_sync_replicas, 2)
+    if automatic:
+        wanted = max(min(wanted, available), min_in_sync_replicas)
+    return Requirement(wanted, available)
+
+
+class ClassicHAService(HAService[ClassicMasterLink]):
+    """Slaves count while they are near the log's end; nobody knows who they are."""
+
+    def new_link(self) -> ClassicMasterLink:
+        """See `HAService`."""
+        return ClassicMasterLink(self._log.read, self._settings, self._now_ms())
+
+    def _required(self) -> int | None:
+        settings = self._settings
+        requirement = required(
+            in_sync(self._acknowledged(), self._log.end_offset, settings.max_gap),
+            in_sync_replicas=settings.in_sync_replicas,
+            min_in_sync_replicas=settings.min_in_sync_replicas,
+            automatic=settings.automatic,
+        )
+        if requirement.replicas <= 1:
+            return 1
+        return requirement.replicas if requirement.met else None
+
+    def _reached(self, replicas: int) -> int:
+        offsets = sorted(self._acknowledged(), reverse=True)
+        return offsets[replicas - 2] if replicas <= len(offsets) + 1 else -1
+
+    def _is_in_sync(self, link: ClassicMasterLink) -> bool:
+        return in_sync([link.acknowledged], self._log.end_offset, self._settings.max_gap) > 1
+
+    def _acknowledged(self) -> list[int]:
+        return [slave.link.acknowledged for slave in self.slaves]
+
+
+#: Fires where this log may follow the master's; fails with a `LinkError` that says why not.
+Agree = Callable[[], Deferred[None]]
+
+
+class ClassicHAClient(HAClient[ClassicSlaveLink]):
+    """Before each link `agree` is asked whether this log may follow that master's."""
+
+    def __init__(
+        self,
+        log: IReplicatedLog,
+        settings: HASettings,
+        clock: IReactorTime,
+        agree: Agree = lambda: succeed(None),
+    ) -> None:
+        super().__init__(log, settings, clock)
+        self._agree = agree
+
+    def open_link(self) -> Deferred[ClassicSlaveLink]:
+        """See `HAClient`."""
+        settled = self._agree().addCallback(lambda _: self._log_file.settled())
+        return settled.addCallback(lambda end: ClassicSlaveLink(end, self._settings, self.now_ms()))
+
+    def carry_out(self, link: ClassicSlaveLink, steps: Sequence[Transfer]) -> Deferred[int]:
+        """See `HAClient`. What arrived together is appended and, where it must be, synced
+        together."""
+        data = b"".join(transfer.data for transfer in steps)
+        return self._log_file.append(steps[0].offset, data)

@@ -1,1 +1,0 @@
-"""Classic HA: a slave says where its log ends, and gets what follows."""
