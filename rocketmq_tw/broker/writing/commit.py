@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, inlineCallbacks, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -27,6 +27,9 @@ from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.turns import turns_of
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -64,7 +67,7 @@ _Entry = tuple[Done, Appended, bool]
 class _Waiting:
     """Appends of one turn that wait together for the disk or for replicas."""
 
-    __slots__ = ("began", "end_offset", "entries", "flush_code", "replica_code", "timer")
+    __slots__ = ("began", "end_offset", "entries", "flush_code", "replica_code", "timeout")
 
     def __init__(self, entries: list[_Entry], began: float) -> None:
         self.entries = entries
@@ -72,7 +75,7 @@ class _Waiting:
         self.end_offset = entries[-1][1].end_offset
         self.flush_code: ResponseCode | None = ResponseCode.SUCCESS
         self.replica_code: ResponseCode | None = ResponseCode.SUCCESS
-        self.timer: IDelayedCall | None = None
+        self.timeout: Alarm | None = None
 
 
 class Commit:
@@ -92,12 +95,10 @@ class Commit:
         role: RoleHolder,
         *,
         gather: Callable[..., None] = _at_once,
-        at_turn_end: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`gather` carries out what writes to many peers (`Listener.gather`); `at_turn_end`
-        what has to wait for the end of the reactor turn, by default with a timer."""
+        """`gather` carries out what writes to many peers (`Listener.gather`)."""
         self._gather = gather
-        self._at_turn_end = at_turn_end or partial(clock.callLater, 0)
+        self._at_turn_end = turns_of(clock).at_turn_end
         self._store = store
         self._config = config
         self._clock = clock
@@ -108,7 +109,7 @@ class Commit:
         self.replicator: IReplicator | None = None
         #: Whether it is asked about the others as well: what it does not confirm may be lost.
         self.all_wait = False
-        self._after_write: list[Callable[[], None]] = []
+        self._written = Listeners[[]]("the log was written")
         self._appends: list[_Entry] = []
         self._turn_is_open = False
         self._is_ending_turn = False
@@ -132,8 +133,7 @@ class Commit:
     def on_written(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` after each write of the log, before anyone is answered; what is
         returned ends that."""
-        self._after_write.append(callback)
-        return lambda: self._after_write.remove(callback)
+        return self._written.add(callback)
 
     def append(
         self,
@@ -292,8 +292,7 @@ class Commit:
             self._answer_all(appends, ResponseCode.SYSTEM_ERROR, began)
             return
         self._is_ending_turn = True
-        for callback in tuple(self._after_write):
-            callback()
+        self._written.tell()
         self._is_ending_turn = False
         if self.replicator is None and self._config.flush_disk_type != "SYNC_FLUSH":
             self._answer_all(appends, ResponseCode.SUCCESS, began)
@@ -320,12 +319,11 @@ class Commit:
             replicated.addErrback(self._replication_failed)
             replicated.addCallback(self._replicated, waiting)
         if sync_flush:
-            waiting.timer = self._clock.callLater(
-                self._config.sync_flush_timeout / 1000,
-                self._flush_ended,
-                waiting,
-                ResponseCode.FLUSH_DISK_TIMEOUT,
+            waiting.timeout = Alarm(
+                self._clock,
+                partial(self._flush_ended, waiting, ResponseCode.FLUSH_DISK_TIMEOUT),
             )
+            waiting.timeout.set(self._config.sync_flush_timeout / 1000)
             self._flusher.when_flushed(
                 waiting.end_offset,
                 lambda durable: self._flush_ended(
@@ -342,9 +340,8 @@ class Commit:
         return ResponseCode.SYSTEM_ERROR
 
     def _flush_ended(self, waiting: _Waiting, code: ResponseCode) -> None:
-        if waiting.timer is not None and waiting.timer.active():
-            waiting.timer.cancel()
-        waiting.timer = None
+        if waiting.timeout is not None:
+            waiting.timeout.cancel()
         if waiting.flush_code is None:
             waiting.flush_code = code
             self._settle(waiting)

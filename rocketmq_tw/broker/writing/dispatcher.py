@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.listeners import Listeners
 
 #: Seconds until queues that could not be filled are tried again, if nothing is sent before.
 RETRY_SECONDS = 1.0
@@ -20,27 +22,25 @@ log = Logger()
 
 
 class Dispatcher:
-    """Dispatches the log of `store`, a slice in each reactor turn, and tells who waits for that."""
+    """Dispatches the log of `store`, a slice in each reactor turn, and tells its listeners."""
 
     def __init__(self, store: IMessageStore, clock: IReactorTime) -> None:
         self._store = store
         self._clock = clock
-        self._callbacks: list[Callable[[], None]] = []
-        self._retry: IDelayedCall | None = None
-        self._later: IDelayedCall | None = None
+        self._dispatched = Listeners[[]]("messages came into their queues")
+        self._retry = Alarm(clock, self.dispatch)
+        self._later = Alarm(clock, self.dispatch)
         self._stopped = False
 
     def stop(self) -> None:
         """Goes on by itself no more."""
         self._stopped = True
-        if self._retry is not None and self._retry.active():
-            self._retry.cancel()
+        self._retry.cancel()
 
     def on_dispatched(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` after each dispatch, so once for all messages of a turn; what is
         returned ends that."""
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback)
+        return self._dispatched.add(callback)
 
     def when_dispatched(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` once, when all that the log has by now is in the queues: at once where
@@ -65,31 +65,28 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Dispatches a slice now; what is left follows in the next turns, or after a failure."""
-        if self._later is not None and self._later.active():
-            self._later.cancel()
-        self._later = None
+        self._later.cancel()
         try:
             if not self._store.dispatch():
                 return
         except Exception:
             # The messages are in the log, and the store goes on from there the next time.
             log.failure("filling the queues failed; what is stored will be seen later")
-            if not self._stopped and not (self._retry and self._retry.active()):
-                self._retry = self._clock.callLater(RETRY_SECONDS, self.dispatch)
+            if not self._stopped:
+                self._retry.set_if_unset(RETRY_SECONDS)
             return
-        self._tell()
-        if self._later is None and not self._stopped and not self._store.is_dispatched:
+        self._dispatched.tell()
+        if not self._stopped and not self._store.is_dispatched:
             # Others first.
-            self._later = self._clock.callLater(0, self.dispatch)
+            self._later.set_if_unset(0)
 
     def dispatch_later(self) -> None:
-        """Dispatches in a while; `dispatch_waiting` does not wait for that."""
-        if self._later is None:
-            self._later = self._clock.callLater(SLAVE_SECONDS, self.dispatch)
+        """Dispatches in `SLAVE_SECONDS`, unless it is to dispatch before that already."""
+        self._later.set_if_unset(SLAVE_SECONDS)
 
     def dispatch_waiting(self) -> None:
-        """Dispatches now where something waits for its time."""
-        if self._later is not None:
+        """Dispatches now what `dispatch_later` has put off."""
+        if self._later.is_set:
             self.dispatch()
 
     @inlineCallbacks
@@ -97,11 +94,7 @@ class Dispatcher:
         """Dispatches all that the log has, and lets others in between; fails with what the store
         raises where some of it cannot be dispatched."""
         while self._store.dispatch():
-            self._tell()
+            self._dispatched.tell()
             if self._store.is_dispatched:
                 break
             yield deferLater(self._clock, 0)
-
-    def _tell(self) -> None:
-        for callback in tuple(self._callbacks):
-            callback()

@@ -13,13 +13,15 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.runtime.waiters import Waiters
 
 #: Told whether the log is durable up to where it was asked for.
 Flushed = Callable[[bool], None]
@@ -78,41 +80,39 @@ class Flusher:
         self._clock = clock
         self._in_thread = in_thread
         self._waiting: list[tuple[int, Flushed]] = []
-        self._after_round: list[Callable[[], None]] = []
+        self._rounds = Listeners[[]]("the log was made durable")
         self._running = False
         #: When the last thorough checkpoint began, and where the log ended at the last of any kind.
         self._checkpoint_at = 0.0
         self._checkpoint_end = 0
         self._checkpointing = False
         self._paused = False
-        self._quiet: list[Deferred[None]] = []
-        self._idle: list[Deferred[None]] = []
+        #: Who waits until nothing is being synced, and until nobody waits for that either.
+        self._paused_waiters = Waiters[None]()
+        self._stopped_waiters = Waiters[None]()
         self._round_failures = _Failures("the log could not be made durable")
         self._checkpoint_failures = _Failures("no checkpoint; the next one is tried in its time")
-        self._ticker = LoopingCall(self._tick)
-        self._ticker.clock = clock
+        seconds = config.flush_interval_commit_log / 1000
+        self._ticker = PeriodicCall(clock, "the periodic flush", seconds, self._tick)
 
     def start(self) -> None:
         self._checkpoint_at = self._clock.seconds()
         self._checkpoint_end = self._store.end_offset
-        self._ticker.start(self._config.flush_interval_commit_log / 1000, now=False)
+        self._ticker.start()
 
     def stop(self) -> Deferred[None]:
         """Ends the periodic work; fires once nothing runs and nobody waits any more."""
-        if self._ticker.running:
-            self._ticker.stop()
-        idle: Deferred[None] = Deferred()
-        self._idle.append(idle)
+        self._ticker.stop()
+        stopped = self._stopped_waiters.wait()
         self._report_idle()
-        return idle
+        return stopped
 
     def pause(self) -> Deferred[None]:
         """Fires once nothing is being synced; then nothing is until `resume`."""
         self._paused = True
-        idle: Deferred[None] = Deferred()
-        self._quiet.append(idle)
+        paused = self._paused_waiters.wait()
         self._report_idle()
-        return idle
+        return paused
 
     def resume(self) -> None:
         """Goes on with who waits."""
@@ -132,8 +132,7 @@ class Flusher:
     def on_round(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Calls `callback` after each round that succeeded, before those who waited for it; what
         is returned ends that."""
-        self._after_round.append(callback)
-        return lambda: self._after_round.remove(callback)
+        return self._rounds.add(callback)
 
     def _tick(self) -> None:
         self._checkpoint_if_due()
@@ -145,7 +144,7 @@ class Flusher:
             return
         store = self._store
         is_behind = store.flushed_offset < store.end_offset or store.has_unsynced_deletions
-        if self._waiting or (self._ticker.running and is_behind):
+        if self._waiting or (self._ticker.is_running and is_behind):
             self._running = True
             self._in_thread(store.fsync).addCallbacks(self._round_ended, self._round_failed)
 
@@ -153,8 +152,7 @@ class Flusher:
         self._running = False
         self._round_failures.succeeded()
         reached = self._store.flushed_offset
-        for callback in tuple(self._after_round):
-            callback()
+        self._rounds.tell()
         waiting, self._waiting = self._waiting, []
         for end_offset, flushed in waiting:
             if end_offset <= reached:
@@ -215,10 +213,6 @@ class Flusher:
 
     def _report_idle(self) -> None:
         if not self._running and not self._checkpointing:
-            quiet, self._quiet = self._quiet, []
-            for waiter in quiet:
-                waiter.callback(None)
+            self._paused_waiters.fire(None)
         if not self._running and not self._waiting and not self._checkpointing:
-            idle, self._idle = self._idle, []
-            for waiter in idle:
-                waiter.callback(None)
+            self._stopped_waiters.fire(None)

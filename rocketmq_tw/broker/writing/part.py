@@ -64,7 +64,6 @@ class Writing(Part):
             self.dispatcher,
             role,
             gather=host.listener.gather,
-            at_turn_end=getattr(reactor, "at_turn_end", None),
         )
         #: For all messages that the broker makes itself.
         self.sink: IMessageSink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})

@@ -19,6 +19,7 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.store import dispatching
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.wire.codes import ResponseCode
@@ -52,14 +53,36 @@ class Replicas:
         return answer
 
 
+@implementer(IReactorTurns)
+class TurnsClock(Clock):
+    """A clock that knows when its turn ends: when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[Callable[[], None]] = []
+
+    def at_turn_end(self, call: Callable[[], None]) -> object:
+        return self.ends.append(call)
+
+    def waited(self) -> float:
+        return 0.0
+
+    def serve_late(self, seconds: float, call: Callable[[], None]) -> None:
+        call()
+
+
 class Alone:
     """A `Commit` and its `Flusher` on a store, with no broker around: nothing else ticks."""
 
     def __init__(
-        self, files: IFiles | None = None, threads: Threads | None = None, **given: Any
+        self,
+        files: IFiles | None = None,
+        threads: Threads | None = None,
+        clock: Clock | None = None,
+        **given: Any,
     ) -> None:
         store = {name: given.pop(name) for name in tuple(given) if name in SYNC}
-        self.clock = Clock()
+        self.clock = clock or Clock()
         self.store = open_store(files or MemoryFiles(), **store)
         config = self.store.config
         self.flusher = Flusher(self.store, config, self.clock, threads or Threads())
@@ -81,8 +104,8 @@ def test_one_turn_is_one_write_and_its_answers_come_together() -> None:
 
 
 def test_the_turn_ends_where_the_reactor_says_so() -> None:
-    ends: list[Callable[[], None]] = []
-    alone, answers = Alone(at_turn_end=ends.append), Answers()
+    clock = TurnsClock()
+    ends, (alone, answers) = clock.ends, (Alone(clock=clock), Answers())
     commit = alone.commit
     for name in "ab":
         commit.append(make_message(), answers.to(name))
