@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
+import attrs
 import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
@@ -12,7 +13,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.fast_failure import FastFailure
-from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.host import Addresses, Host, Surroundings
 from rocketmq_tw.broker.assembly.life import Life
 from rocketmq_tw.broker.assembly.part import Metric, Part
 from rocketmq_tw.broker.assignment.part import Assignment
@@ -29,8 +30,7 @@ from rocketmq_tw.broker.pop.timed_check_points import TimedCheckPoints
 from rocketmq_tw.broker.reading.part import Reading
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.role.changes import RoleChanges
-from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import RoleState, configured_role
 from rocketmq_tw.broker.sending.part import Sending
 from rocketmq_tw.broker.static_topics.part import StaticTopics
@@ -39,14 +39,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.config.net import NettyServerConfig
-from rocketmq_tw.config.store import MessageStoreConfig
-from rocketmq_tw.files.interface import IFiles
-from rocketmq_tw.net.interfaces import IRemotingClient, IRemotingServer
-from rocketmq_tw.runtime.clock import wall_clock_ms
-from rocketmq_tw.runtime.threads import InThread, in_pool
 from rocketmq_tw.runtime.turns import turns_of
 
 P = TypeVar("P", bound=Part)
@@ -97,45 +90,23 @@ class Broker:
     enableDLegerCommitLog: once it is ready for one); `change_role` leads it into another one;
     `stop` fires once all that it accepted is on disk and its files are closed.
 
-    It makes a listener on `server` and closes that; reactor, server, client and files stay open:
-    several brokers may share them. `net_config.listen_port` 0 lets the kernel choose; `addresses`
-    tells after `start`. `other_configs` are shown to administrators beside the three.
+    It makes a listener on the server of `surroundings` and closes that; all else there stays open.
+    listenPort 0 lets the kernel choose; `addresses` tells after `start`. `kinds` are its parts.
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        config: BrokerConfig,
-        store_config: MessageStoreConfig,
-        net_config: NettyServerConfig,
-        files: IFiles,
-        client: IRemotingClient,
-        server: IRemotingServer,
-        *,
-        now_ms: Callable[[], int] = wall_clock_ms,
-        in_thread: InThread | None = None,
-        other_configs: Sequence[Config] = (),
-        kinds: Iterable[type[Part]] = PARTS,
-    ) -> None:
-        self.config = named_config(config, net_config.bind_address)
-        self.net_config = net_config
-        fast_failure = FastFailure(self.config, turns_of(reactor).waited)
-        self.listener = server.listener(before_request=[fast_failure])
+    def __init__(self, surroundings: Surroundings, kinds: Iterable[type[Part]] = PARTS) -> None:
+        given = {
+            field.name: getattr(surroundings, field.name) for field in attrs.fields(Surroundings)
+        }
+        self.net_config = surroundings.net_config
+        given["config"] = self.config = named_config(
+            surroundings.config, self.net_config.bind_address
+        )
+        fast_failure = FastFailure(self.config, turns_of(surroundings.reactor).waited)
+        self.listener = surroundings.server.listener(before_request=[fast_failure])
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()
-        self._host = Host(
-            reactor=reactor,
-            config=self.config,
-            store_config=store_config,
-            net_config=net_config,
-            other_configs=other_configs,
-            files=files,
-            client=client,
-            server=server,
-            listener=self.listener,
-            in_thread=in_thread or in_pool(reactor),
-            now_ms=now_ms,
-        )
+        self._host = Host(**given, listener=self.listener)
         changes = RoleChanges()
         self.parts = Assembly(kinds, [self._host, self.addresses, self.role, changes])
         self._life = Life(self._host, self.parts, self.role)

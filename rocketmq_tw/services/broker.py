@@ -9,6 +9,7 @@ from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.load import Loaded
@@ -71,14 +72,16 @@ class BrokerService(service.Service):
         server = RemotingServer(self._reactor, self._net, tls=tls)
         self._client, self._server = client, server
         self.broker = Broker(
-            self._reactor,
-            self.config,
-            self.store_config,
-            self._net,
-            PosixFiles(),
-            client,
-            server,
-            other_configs=[self._client_config],
+            Surroundings(
+                reactor=self._reactor,
+                config=self.config,
+                store_config=self.store_config,
+                net_config=self._net,
+                files=PosixFiles(),
+                client=client,
+                server=server,
+                other_configs=[self._client_config],
+            )
         )
         self.started = maybeDeferred(self.broker.start)
         self.started.addCallback(lambda _: freeze_startup_objects())

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.broker import PARTS, Broker
 from rocketmq_tw.broker.clients.locks import RebalanceLock
@@ -143,16 +144,18 @@ class BrokerInMemory:
         if self.store_config.broker_role == "SLAVE":
             settings["broker_id"] = 1
         self.broker = Broker(
-            self.clock,
-            BrokerConfig(**settings | (broker or {})),
-            self.store_config,
-            net_config,
-            self.files,
-            client or self.network.client(host),
-            server or RemotingServer(self.clock, net_config),
-            now_ms=self.now_ms,
-            in_thread=self.threads,
-            other_configs=[NettyClientConfig()],
+            Surroundings(
+                reactor=self.clock,
+                config=BrokerConfig(**settings | (broker or {})),
+                store_config=self.store_config,
+                net_config=net_config,
+                files=self.files,
+                client=client or self.network.client(host),
+                server=server or RemotingServer(self.clock, net_config),
+                now_ms=self.now_ms,
+                in_thread=self.threads,
+                other_configs=[NettyClientConfig()],
+            ),
             kinds=kinds,
         )
         self.broker[Replicas].endpoint_for = self.network.endpoint

@@ -22,6 +22,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred, execute
 
+from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyClientConfig, NettyServerConfig
@@ -180,14 +181,16 @@ class InProcess:
         self._reactor = _Turns()
         net_config = NettyServerConfig(listen_port=_PORT)
         self.broker = Broker(
-            self._reactor,
-            BrokerConfig(broker_name="bench", broker_ip1="127.0.0.1"),
-            MessageStoreConfig(store_path_root_dir=home),
-            net_config,
-            PosixFiles(),
-            RemotingClient(self._reactor, NettyClientConfig()),
-            RemotingServer(self._reactor, net_config),
-            in_thread=at_once,
+            Surroundings(
+                reactor=self._reactor,
+                config=BrokerConfig(broker_name="bench", broker_ip1="127.0.0.1"),
+                store_config=MessageStoreConfig(store_path_root_dir=home),
+                net_config=net_config,
+                files=PosixFiles(),
+                client=RemotingClient(self._reactor, NettyClientConfig()),
+                server=RemotingServer(self._reactor, net_config),
+                in_thread=at_once,
+            )
         )
         failures: list[Any] = []
         self.broker.start().addErrback(failures.append)

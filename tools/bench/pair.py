@@ -22,6 +22,7 @@ from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
 
+from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.writing.part import Writing
@@ -52,18 +53,22 @@ class Side:
         self._reactor.startRunning(installSignalHandlers=False)
         net_config = NettyServerConfig(listen_port=0, bind_address="127.0.0.1")
         self._broker = Broker(
-            self._reactor,
-            BrokerConfig(
-                broker_name="bench",
-                broker_ip1="127.0.0.1",
-                broker_id=int(config["broker_role"] == "SLAVE"),
-            ),
-            MessageStoreConfig(store_path_root_dir=str(home), in_sync_replicas=2, **config),
-            net_config,
-            PosixFiles(),
-            RemotingClient(self._reactor, NettyClientConfig()),
-            RemotingServer(self._reactor, net_config),
-            in_thread=at_once,
+            Surroundings(
+                reactor=self._reactor,
+                config=BrokerConfig(
+                    broker_name="bench",
+                    broker_ip1="127.0.0.1",
+                    broker_id=int(config["broker_role"] == "SLAVE"),
+                ),
+                store_config=MessageStoreConfig(
+                    store_path_root_dir=str(home), in_sync_replicas=2, **config
+                ),
+                net_config=net_config,
+                files=PosixFiles(),
+                client=RemotingClient(self._reactor, NettyClientConfig()),
+                server=RemotingServer(self._reactor, net_config),
+                in_thread=at_once,
+            )
         )
         failures: list[Any] = []
         self._broker.start().addErrback(failures.append)

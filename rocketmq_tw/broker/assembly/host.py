@@ -1,13 +1,13 @@
-"""What a broker is given: the machine, the network and the configuration."""
+"""What a broker is given: machine, network and configuration, and the files of its tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.net import NettyServerConfig
@@ -15,17 +15,39 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.address import join_address
 from rocketmq_tw.net.interfaces import IListener, IRemotingClient, IRemotingServer
+from rocketmq_tw.runtime.clock import wall_clock_ms
 from rocketmq_tw.runtime.slices import Slices
-from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.runtime.threads import InThread, in_pool
+from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.store.paths import StorePaths
+
+T = TypeVar("T")
+
+log = Logger()
+
+
+class ConfigFile:
+    """One of the files in the store's `config/`, with its `.bak`."""
+
+    def __init__(self, files: IFiles, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def read(self, parse: Callable[[bytes], T]) -> T | None:
+        return read_metadata(
+            self._files, self._path, parse, lambda text: log.warn("{text}", text=text)
+        )
+
+    def write(self, data: bytes) -> None:
+        write_metadata(self._files, self._path, data)
 
 
 @attrs.frozen(kw_only=True)
-class Host:
-    """Handed in by whoever makes the broker; a part uses it and closes nothing of it.
+class Surroundings:
+    """What a broker is given by its maker, and closes nothing of: several brokers may share it.
 
-    `now_ms` is the time of day in milliseconds since 1970, which may be set; `elapsed_ms` only
-    lasts. Parts may add to `listener.before_request`, the checks that each request passes first.
+    `now_ms` is the time of day in milliseconds since 1970, which may be set. `in_thread` uses the
+    reactor's thread pool where it is not given.
     """
 
     reactor: Any
@@ -36,11 +58,26 @@ class Host:
     other_configs: Sequence[Config] = ()
     files: IFiles
     client: IRemotingClient
-    #: Makes more listeners than `listener`, which has the broker's port.
+    #: Makes the listeners.
     server: IRemotingServer
+    now_ms: Callable[[], int] = wall_clock_ms
+    in_thread: InThread = attrs.field()
+
+    @in_thread.default
+    def _make_in_thread(self) -> InThread:
+        return in_pool(self.reactor)
+
+
+@attrs.frozen(kw_only=True)
+class Host(Surroundings):
+    """What the parts of a broker are given: its surroundings and what it has made of them.
+
+    `elapsed_ms` is a time in milliseconds that only lasts. Parts may add to
+    `listener.before_request`, the checks that each request passes first.
+    """
+
+    #: The one that has the broker's port.
     listener: IListener
-    in_thread: InThread
-    now_ms: Callable[[], int]
     #: Goes through long work, some 10 ms of it in each turn of the reactor.
     in_slices: Slices = attrs.field(init=False)
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import DeferredLock, inlineCallbacks
+from twisted.internet.defer import DeferredList, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
-from rocketmq_tw.broker.assembly.periodic import PeriodicTasks
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
+from rocketmq_tw.runtime.periodic import PeriodicCall
 
 Steps = Generator[Any, Any, None]
 
@@ -40,7 +40,7 @@ class Life:
         self._loaded: list[KeptTable] = []
         self._is_ready = False
         self._stopped = False
-        self._periodic = PeriodicTasks(host.reactor)
+        self._periodic: list[PeriodicCall] = []
 
     @inlineCallbacks
     def start(self) -> Steps:
@@ -53,18 +53,17 @@ class Life:
                 table.load()
                 self._loaded.append(table)
                 if table.seconds is not None:
-                    self._periodic.add(f"writing {table.name}", table.seconds, table.save)
+                    self._add_periodic(Periodic(f"writing {table.name}", table.seconds, table.save))
         for part in self._parts:
             for task in part.periodic():
-                self._periodic.add(
-                    task.name, task.seconds, self._in_roles(task), may_hang=task.may_hang
-                )
+                self._add_periodic(task)
         self._serve()
         self._is_ready = True
 
     def opened(self) -> None:
         """The ports are open: periodic work begins, and who gives the role may do so."""
-        self._periodic.start()
+        for call in self._periodic:
+            call.start()
         for part in self._parts:
             part.opened()
 
@@ -116,7 +115,9 @@ class Life:
 
         What fails is logged and keeps nothing else from its turn; then `stop` fails with the first.
         """
-        periodic_stopped = self._periodic.stop()
+        # A start that is under way finds none to begin.
+        calls, self._periodic = self._periodic, []
+        periodic_stopped = DeferredList([call.stop() for call in calls])
         served = self._host.listener.stop()
         yield self._changing.acquire()
         self._stopped = True
@@ -158,8 +159,10 @@ class Life:
         role = self._holder.role
         self._host.listener.serve(merge_handlers(part.handlers(role) for part in self._parts))
 
-    def _in_roles(self, task: Periodic) -> Callable[[], Any]:
+    def _add_periodic(self, task: Periodic) -> None:
         def work() -> Any:
             return task.work() if self._holder.role in task.roles else None
 
-        return work
+        self._periodic.append(
+            PeriodicCall(self._host.reactor, task.name, task.seconds, work, may_hang=task.may_hang)
+        )

@@ -48,7 +48,29 @@ class Metric(NamedTuple):
 
 
 class Part:
-    """A capability without anything; a real one overrides what it has."""
+    """A capability without anything; a real one overrides what it has. Which hook is for what:
+
+    ============  =================================  =============================================
+    hook          called                             duty
+    ============  =================================  =============================================
+    constructor   once, behind the parts used        makes books; registers redirects, listeners,
+                                                     `DerivedOffsets`; touches no file and no clock
+    `start`       once, forwards; no role yet        opens files, reads what is no `KeptTable`
+    `tables`      once, behind `start`               names tables: loaded here, saved at the end
+    `periodic`    once, behind all of `start`        names work that comes again, for some roles
+    `opened`      once, forwards; ports are open     looks for a role where none is configured
+    `enter`       each role, forwards                prepares; nothing is served or appended yet
+    `handlers`    each role, behind `enter`          says who answers which request in this role
+    `ready`       each role, forwards                makes the object that does this role's work,
+                                                     for as long as `RoleHolder.scope` lasts
+    scope's end   each role, at once                 ends what would append or answer as that role
+    `leave`       each role, backwards; ISOLATED     waits for what is under way, drops that object
+    `stop`        once, backwards; tables are saved  releases what `start` took
+    ============  =================================  =============================================
+
+    Work that belongs to a role is such an object and keeps no flag that says which role it is: in
+    the next role there is another object, or none.
+    """
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         """Request code to handler, as it is in `role`."""

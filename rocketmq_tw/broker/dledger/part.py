@@ -15,8 +15,7 @@ from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.dledger.member import GroupMember
 from rocketmq_tw.broker.dledger.role import RoleOfGroup
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.role.changes import RoleChanges
-from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.group_log import group_settings, opening_record
 from rocketmq_tw.broker.writing.part import Writing

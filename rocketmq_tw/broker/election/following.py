@@ -26,8 +26,7 @@ from rocketmq_tw.broker.election.enrolment import (
 )
 from rocketmq_tw.broker.election.identity import Identity, IdentityError
 from rocketmq_tw.broker.replicas.switching import Switching
-from rocketmq_tw.broker.role.changes import RoleChanges
-from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError

@@ -13,8 +13,7 @@ from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import ControllerFollower
 from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.role.changes import RoleChanges
-from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.interfaces import Handler, IPeer

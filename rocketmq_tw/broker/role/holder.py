@@ -1,10 +1,11 @@
-"""The one place that knows which role the broker has now."""
+"""The one place that knows which role the broker has now, and how a part asks for another one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import attrs
+from twisted.internet.defer import Deferred, fail
 
 from rocketmq_tw.broker.role.state import TRANSITIONS, Role, RoleState
 from rocketmq_tw.runtime.listeners import Listeners
@@ -95,3 +96,14 @@ class RoleHolder:
             self.scope = Scope()
             scope.end()
         self.changed.tell(former, state)
+
+
+def _nobody(state: RoleState) -> Deferred[None]:
+    return fail(ValueError("no broker leads its parts into a role yet"))
+
+
+class RoleChanges:
+    """The broker sets `change`, parts call it; see `Broker.change_role` for what it does."""
+
+    def __init__(self) -> None:
+        self.change: Callable[[RoleState], Deferred[None]] = _nobody

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.config_file import ConfigFile
-from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.host import ConfigFile, Host
 from rocketmq_tw.broker.stats.statistics import Rate
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress

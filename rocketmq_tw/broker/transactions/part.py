@@ -9,9 +9,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.assembly.config_file import ConfigFile
 from rocketmq_tw.broker.assembly.handlers import refusing
-from rocketmq_tw.broker.assembly.host import Addresses, Host
+from rocketmq_tw.broker.assembly.host import Addresses, ConfigFile, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.clients.part import Clients

@@ -8,6 +8,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.host import Surroundings
 from rocketmq_tw.broker.broker import Broker
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.delay.part import Delay
@@ -68,20 +69,22 @@ class World:
     def start(self) -> None:
         net_config = NettyServerConfig(bind_address="127.0.0.1", listen_port=10911)
         self.broker = Broker(
-            self.reactor,
-            BrokerConfig(
-                broker_name="broker-a",
-                broker_id=int(self.store.get("broker_role") == "SLAVE"),
-                broker_ip1="10.0.0.9",
-                namesrv_addr=NAME_SERVER,
-            ),
-            small_config(**self.store),
-            net_config,
-            self.files,
-            self.network.client(),
-            RemotingServer(self.reactor, net_config),
-            now_ms=lambda: START_MS + round(self.reactor.seconds() * 1000),
-            in_thread=self.threads,
+            Surroundings(
+                reactor=self.reactor,
+                config=BrokerConfig(
+                    broker_name="broker-a",
+                    broker_id=int(self.store.get("broker_role") == "SLAVE"),
+                    broker_ip1="10.0.0.9",
+                    namesrv_addr=NAME_SERVER,
+                ),
+                store_config=small_config(**self.store),
+                net_config=net_config,
+                files=self.files,
+                client=self.network.client(),
+                server=RemotingServer(self.reactor, net_config),
+                now_ms=lambda: START_MS + round(self.reactor.seconds() * 1000),
+                in_thread=self.threads,
+            )
         )
         started = self.broker.start()
         self.result(started)
@@ -376,14 +379,16 @@ def test_what_recovery_did_is_in_the_log(world: World) -> None:
 def test_a_broker_that_cannot_start_can_be_stopped(world: World) -> None:
     net_config = NettyServerConfig(bind_address="127.0.0.1", listen_port=20911)
     second = Broker(
-        world.reactor,
-        BrokerConfig(broker_name="broker-b", broker_ip1="10.0.0.9"),
-        small_config(mapped_file_size_commit_log=1 << 20),
-        net_config,
-        world.files,
-        world.network.client(),
-        RemotingServer(world.reactor, net_config),
-        in_thread=Threads(),
+        Surroundings(
+            reactor=world.reactor,
+            config=BrokerConfig(broker_name="broker-b", broker_ip1="10.0.0.9"),
+            store_config=small_config(mapped_file_size_commit_log=1 << 20),
+            net_config=net_config,
+            files=world.files,
+            client=world.network.client(),
+            server=RemotingServer(world.reactor, net_config),
+            in_thread=Threads(),
+        )
     )
     with pytest.raises(Exception, match="in use"):
         world.result(second.start())

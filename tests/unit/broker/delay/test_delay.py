@@ -8,7 +8,7 @@ import random
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
-from rocketmq_tw.broker.assembly.config_file import ConfigFile
+from rocketmq_tw.broker.assembly.host import ConfigFile
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message
 from rocketmq_tw.broker.delay.part import Delay
 from rocketmq_tw.broker.role.state import Role, RoleState

@@ -16,8 +16,7 @@ from rocketmq_tw.broker.election.enrolment import Enrolment
 from rocketmq_tw.broker.election.following import RETRY_SECONDS, ControllerFollower, NotMasterError
 from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.switching import LogProgress
-from rocketmq_tw.broker.role.changes import RoleChanges
-from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.controller import Election
 from rocketmq_tw.client.errors import BrokerError

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from rocketmq_tw.broker.assembly.periodic import PeriodicTasks
 from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
@@ -33,9 +33,7 @@ class Holder:
         self.held = HeldPulls(
             self.plane.store, BrokerConfig(**config), self.plane.now_ms, self.in_slices, limit
         )
-        tasks = PeriodicTasks(self.clock)
-        tasks.add("the check", self.held.check_interval, self.check)
-        tasks.start()
+        PeriodicCall(self.clock, "the check", self.held.check_interval, self.check).start()
         self.peer = FakePeer()
         self.woken: list[str] = []
 

@@ -1,6 +1,6 @@
 """Topics that a group may not read."""
 
-from rocketmq_tw.broker.assembly.config_file import ConfigFile
+from rocketmq_tw.broker.assembly.host import ConfigFile
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.wire.bodies.base import decode_body
