@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rocketmq_tw.broker.writing.asked_for import delay_level
+from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import (
@@ -15,12 +15,13 @@ from rocketmq_tw.message.properties import (
     REAL_QID,
     REAL_TOPIC,
     TIMER_PROPERTIES,
-    join_properties,
     number,
     parse_properties,
 )
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.dispatch_entries import parse_delay_levels
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
 
 
 class DelayLevels:
@@ -37,19 +38,17 @@ class DelayLevels:
     def delay_ms(self, level: int) -> int:
         return self._delays[level - 1]
 
-    def redirect(self, message: StoredMessage, properties: dict[str, str]) -> bool:
-        """Lets a message wait that asks for a level; see `Redirects`."""
-        level = delay_level(properties)
+    def redirect(self, draft: Draft) -> bool:
+        """Lets a message wait that asks for a level; see `Redirects`. A level beyond the last is
+        the last. Topic and queue move into properties. Raises `RequestError` for a batch."""
+        level = draft.delay_level
         if level <= 0:
             return False
-        self.schedule(message, properties, level)
-        return True
-
-    def schedule(self, message: StoredMessage, properties: dict[str, str], level: int) -> None:
-        """Makes `message`, whose properties are `properties`, wait for `level`.
-
-        A level beyond the last is the last. Topic and queue move into properties.
-        """
+        if draft.is_batch:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, "a batch may not be delayed: send single messages"
+            )
+        message, properties = draft.message, draft.properties
         for name in TIMER_PROPERTIES:
             properties.pop(name, None)
         level = min(level, self.max_level)
@@ -58,7 +57,7 @@ class DelayLevels:
         properties[REAL_QID] = str(message.queue_id)
         message.topic = SCHEDULE_TOPIC
         message.queue_id = queue_of(level)
-        message.properties = join_properties(properties)
+        return True
 
 
 def queue_of(level: int) -> int:

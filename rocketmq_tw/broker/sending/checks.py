@@ -1,8 +1,8 @@
-"""What every message that a client sends must fulfil, a reply too."""
+"""What is checked of every message that a client sends, replies too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import randrange
 
 from rocketmq_tw.broker.tables.topics.table import TopicTable
@@ -21,10 +21,15 @@ from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 #: Bytes of bodies that may wait for their answer; more are refused until some are answered.
 DEFAULT_IN_FLIGHT_LIMIT = 256 * 1024 * 1024
 
+#: The attribute of a topic that names its kind.
+ATTRIBUTE = "message.type"
+#: Kinds that stand for all; a topic without the attribute takes all too.
+_ANY = frozenset({"MIXED", "UNSPECIFIED"})
+
 
 class SendChecks:
-    """In stock's order and with its codes. `in_flight` counts the bytes of bodies that wait for
-    their answer: who takes one adds it."""
+    """Checks in stock's order and refuses with its codes. `in_flight` counts the bytes of bodies
+    that wait for their answer; the request that takes one adds and subtracts it."""
 
     def __init__(
         self,
@@ -126,3 +131,31 @@ def any_queue(topic: TopicConfig) -> int:
             ResponseCode.INVALID_PARAMETER, f"{topic.topic_name} has no queue to write to"
         )
     return randrange(topic.write_queue_nums)
+
+
+def message_type(properties: Mapping[str, str]) -> str:
+    """TRANSACTION, DELAY, FIFO or NORMAL, as a message's properties say."""
+    if properties.get(props.TRAN_MSG) == "true":
+        return "TRANSACTION"
+    if props.DELAY in properties or any(name in properties for name in props.TIMER_PROPERTIES):
+        return "DELAY"
+    return "FIFO" if props.SHARDING_KEY in properties else "NORMAL"
+
+
+def check_message_type(topic: TopicConfig, properties: Mapping[str, str]) -> None:
+    """Raises `RequestError` where the topic takes another kind of messages (its attribute
+    `message.type`, with `enableTopicMessageTypeCheck`). Stock's brokers keep the attribute and take
+    anything; its proxies refuse as is done here. Topics of retries and dead letters, and messages
+    that another broker passed on, are not checked."""
+    wanted = (topic.attributes or {}).get(ATTRIBUTE)
+    if wanted is None or wanted in _ANY or props.TRANSFER_FLAG in properties:
+        return
+    if topic.topic_name.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+        return
+    kind = message_type(properties)
+    if kind != wanted:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the topic {topic.topic_name} takes {wanted} messages, this one is {kind}: send it to"
+            f" a topic of its kind, or change the topic's attribute {ATTRIBUTE}",
+        )

@@ -1,23 +1,23 @@
 """Requests 324 and 325: a reply is passed on to the client that waits for it.
 
 The requester is the producer client that the property REPLY_TO_CLIENT names. It gets the reply over
-its own connection (326), and the answer to the replier waits for its word. The stored copy serves
-who looks for the reply later, and its failure is only logged.
+its own connection (326), and the replier is answered once the requester has answered. The stored
+copy serves consumers that look for the reply later; where it cannot be stored, that is only logged.
 """
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.sending.checks import SendChecks, any_queue
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.redirects import Draft
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import COMPRESSED, COMPRESSION_TYPE, StoredMessage
 from rocketmq_tw.message.properties import join_properties, parse_properties
@@ -56,7 +56,7 @@ class ReplyRequests:
     ) -> None:
         self._config = host.config
         self._now_ms = host.now_ms
-        self._commit = writing.commit
+        self._sink = writing.sink
         self._redirects = writing.redirects
         self._announcements = tables.announcements
         self._clients = clients
@@ -151,7 +151,6 @@ class ReplyRequests:
             topic=header.topic,
             queue_id=queue_id,
             body=body,
-            properties=join_properties(properties),
             flag=header.flag,
             sys_flag=header.sys_flag & (COMPRESSED | COMPRESSION_TYPE),
             born_timestamp=header.born_timestamp,
@@ -159,25 +158,27 @@ class ReplyRequests:
             store_host=self._addresses.store_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        stored: Deferred[dict[str, str]] = Deferred()
+        draft = Draft(message, properties)
 
-        def done(code: ResponseCode, appended: Appended) -> None:
-            if code not in STORED:
-                log.warn("a reply to {topic} is not stored: {code}", topic=header.topic, code=code)
-                stored.callback({})
-                return
-            stored.callback(
-                {
-                    "msgId": appended.message_ids,
-                    "queueId": str(queue_id),
-                    "queueOffset": str(appended.queue_offset),
-                }
+        def put() -> Deferred[PutResult]:
+            self._redirects.route_by_property(draft)
+            draft.write_properties()
+            return self._sink.put(message, wait=props.waits_for_store(properties))
+
+        def ended(result: PutResult) -> dict[str, str]:
+            if not result.is_stored:
+                raise RequestError(result.code, result.code.name)
+            return {
+                "msgId": result.appended.message_ids,
+                "queueId": str(queue_id),
+                "queueOffset": str(result.appended.queue_offset),
+            }
+
+        def not_stored(failure: Failure) -> dict[str, str]:
+            failure.trap(RequestError)
+            log.warn(
+                "a reply to {topic} is not stored: {why}", topic=header.topic, why=failure.value
             )
+            return {}
 
-        try:
-            self._redirects.route_by_property(message, properties)
-            self._commit.append(message, done, wait=props.waits_for_store(properties))
-        except RequestError as error:
-            log.warn("a reply to {topic} is not stored: {why}", topic=header.topic, why=error)
-            return succeed({})
-        return stored
+        return maybeDeferred(put).addCallback(ended).addErrback(not_stored)

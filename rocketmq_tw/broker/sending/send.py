@@ -8,14 +8,13 @@ from operator import itemgetter
 
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.interfaces import Appended
-from rocketmq_tw.broker.sending.checks import SendChecks, any_queue
-from rocketmq_tw.broker.sending.message_types import check_message_type
+from rocketmq_tw.broker.sending.checks import SendChecks, any_queue, check_message_type
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue
-from rocketmq_tw.broker.writing.asked_for import delay_level
 from rocketmq_tw.broker.writing.commit import STORED
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
@@ -82,19 +81,19 @@ class SendRequests:
     def send(self, request: RemotingCommand, peer: IPeer) -> None:
         """Answers later through the peer; raises `RequestError` where the message is refused."""
         header = read_send_header(request.code, request.ext_fields)
-        shown_as = None
+        logic_queue = None
         if header.topic in self._mappings and header.lo is not False:
-            shown_as = self._mappings.queue(header.topic, header.queue_id, any_led=True)
-            header.queue_id = shown_as.leader.queue_id
+            logic_queue = self._mappings.queue(header.topic, header.queue_id, any_led=True)
+            header.queue_id = logic_queue.leader.queue_id
         topic = self._checks.check(header, request, peer)
-        queue_id = header.queue_id
+        target, queue_id = header.topic, header.queue_id
         if queue_id < 0:
             queue_id = any_queue(topic)
         sys_flag = header.sys_flag
         if topic.topic_filter_type == "MULTI_TAG":
             sys_flag |= MULTI_TAGS
         message = StoredMessage(
-            topic=header.topic,
+            topic=target,
             queue_id=queue_id,
             body=request.body,
             flag=header.flag,
@@ -106,30 +105,19 @@ class SendRequests:
         )
         text = header.properties or ""
         properties = parse_properties(text)
-        if self._config.enable_topic_message_type_check:
+        config, redirects = self._config, self._redirects
+        if config.enable_topic_message_type_check:
             check_message_type(topic, properties)
-        if header.batch or request.code == _SEND_BATCH:
-            properties.pop(props.POP_CK, None)
-            unique_id = properties.get(props.UNIQ_KEY)
-            reply = self._announcements.replying(peer.reply, header.topic)
-            if shown_as is not None:
-                reply = _in_logic_queue(reply, shown_as)
-            self._append_batch(request, reply, message, properties, unique_id)
-            return
-        redirects = self._redirects
-        if message.topic.startswith(redirects.prefixes):
-            redirects.route_by_topic(message, properties, header.max_reconsume_times)
-        reply = self._announcements.replying(peer.reply, message.topic)
-        if shown_as is not None:
-            reply = _in_logic_queue(reply, shown_as)
+        is_batch = header.batch or request.code == _SEND_BATCH
         unique_id = properties.get(props.UNIQ_KEY)
-        handle: str | None = None
+        batch = handle = None
         if (
             unique_id is not None
+            and not is_batch
             and _OWN.isdisjoint(properties)
             and redirects.properties.isdisjoint(properties)
+            and not target.startswith(redirects.prefixes)
         ):
-            config = self._config
             message.properties = rejoin_properties(text, properties) + _own_properties(
                 config.region_id, config.trace_on, config.broker_cluster_name
             )
@@ -137,49 +125,16 @@ class SendRequests:
                 # Then what is parsed says the same as what is stored.
                 message.parsed = properties
         else:
-            properties.pop(props.POP_CK, None)
-            if unique_id is None:
-                unique_id = properties[props.UNIQ_KEY] = self._next_unique_id()
-            self._add_own_properties(properties)
-            message.properties = join_properties(properties)
-            redirects.route_by_property(message, properties)
-            if message.topic == names.TIMER_TOPIC:
-                handle = self._recall_handle(properties)
-        self._append(request, reply, message, queue_id, unique_id, properties, handle=handle)
-
-    # What becomes of the message
-
-    def _add_own_properties(self, properties: dict[str, str]) -> None:
-        config = self._config
-        properties[props.MSG_REGION] = config.region_id
-        properties[props.TRACE_ON] = "true" if config.trace_on else "false"
-        properties[props.CLUSTER] = config.broker_cluster_name
-
-    def _recall_handle(self, properties: dict[str, str]) -> str | None:
-        """By which a message that waits for a time of its own can be taken back; None where it
-        cannot, as one that somebody sent to the timer's topic itself."""
-        topic = properties.get(props.REAL_TOPIC, names.RETRY_PREFIX)
-        out = props.number(properties.get(props.TIMER_OUT_MS))
-        if topic.startswith(names.RETRY_PREFIX) or out is None:
-            return None
-        # A time that asks for the very slot: its start would ask for the one before.
-        time_ms = out + 1
-        broker, unique_id = self._config.broker_name, properties[props.UNIQ_KEY]
-        return RecallHandle(topic, broker, str(time_ms), unique_id).encode()
-
-    # Into the log
-
-    def _append(
-        self,
-        request: RemotingCommand,
-        reply: Reply,
-        message: StoredMessage,
-        queue_id: int,
-        unique_id: str | None,
-        properties: dict[str, str],
-        batch: Batch | None = None,
-        handle: str | None = None,
-    ) -> None:
+            draft = Draft(message, properties, header.max_reconsume_times, bool(is_batch))
+            target = self._route(draft)
+            if is_batch:
+                batch = _batch_of(draft)
+            else:
+                unique_id = properties[props.UNIQ_KEY]
+                handle = self._recall_handle(draft)
+        reply = self._announcements.replying(peer.reply, target)
+        if logic_queue is not None:
+            reply = _in_logic_queue(reply, logic_queue)
         self._commit.append(
             message,
             partial(self._answer, request, reply, queue_id, unique_id, handle),
@@ -188,39 +143,39 @@ class SendRequests:
         )
         self._checks.in_flight += len(request.body)
 
-    def _append_batch(
-        self,
-        request: RemotingCommand,
-        reply: Reply,
-        message: StoredMessage,
-        properties: dict[str, str],
-        unique_id: str | None,
-    ) -> None:
-        if message.topic.startswith(names.RETRY_PREFIX):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch may not go to the retry topic {message.topic}",
-            )
-        if transaction_value(message.sys_flag) or delay_level(properties) > 0:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "a batch may neither be part of a transaction nor be delayed: send single messages",
-            )
-        try:
-            batch = decode_batch(request.body)
-        except ValueError as error:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
-        if len(batch.bodies) > MAX_BATCHED:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of {len(batch.bodies)} messages: send at most {MAX_BATCHED}",
-            )
-        # The batch's own id must not hide those that its messages have.
-        properties.pop(props.UNIQ_KEY, None)
-        self._add_own_properties(properties)
-        batch.properties = _separated(batch.properties)
-        batch.common = join_properties(properties)
-        self._append(request, reply, message, message.queue_id, unique_id, properties, batch)
+    def _route(self, draft: Draft) -> str:
+        """Sends a message through the redirects and writes its properties, with the broker's own
+        among them; returns the topic that it is for, whatever it waits in."""
+        properties, config = draft.properties, self._config
+        self._redirects.route_by_topic(draft)
+        target = draft.message.topic
+        properties.pop(props.POP_CK, None)
+        if draft.is_batch:
+            # The batch's own id must not hide those that its messages have.
+            properties.pop(props.UNIQ_KEY, None)
+        elif props.UNIQ_KEY not in properties:
+            properties[props.UNIQ_KEY] = self._next_unique_id()
+        properties[props.MSG_REGION] = config.region_id
+        properties[props.TRACE_ON] = "true" if config.trace_on else "false"
+        properties[props.CLUSTER] = config.broker_cluster_name
+        self._redirects.route_by_property(draft)
+        draft.write_properties()
+        return target
+
+    def _recall_handle(self, draft: Draft) -> str | None:
+        """The handle by which a message that waits for a time of its own can be recalled; None for
+        every other one, and for what is sent to the timer's topic itself."""
+        if draft.message.topic != names.TIMER_TOPIC:
+            return None
+        properties = draft.properties
+        topic = properties.get(props.REAL_TOPIC, names.RETRY_PREFIX)
+        out = props.number(properties.get(props.TIMER_OUT_MS))
+        if topic.startswith(names.RETRY_PREFIX) or out is None:
+            return None
+        # A time that asks for the very slot: its start would ask for the one before.
+        time_ms = out + 1
+        broker, unique_id = self._config.broker_name, properties[props.UNIQ_KEY]
+        return RecallHandle(topic, broker, str(time_ms), unique_id).encode()
 
     def _answer(
         self,
@@ -260,6 +215,28 @@ class SendRequests:
                 serialization=request.serialization,
             )
         )
+
+
+def _batch_of(draft: Draft) -> Batch:
+    """The messages of a batch, with the draft's properties behind their own; raises `RequestError`
+    (MESSAGE_ILLEGAL) where the body is no batch, or one that may not be."""
+    if transaction_value(draft.message.sys_flag):
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "a batch may not be part of a transaction: send single messages",
+        )
+    try:
+        batch = decode_batch(draft.message.body)
+    except ValueError as error:
+        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"no batch: {error}") from error
+    if len(batch.bodies) > MAX_BATCHED:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch of {len(batch.bodies)} messages: send at most {MAX_BATCHED}",
+        )
+    batch.properties = _separated(batch.properties)
+    batch.common = draft.message.properties
+    return batch
 
 
 def _in_logic_queue(reply: Reply, queue: LogicQueue) -> Reply:

@@ -1,4 +1,6 @@
-"""Request 36: a consumer gives back a message that it could not consume."""
+"""Messages that are to be consumed again: given back by consumers (request 36), or sent to a retry
+topic by them; what was tried too often goes to the dead-letter queue of its group.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,18 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Addresses
-from rocketmq_tw.broker.interfaces import Appended
-from rocketmq_tw.broker.sending.retries import Retries
+from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.part import Tables
-from rocketmq_tw.broker.writing.commit import SAFE, STORED
+from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.redirects import Draft
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TOPIC_UNIT_SUB
@@ -31,13 +34,59 @@ from rocketmq_tw.wire.permissions import READ, WRITE, is_writable
 
 #: The first retry waits for this level, each further one for the next.
 FIRST_RETRY_LEVEL = 3
+DEAD_LETTER_QUEUES = 1
+
+
+class Retries:
+    """Retry topics and dead-letter queues of groups. `consumes_orderly(group)` says whether members
+    of a group hold locks on queues."""
+
+    def __init__(
+        self, topics: TopicTable, groups: GroupTable, consumes_orderly: Callable[[str], bool]
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._consumes_orderly = consumes_orderly
+
+    def group(self, name: str) -> SubscriptionGroupConfig:
+        """The group's configuration; raises `RequestError` where the broker has no such group."""
+        group = self._groups.get(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"{name} is no consumer group of this broker: create it (rmqadmin updateSubGroup)",
+            )
+        return group
+
+    def bury(self, message: StoredMessage, group: str) -> None:
+        """Sends `message` to the group's dead-letter queue, which is made where it is missing."""
+        message.topic = names.dlq_topic(group)
+        message.queue_id = randrange(DEAD_LETTER_QUEUES)
+        self._topics.create_on_send_back(message.topic, DEAD_LETTER_QUEUES, READ | WRITE)
+
+    def redirect(self, draft: Draft) -> None:
+        """A redirect (`Redirects`) for messages that consumers send to their retry topic by
+        themselves: one that was tried too often goes to the dead-letter queue. Raises
+        `RequestError` for a batch, and where the group is not there."""
+        message = draft.message
+        if draft.is_batch:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a batch may not go to the retry topic {message.topic}",
+            )
+        name = names.retry_group(message.topic)
+        group = self.group(name)
+        most = group.retry_max_times if draft.retry_limit is None else draft.retry_limit
+        if message.reconsume_times > most or self._consumes_orderly(name):
+            draft.properties[props.DELAY] = "-1"
+            self.bury(message, name)
 
 
 class SendBackRequests:
     """Puts the message into the group's retry topic after a delay, or into its dead-letter queue.
 
-    The answer waits as that to a send does: whoever gives a message back goes on behind it, and
-    only what is stored here brings it back.
+    The answer waits for disk and replicas as that to a send does: the consumer goes on behind the
+    message, and only what is stored here brings it back.
     """
 
     def __init__(
@@ -53,7 +102,7 @@ class SendBackRequests:
         it came from."""
         self._config = config
         self._store = writing.store
-        self._commit = writing.commit
+        self._sink = writing.sink
         self._redirects = writing.redirects
         self._topics = tables.topics
         self._announcements = tables.announcements
@@ -90,17 +139,27 @@ class SendBackRequests:
             store_host=self._addresses.store_host,
             reconsume_times=message.reconsume_times + 1,
         )
+        draft = Draft(again, properties)
         if message.reconsume_times >= most or level < 0:
             self._retries.bury(again, header.group)
             target = again.topic
             properties[props.DELAY] = "0"
-            again.properties = join_properties(properties)
         else:
             properties[props.DELAY] = str(level or FIRST_RETRY_LEVEL + message.reconsume_times)
-            again.properties = join_properties(properties)
-            self._redirects.route_by_property(again, properties)
-        answer = self._append(request, again, properties[props.RETRY_TOPIC], header.group)
-        return answer.addCallback(lambda response: self._announcements.hold(response, target))
+            self._redirects.route_by_property(draft)
+        draft.write_properties()
+
+        def ended(result: PutResult) -> RemotingCommand | Deferred[RemotingCommand]:
+            if result.is_stored:
+                self._given_back(properties[props.RETRY_TOPIC], header.group)
+            if result.is_safe:
+                return self._announcements.hold(request.response(), target)
+            what = "is given back, but not safe yet" if result.is_stored else "was not given back"
+            remark = f"the message {what}: {result.code.name}"
+            response = request.response(ResponseCode.SYSTEM_ERROR, remark)
+            return self._announcements.hold(response, target)
+
+        return self._sink.put(again, wait=True).addCallback(ended)
 
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
         group = self._retries.group(header.group)
@@ -134,25 +193,6 @@ class SendBackRequests:
         properties.setdefault(props.ORIGIN_MESSAGE_ID, _message_id(message))
         properties[props.WAIT] = "false"
         return properties
-
-    def _append(
-        self, request: RemotingCommand, message: StoredMessage, origin: str, group: str
-    ) -> Deferred[RemotingCommand]:
-        answer: Deferred[RemotingCommand] = Deferred()
-
-        def done(code: ResponseCode, appended: Appended) -> None:
-            if code in STORED:
-                self._given_back(origin, group)
-            if code in SAFE:
-                answer.callback(request.response())
-                return
-            what = "is given back, but not safe yet" if code in STORED else "was not given back"
-            answer.callback(
-                request.response(ResponseCode.SYSTEM_ERROR, f"the message {what}: {code.name}")
-            )
-
-        self._commit.append(message, done)
-        return answer
 
 
 def _message_id(message: StoredMessage) -> str:

@@ -48,7 +48,7 @@ class Timer(Part):
         if self.enabled:
             writing.truncation.register(self.engine.derived_offsets())
             writing.truncation.after_cut.add(self.engine.go_on_after_cut)
-        self._recall = RecallRequests(host, addresses, tables.topics, writing.sink, redirect)
+        self._recall = RecallRequests(host, addresses, tables.topics, writing)
 
     # Life
 

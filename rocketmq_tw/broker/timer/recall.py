@@ -8,8 +8,9 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.broker.timer.redirect import TimerRedirect
-from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
+from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.broker.writing.redirects import Draft
+from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.ids import RecallHandle, decode_recall_handle
 from rocketmq_tw.message.model import StoredMessage
@@ -35,16 +36,15 @@ class RecallRequests:
         host: Host,
         addresses: Addresses,
         topics: TopicTable,
-        sink: IMessageSink,
-        redirect: TimerRedirect,
+        writing: Writing,
     ) -> None:
         self._config = host.config
         self._store_config = host.store_config
         self._now_ms = host.now_ms
         self._addresses = addresses
         self._topics = topics
-        self._sink = sink
-        self._redirect = redirect
+        self._sink = writing.sink
+        self._redirects = writing.redirects
 
     def handlers(self, role: Role) -> dict[int, Handler]:
         """What answers 370 while the broker has a role."""
@@ -148,10 +148,12 @@ class RecallRequests:
             born_host=split_address(peer.address),
             store_host=self._addresses.store_host,
         )
+        draft = Draft(message, properties)
         try:
-            taken = self._redirect.redirect(message, properties)
+            taken = self._redirects.route_by_property(draft)
         except RequestError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, error.remark) from error
         if not taken:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "the message's time is over")
+        draft.write_properties()
         return message

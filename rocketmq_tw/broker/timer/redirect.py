@@ -9,9 +9,8 @@ from random import randrange
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.timer.rules import TimerRules, deliver_ms
-from rocketmq_tw.broker.writing.asked_for import wants_timer
+from rocketmq_tw.broker.writing.redirects import Draft
 from rocketmq_tw.message import properties as props
-from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH, join_properties
 from rocketmq_tw.wire.codes import ResponseCode
@@ -32,10 +31,11 @@ class TimerRedirect:
         self._rules = rules
         self._number = number
 
-    def redirect(self, message: StoredMessage, properties: dict[str, str]) -> bool:
+    def redirect(self, draft: Draft) -> bool:
         """Moves a message that asks for a time to come into the timer's topic; see `Redirects`.
         Raises `RequestError` where it cannot have that time."""
-        if not wants_timer(properties) or message.topic == TIMER_TOPIC:
+        message, properties = draft.message, draft.properties
+        if not draft.wants_timer or message.topic == TIMER_TOPIC:
             return False
         config, now = self._config, self._now_ms()
         if not config.timer_wheel_enable:
@@ -57,15 +57,14 @@ class TimerRedirect:
         properties[props.TIMER_OUT_MS] = str(out)
         properties[props.REAL_TOPIC] = message.topic
         properties[props.REAL_QID] = str(message.queue_id)
-        data = join_properties(properties)
-        if len(data) > MAX_PROPERTIES_LENGTH - _ADDED_LATER:
+        size = len(join_properties(properties))
+        if size > MAX_PROPERTIES_LENGTH - _ADDED_LATER:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"properties of {len(data)} bytes leave no room for what a timed message gets:"
+                f"properties of {size} bytes leave no room for what a timed message gets:"
                 f" send at most {MAX_PROPERTIES_LENGTH - _ADDED_LATER}",
             )
         message.topic, message.queue_id = TIMER_TOPIC, 0
-        message.properties = data
         return True
 
     def _illegal(self, why: str) -> RequestError:

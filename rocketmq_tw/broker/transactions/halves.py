@@ -98,8 +98,9 @@ def whole(text: str | None) -> int | None:
 
 
 def make_half(message: StoredMessage, properties: dict[str, str]) -> None:
-    """Turns what a producer sent into a half message, in place. What a broker counts is the
-    broker's: a message that was consumed and is sent again brings nothing of it along."""
+    """Turns what a producer sent into a half message, in place but for the bytes of its properties.
+    What a broker counts is the broker's: a message that was consumed and is sent again brings
+    nothing of it along."""
     properties.pop(props.TRAN_PREPARED_QUEUE_OFFSET, None)
     properties.pop(props.TRANSACTION_CHECK_TIMES, None)
     unique_id = properties.get(props.UNIQ_KEY)
@@ -110,8 +111,6 @@ def make_half(message: StoredMessage, properties: dict[str, str]) -> None:
     message.topic = HALF_TOPIC
     message.queue_id = QUEUE
     message.sys_flag &= ~TRANSACTION_ROLLBACK
-    message.properties = join_properties(properties)
-    message.parsed = None
 
 
 def real_message(half: Half) -> StoredMessage:

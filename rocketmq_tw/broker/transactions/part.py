@@ -28,9 +28,8 @@ from rocketmq_tw.broker.transactions.history import History
 from rocketmq_tw.broker.transactions.requests import TransactionRequests
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.transactions.takeover import Takeover
-from rocketmq_tw.broker.writing.asked_for import wants_transaction
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.broker.writing.redirects import Stage
+from rocketmq_tw.broker.writing.redirects import Draft, Stage
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.properties import TRAN_MSG
@@ -167,12 +166,12 @@ class Transactions(Part):
 
     # Half messages come
 
-    def _redirect(self, message: StoredMessage, properties: dict[str, str]) -> bool:
-        if not wants_transaction(message, properties):
+    def _redirect(self, draft: Draft) -> bool:
+        if not draft.wants_transaction:
             return False
-        make_half(message, properties)
+        make_half(draft.message, draft.properties)
         self._keep_last()
-        self._last = Half(message, properties)
+        self._last = Half(draft.message, draft.properties)
         return True
 
     def _keep_last(self) -> None:

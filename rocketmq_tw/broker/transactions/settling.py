@@ -25,7 +25,7 @@ from rocketmq_tw.broker.transactions.halves import (
     resumed,
 )
 from rocketmq_tw.broker.writing.commit import STORED, AppendLast, Commit
-from rocketmq_tw.broker.writing.redirects import Redirects
+from rocketmq_tw.broker.writing.redirects import Draft, Redirects
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
@@ -100,7 +100,9 @@ class Settling:
             name: value for name, value in half.properties.items() if name not in _OF_HALVES
         }
         if not self._redirects.properties.isdisjoint(properties):
-            self._redirects.route_by_property(message, properties)
+            draft = Draft(message, properties)
+            if self._redirects.route_by_property(draft):
+                draft.write_properties()
         wait = wait or waits_for_store(half.properties)
         return self._replace(half, current, message, State.COMMITTED, wait=wait)
 

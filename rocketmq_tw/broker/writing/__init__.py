@@ -1,5 +1,5 @@
 """The way of a message into the log.
 
 Public: `Writing` (`part.py`) and its `store`, `commit`, `sink`, `truncation`, `dispatcher`,
-`flusher` and `redirects`; `Stage`.
+`flusher` and `redirects`; `Stage` and `Draft`.
 """

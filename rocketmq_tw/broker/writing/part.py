@@ -21,11 +21,11 @@ from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.broker.writing.group_log import end_older_log, group_settings, make_group_log
 from rocketmq_tw.broker.writing.log_end import LogEnd
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
-from rocketmq_tw.broker.writing.redirects import Redirects
-from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.broker.writing.redirects import Redirects, Stage, reject_transactions
 from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, SinkOfRole
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.files.interface import DiskUsage
+from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import decode_table
@@ -67,7 +67,8 @@ class Writing(Part):
         )
         #: For all messages that the broker makes itself.
         self.sink: IMessageSink = SinkOfRole(role, {Role.MASTER: LocalLog(self.commit)})
-        self.redirects = Redirects(refusals(host.config))
+        self.redirects = Redirects()
+        self.redirects.by_property(Stage.REJECTION, (TRAN_MSG,), reject_transactions(host.config))
         log_end = LogEnd(
             self.store,
             self.commit,

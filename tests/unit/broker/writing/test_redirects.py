@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_tw.broker.writing.redirects import PropertyRedirect, Redirects, Stage, TopicRedirect
-from rocketmq_tw.broker.writing.refusals import refusals
+from rocketmq_tw.broker.writing.redirects import (
+    Draft,
+    PropertyRedirect,
+    Redirects,
+    Stage,
+    TopicRedirect,
+    reject_transactions,
+)
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.change import change
 from rocketmq_tw.message.model import StoredMessage
@@ -25,25 +31,25 @@ class Features:
         self.asked: list[str] = []
 
     def property(self, stage: Stage, *properties: str, takes: bool = False) -> Callable[[], None]:
-        def redirect(message: StoredMessage, given: dict[str, str]) -> bool:
+        def redirect(draft: Draft) -> bool:
             self.asked.append(stage.name)
             return takes
 
         return self.redirects.by_property(stage, properties, redirect)
 
     def topic(self, prefix: str) -> Callable[[], None]:
-        def redirect(message: StoredMessage, given: dict[str, str], limit: int | None) -> None:
-            self.asked.append(f"{prefix} {message.topic} {limit}")
+        def redirect(draft: Draft) -> None:
+            self.asked.append(f"{prefix} {draft.message.topic} {draft.retry_limit}")
 
         return self.redirects.by_topic(prefix, redirect)
 
     def route(self, topic: str = "Topic") -> list[str]:
         """Who was asked about one message, in order."""
         self.asked.clear()
-        message = make_message(topic=topic)
         properties = dict.fromkeys(self.redirects.properties, "1")
-        self.redirects.route_by_topic(message, properties, 7)
-        self.redirects.route_by_property(message, properties)
+        draft = Draft(make_message(topic=topic), properties, retry_limit=7)
+        self.redirects.route_by_topic(draft)
+        self.redirects.route_by_property(draft)
         return list(self.asked)
 
 
@@ -53,11 +59,9 @@ def test_stages_are_asked_in_their_order_whoever_came_first() -> None:
         features.property(stage, stage.name)
     assert features.route() == [
         "REJECTION",
-        "POP_CHECK_POINT",
         "TRANSACTION",
         "DELAY_LEVEL",
         "TIMER",
-        "ESCAPE",
     ]
 
 
@@ -65,8 +69,8 @@ def test_behind_the_one_that_takes_the_message_nobody_is_asked() -> None:
     features = Features()
     features.property(Stage.TIMER, "t")
     features.property(Stage.DELAY_LEVEL, "d", takes=True)
-    features.property(Stage.POP_CHECK_POINT, "p")
-    assert features.route() == ["POP_CHECK_POINT", "DELAY_LEVEL"]
+    features.property(Stage.TRANSACTION, "p")
+    assert features.route() == ["TRANSACTION", "DELAY_LEVEL"]
 
 
 def test_one_prefix_is_asked_and_only_about_its_topics() -> None:
@@ -90,7 +94,7 @@ def test_only_who_named_one_of_its_properties_is_asked() -> None:
         ({"x"}, []),
     ):
         features.asked.clear()
-        features.redirects.route_by_property(make_message(), dict.fromkeys(given, "1"))
+        features.redirects.route_by_property(Draft(make_message(), dict.fromkeys(given, "1")))
         assert features.asked == asked
 
 
@@ -135,7 +139,7 @@ def test_an_end_called_twice_spares_who_came_after() -> None:
     assert features.route("%RETRY%G") == ["%RETRY% %RETRY%G 7", "TIMER"]
 
 
-def take(message: StoredMessage, properties: dict[str, str]) -> bool:
+def take(draft: Draft) -> bool:
     return True
 
 
@@ -143,14 +147,20 @@ def code_of(redirects: Redirects, message: StoredMessage, **properties: str) -> 
     """What a message with these properties is refused with; 0 where it is not."""
     assert not redirects.properties.isdisjoint(properties)
     try:
-        redirects.route_by_property(message, properties)
+        redirects.route_by_property(Draft(message, properties))
     except RequestError as error:
         return error.code
     return 0
 
 
+def rejecting(config: BrokerConfig) -> Redirects:
+    redirects = Redirects()
+    redirects.by_property(Stage.REJECTION, ("TRAN_MSG",), reject_transactions(config))
+    return redirects
+
+
 def test_what_waits_for_its_next_try_is_no_half_message() -> None:
-    redirects = Redirects(refusals(BrokerConfig(reject_transaction_message=True)))
+    redirects = rejecting(BrokerConfig(reject_transaction_message=True))
     message = make_message()
     assert code_of(redirects, message, TRAN_MSG="true", DELAY="3") == ResponseCode.NO_PERMISSION
     message.reconsume_times = 1
@@ -160,7 +170,7 @@ def test_what_waits_for_its_next_try_is_no_half_message() -> None:
 
 def test_the_configuration_may_reject_what_a_feature_would_take() -> None:
     config = BrokerConfig()
-    redirects = Redirects(refusals(config))
+    redirects = rejecting(config)
     redirects.by_property(Stage.TRANSACTION, ("TRAN_MSG",), take)
     for value, code in (("true", ResponseCode.NO_PERMISSION), ("false", 0)):
         change(config, {"rejectTransactionMessage": value})
@@ -168,20 +178,20 @@ def test_the_configuration_may_reject_what_a_feature_would_take() -> None:
 
 
 def test_a_feature_of_its_own_changes_where_sends_go() -> None:
-    def wait(message: StoredMessage, properties: dict[str, str]) -> bool:
-        properties["WHERE"] = message.topic
-        message.topic, message.queue_id = "Waiting", 5
+    def wait(draft: Draft) -> bool:
+        draft.properties["WHERE"] = draft.message.topic
+        draft.message.topic, draft.message.queue_id = "Waiting", 5
         return True
 
-    def escape(message: StoredMessage, properties: dict[str, str], limit: int | None) -> None:
-        message.topic = "Away"
+    def escape(draft: Draft) -> None:
+        draft.message.topic = "Away"
 
     by_property: PropertyRedirect = wait
     by_topic: TopicRedirect = escape
     broker = BrokerInMemory()
     broker.add_topic("lmq_1", read_queue_nums=1, write_queue_nums=1)
     ends = [
-        broker.redirects.by_property(Stage.ESCAPE, ("WAITS",), by_property),
+        broker.redirects.by_property(max(Stage) + 1, ("WAITS",), by_property),
         broker.redirects.by_topic("lmq_", by_topic),
     ]
     assert ok(broker.send(b"a", queue_id=2, properties={"WAITS": "yes"}))["queueId"] == "2"
