@@ -28,6 +28,8 @@ from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.pop.timed_check_points import TimedCheckPoints
 from rocketmq_tw.broker.reading.part import Reading
+from rocketmq_tw.broker.reading.pull_reads import PullReads
+from rocketmq_tw.broker.reading.views import Views
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
@@ -55,6 +57,7 @@ PARTS: tuple[type[Part], ...] = (
     ElectedRole,
     Filters,
     Pop,
+    PullReads,
     Reading,
     Replicas,
     Sending,
@@ -65,6 +68,7 @@ PARTS: tuple[type[Part], ...] = (
     TimedCheckPoints,
     Timer,
     Transactions,
+    Views,
     Writing,
 )
 #: The port of stock's VIP channel lies so far below the listening port.

@@ -1,16 +1,20 @@
-"""29 to 32 about logic queues: offsets and times over all the physical queues of each."""
+"""29 to 32 about logic queues of static topics: offsets and times over all the physical queues of
+each (docs/formats/static-topics.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import item_at, last_item, logic_offset
+from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.topics import LogicQueueMappingItem
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -26,7 +30,7 @@ from rocketmq_tw.wire.headers.offsets import (
     SearchOffsetResponseHeader,
 )
 
-_Asking = (
+_Header = (
     GetEarliestMsgStoretimeRequestHeader
     | GetMaxOffsetRequestHeader
     | GetMinOffsetRequestHeader
@@ -43,11 +47,37 @@ class LogicViews:
         self._mappings = mappings
         self._others = others
 
+    def around(self, plain: Mapping[int, Handler]) -> dict[int, Handler]:
+        """The handlers of `plain`, which knows physical queues only, but for requests about logic
+        queues."""
+        answers: dict[int, tuple[type[_Header], Any]] = {
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: (SearchOffsetRequestHeader, self.search_offset),
+            RequestCode.GET_MAX_OFFSET: (GetMaxOffsetRequestHeader, self.max_offset),
+            RequestCode.GET_MIN_OFFSET: (GetMinOffsetRequestHeader, self.min_offset),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: (
+                GetEarliestMsgStoretimeRequestHeader,
+                self.earliest_store_time,
+            ),
+        }
+
+        def wrap(code: int) -> Handler:
+            header_type, answer = answers[code]
+
+            def handle(request: RemotingCommand, peer: IPeer) -> Any:
+                header = request.header(header_type)
+                if header.topic in self._mappings and header.lo is not False:
+                    return Deferred.fromCoroutine(answer(request, header))
+                return plain[code](request, peer)
+
+            return handle
+
+        return {code: wrap(code) for code in plain}
+
     async def search_offset(
         self, request: RemotingCommand, header: SearchOffsetRequestHeader
     ) -> RemotingCommand:
-        """The first message of the time or later, in whichever item it is; behind the last message
-        where there is none."""
+        """Answers 29: the first message of the time or later, in any item; the offset behind the
+        last message where there is none."""
         queue = self._mappings.queue(header.topic, header.queue_id)
         found = 0
         for item in queue.items:
@@ -62,6 +92,7 @@ class LogicViews:
     async def max_offset(
         self, request: RemotingCommand, header: GetMaxOffsetRequestHeader
     ) -> RemotingCommand:
+        """Answers 30: the offset behind the last message."""
         queue = self._mappings.queue(header.topic, header.queue_id)
         item = _decided(last_item(queue.items), header.topic)
         end = await self._end(item, header.topic)
@@ -70,6 +101,7 @@ class LogicViews:
     async def min_offset(
         self, request: RemotingCommand, header: GetMinOffsetRequestHeader
     ) -> RemotingCommand:
+        """Answers 31: the offset of the first message of the first item."""
         item, here = self._first_item(header), self._store.min_queue_offset
         first = await self._ask(item, header, RequestCode.GET_MIN_OFFSET, here)
         return request.response(header=GetMinOffsetResponseHeader(offset=logic_offset(item, first)))
@@ -77,6 +109,7 @@ class LogicViews:
     async def earliest_store_time(
         self, request: RemotingCommand, header: GetEarliestMsgStoretimeRequestHeader
     ) -> RemotingCommand:
+        """Answers 32: when the first message of the first item was stored, in ms."""
         item, here = self._first_item(header), self._store.earliest_store_time
         timestamp = await self._ask(item, header, RequestCode.GET_EARLIEST_MSG_STORETIME, here)
         return request.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
@@ -93,7 +126,7 @@ class LogicViews:
         return await self._ask(item, header, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, here)
 
     async def _end(self, item: LogicQueueMappingItem, topic: str) -> int:
-        """Where the item's physical queue ends."""
+        """The offset at which the item's physical queue ends."""
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=item.queue_id)
         here = self._store.max_queue_offset
         return await self._ask(item, header, RequestCode.GET_MAX_OFFSET, here)
@@ -101,7 +134,7 @@ class LogicViews:
     async def _ask(
         self,
         item: LogicQueueMappingItem,
-        header: _Asking,
+        header: _Header,
         code: int,
         here: Callable[[str, int], int],
     ) -> int:

@@ -1,4 +1,4 @@
-"""Reads of queues, as a part of the broker."""
+"""Pulls, as a part of the broker."""
 
 from __future__ import annotations
 
@@ -7,43 +7,34 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.logic_pull import LogicPulls
-from rocketmq_tw.broker.reading.logic_views import LogicViews
 from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.pull_checks import PullChecks
 from rocketmq_tw.broker.reading.pull_reads import PullReads
-from rocketmq_tw.broker.reading.queue_requests import QueueRequests
-from rocketmq_tw.broker.reading.view import ViewRequests
-from rocketmq_tw.broker.replicas.part import Replicas
-from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.static_topics.part import StaticTopics
-from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler
 
 
 class Reading(Part):
-    """Answers reads of queues, and holds those for which nothing is there yet."""
+    """Answers pulls, and holds those for which nothing is there yet."""
 
     def __init__(
         self,
         host: Host,
-        role: RoleHolder,
         writing: Writing,
         tables: Tables,
         clients: Clients,
-        stats: Stats,
-        replicas: Replicas,
         filters: Filters,
         static_topics: StaticTopics,
+        reads: PullReads,
     ) -> None:
         self._host = host
         store = writing.store
@@ -51,31 +42,16 @@ class Reading(Part):
         store.on_arrival(self.held.arrived)
         writing.dispatcher.on_dispatched(self.held.resume_woken)
         writing.truncation.after_cut.add(lambda end: self.held.resume_all())
-        self._handlers = merge_handlers(
-            [
-                PullRequests(
-                    LogicPulls(tables.mappings, static_topics.others),
-                    PullChecks(host.config, tables, clients.registry, filters.filters),
-                    PullReads(host, role, store, tables.offsets, replicas.master_is_near),
-                    self.held,
-                    filters.filters.budget,
-                    stats.pulled,
-                ).handlers(),
-                ViewRequests(
-                    store,
-                    host.store_config,
-                    tables.topics,
-                    role,
-                    host.in_slices,
-                    tables.mappings,
-                    LogicViews(store, tables.mappings, static_topics.others),
-                ).handlers(),
-                QueueRequests(clients.registry, filters, store, tables.topics, role).handlers(),
-            ]
+        self._pulls = PullRequests(
+            LogicPulls(tables.mappings, static_topics.others),
+            PullChecks(host.config, tables, clients.registry, filters.filters),
+            reads,
+            self.held,
+            filters.filters.budget,
         )
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        return self._handlers
+        return self._pulls.handlers()
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("the check of held pulls", self.held.check_interval, self._check_held)

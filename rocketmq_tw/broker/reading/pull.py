@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from twisted.internet.defer import Deferred
@@ -33,15 +32,11 @@ class PullRequests:
         reads: PullReads,
         held: HeldPulls,
         budget: CompileBudget,
-        pulled: Callable[[str, str, int, int, float], None],
     ) -> None:
-        """`pulled(topic, group, messages, bytes, seconds)` is told what each answer takes along
-        and how long it took to read that."""
         self._logic_pulls = logic_pulls
         self._checks = checks
         self._reads = reads
         self._held = held
-        self._pulled = pulled
         self._pull = budget.retrying(self.pull)
         self._resume = budget.retrying(self.resume)
 
@@ -105,8 +100,7 @@ class PullRequests:
                 lambda: answer_later(self._resume, request, peer),
             ):
                 return None
-        size = len(answer.data)
-        self._pulled(header.topic, header.consumer_group, answer.messages, size, answer.seconds)
+        self._reads.count(header, answer)
         return answer
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.interfaces import GetStatus, IMessageStore, MessageFilter, QueueRead
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.interfaces import GetStatus, MessageFilter, QueueRead
 from rocketmq_tw.broker.reading.pull_checks import Authorised
+from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
+from rocketmq_tw.broker.stats.part import Stats
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode
@@ -49,25 +52,28 @@ class PullAnswer(NamedTuple):
     is_reset: bool = False
 
 
-class PullReads:
-    """Reads for pulls that are authorised, and keeps their groups' offsets."""
+class PullReads(Part):
+    """Reads for pulls that are authorised, keeps their groups' offsets, and counts what is
+    answered."""
 
     def __init__(
         self,
         host: Host,
         role: RoleHolder,
-        store: IMessageStore,
-        offsets: OffsetTable,
-        master_is_near: Callable[[], bool],
+        writing: Writing,
+        tables: Tables,
+        stats: Stats,
+        replicas: Replicas,
     ) -> None:
-        """`master_is_near` tells a slave whether clients will find its master."""
         self._config = host.config
         self._store_config = host.store_config
         self._seconds = host.reactor.seconds
         self._role = role
-        self._store = store
-        self._offsets = offsets
-        self._master_is_near = master_is_near
+        self._store = writing.store
+        self._offsets = tables.offsets
+        self._pulled = stats.pulled
+        #: Tells a slave whether clients will find its master.
+        self._master_is_near = replicas.master_is_near
 
     @property
     def is_unserved(self) -> bool:
@@ -123,6 +129,11 @@ class PullReads:
             seconds,
             reset is not None,
         )
+
+    def count(self, header: PullMessageRequestHeader, answer: PullAnswer) -> None:
+        """Counts an answer that leaves now."""
+        size = len(answer.data)
+        self._pulled(header.topic, header.consumer_group, answer.messages, size, answer.seconds)
 
     def send_to_master(self, header: PullMessageRequestHeader) -> PullAnswer:
         """The answer where `is_unserved`: stock 4.9's while there is a master, 5.3's, which makes a

@@ -1,4 +1,5 @@
-"""321: the units of a consume queue, for who looks for a message that is missing."""
+"""321: the units of a consume queue (docs/formats/consumequeue.md), for the search for a message
+that is missing."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ MAX_BITS = 1 << 18
 
 
 class QueueRequests:
+    """Shows units of consume queues to administrators."""
+
     def __init__(
         self,
         clients: ClientRegistry,
@@ -43,11 +46,13 @@ class QueueRequests:
         self._role = role
 
     def handlers(self) -> dict[int, Handler]:
+        """The handlers by request code."""
         units = self._filters.filters.budget.retrying(self.units)
         return {RequestCode.QUERY_CONSUME_QUEUE: units}
 
     def units(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """Up to `count` units from `index` on, and what the group that is named subscribes to."""
+        """Answers 321: up to `count` units from `index` on, and what the named group subscribes
+        to."""
         header = request.header(QueryConsumeQueueRequestHeader)
         topic, queue_id, store = header.topic or "", header.queue_id, self._store
         unserved = self._role.copies_log and self._topics.get(topic) is None
@@ -70,7 +75,7 @@ class QueueRequests:
                 body.filter_data = self._filters.filters.shown(topic, header.consumer_group)
             if group is not None and topic in group.subscriptions:
                 by_extra = self._filters.filters.by_extra(group, topic)
-        # Behind what may have to wait for another turn.
+        # Behind what may raise `BudgetSpent`, so that the units are read once.
         units = store.queue_units(topic, queue_id, header.index, min(header.count, MAX_UNITS))
         room = MAX_BITS
         for unit in units:
@@ -82,7 +87,7 @@ class QueueRequests:
 
 
 def _shown(unit: QueueUnit, by_extra: ExtraMatch | None) -> ConsumeQueueUnit:
-    """A unit with what the queue's extension has of it, and what a group's filter makes of that."""
+    """A unit with what the queue's extension has of it, and whether a group's filter takes that."""
     shown = ConsumeQueueUnit(
         physic_offset=unit.position, physic_size=unit.size, tags_code=unit.tags_code
     )

@@ -1,18 +1,24 @@
-"""Looking at messages and queues: 33 by offset, 12 by key, 29 to 32 for offsets and times."""
+"""Views of messages, queues and offsets, as a part of the broker: 33 by offset, 12 by key, 29 to 32
+for offsets and times, 321 for the units of a queue (`queue_requests.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Mapping
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.interfaces import IMessageStore
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.assembly.host import Host
+from rocketmq_tw.broker.assembly.part import Part
+from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.logic_views import LogicViews
+from rocketmq_tw.broker.reading.queue_requests import QueueRequests
 from rocketmq_tw.broker.role.holder import RoleHolder
-from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics.table import TopicTable
-from rocketmq_tw.config.store import MessageStoreConfig
+from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.static_topics.part import StaticTopics
+from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -40,39 +46,49 @@ MAX_QUERY_MESSAGES = 64
 MAX_QUERY_BYTES = 8 * 1024 * 1024
 
 
-class ViewRequests:
-    """Answers from the store alone; what is not there is said, never created."""
+class Views(Part):
+    """Shows messages, queues and offsets; none of these requests creates anything."""
 
     def __init__(
         self,
-        store: IMessageStore,
-        config: MessageStoreConfig,
-        topics: TopicTable,
+        host: Host,
         role: RoleHolder,
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
-        mappings: QueueMappings,
-        logic: LogicViews,
+        writing: Writing,
+        tables: Tables,
+        clients: Clients,
+        filters: Filters,
+        static_topics: StaticTopics,
     ) -> None:
-        self._mappings = mappings
-        self._logic = logic
-        self._in_slices = in_slices
-        self._store = store
-        self._config = config
-        self._topics = topics
+        self._in_slices = host.in_slices
+        self._store = writing.store
+        self._config = host.store_config
+        self._topics = tables.topics
         self._role = role
+        logic = LogicViews(self._store, tables.mappings, static_topics.others)
+        units = QueueRequests(clients.registry, filters, self._store, tables.topics, role)
+        self._handlers = merge_handlers(
+            [
+                {
+                    RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+                    RequestCode.QUERY_MESSAGE: self.query,
+                },
+                logic.around(
+                    {
+                        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
+                        RequestCode.GET_MAX_OFFSET: self.max_offset,
+                        RequestCode.GET_MIN_OFFSET: self.min_offset,
+                        RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_store_time,
+                    }
+                ),
+                units.handlers(),
+            ]
+        )
 
-    def handlers(self) -> dict[int, Handler]:
-        return {
-            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
-            RequestCode.QUERY_MESSAGE: self.query,
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
-            RequestCode.GET_MAX_OFFSET: self.max_offset,
-            RequestCode.GET_MIN_OFFSET: self.min_offset,
-            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_store_time,
-        }
+    def handlers(self, role: Role) -> Mapping[int, Handler]:
+        return self._handlers
 
     def view(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        """The record at a physical offset, as it is in the log."""
+        """Answers 33: the record at a physical offset, as it is in the log."""
         offset = request.header(ViewMessageRequestHeader).offset
         record = self._store.record_at(offset)
         if record is None:
@@ -82,8 +98,8 @@ class ViewRequests:
         return request.response(body=record)
 
     def query(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """The records that the index has for a key of a topic, joined. Many messages may share a
-        key: others are served while it is searched for."""
+        """Answers 12: the records that the index has for a key of a topic, joined. Many messages
+        may share a key, so others are served while it is searched for."""
         header = request.header(QueryMessageRequestHeader)
         most = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_FLAG) == "true":
@@ -125,12 +141,10 @@ class ViewRequests:
             body=b"".join(records),
         )
 
-    def search_offset(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
+    def search_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 29: the offset of the first message of a time, in ms, or later; with the boundary
+        UPPER of the last one of that time."""
         header = request.header(SearchOffsetRequestHeader)
-        if header.topic in self._mappings and header.lo is not False:
-            return Deferred.fromCoroutine(self._logic.search_offset(request, header))
         self._check(header.topic)
         offset = self._store.offset_by_time(
             header.topic,
@@ -140,39 +154,30 @@ class ViewRequests:
         )
         return request.response(header=SearchOffsetResponseHeader(offset=offset))
 
-    def max_offset(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
+    def max_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 30: the offset behind the last message of a queue."""
         header = request.header(GetMaxOffsetRequestHeader)
-        if header.topic in self._mappings and header.lo is not False:
-            return Deferred.fromCoroutine(self._logic.max_offset(request, header))
         self._check(header.topic)
         offset = self._store.max_queue_offset(header.topic, header.queue_id)
         return request.response(header=GetMaxOffsetResponseHeader(offset=offset))
 
-    def min_offset(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
+    def min_offset(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 31: the offset of the first message of a queue that is still there."""
         header = request.header(GetMinOffsetRequestHeader)
-        if header.topic in self._mappings and header.lo is not False:
-            return Deferred.fromCoroutine(self._logic.min_offset(request, header))
         self._check(header.topic)
         offset = self._store.min_queue_offset(header.topic, header.queue_id)
         return request.response(header=GetMinOffsetResponseHeader(offset=offset))
 
-    def earliest_store_time(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
+    def earliest_store_time(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 32: when the first message of a queue was stored, in ms."""
         header = request.header(GetEarliestMsgStoretimeRequestHeader)
-        if header.topic in self._mappings and header.lo is not False:
-            return Deferred.fromCoroutine(self._logic.earliest_store_time(request, header))
         self._check(header.topic)
         timestamp = self._store.earliest_store_time(header.topic, header.queue_id)
         return request.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
 
     def _check(self, topic: str) -> None:
-        """A slave shows no queue of a topic that it does not serve: its offsets may be others than
-        the master's."""
+        """Raises `RequestError` for a topic that this slave does not serve, whose offsets may be
+        others than the master's."""
         if self._role.copies_log and self._topics.get(topic) is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} on this slave"
