@@ -42,7 +42,8 @@ from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.runtime.turns import turns_of
+from rocketmq_tw.net.interfaces import RequestCheck
+from rocketmq_tw.runtime.turns import IReactorTurns
 
 P = TypeVar("P", bound=Part)
 
@@ -106,8 +107,11 @@ class Broker:
         given["config"] = self.config = named_config(
             surroundings.config, self.net_config.bind_address
         )
-        fast_failure = FastFailure(self.config, turns_of(surroundings.reactor).waited)
-        self.listener = surroundings.server.listener(before_request=[fast_failure])
+        checks: list[RequestCheck] = []
+        if IReactorTurns.providedBy(surroundings.reactor):
+            # Of others nobody knows how long a request was there and not read.
+            checks.append(FastFailure(self.config, surroundings.reactor.waited))
+        self.listener = surroundings.server.listener(before_request=checks)
         self.addresses = Addresses(self.config)
         self.role = RoleHolder()
         self._host = Host(**given, listener=self.listener)
