@@ -20,6 +20,7 @@ from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.client.settings import ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.client import RemotingClient
@@ -67,7 +68,7 @@ class Servers:
             self.name_servers,
             group,
             session=self._session(),
-            first_turn=random.randrange(1 << 16),
+            settings=ProducerSettings(first_turn=random.randrange(1 << 16)),
         )
 
     def reader(self, group: str) -> QueuePuller:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from rocketmq_tw.client import commands
-from rocketmq_tw.client.access import Credentials
+from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.client.errors import (
     BrokerError,
     ClientError,

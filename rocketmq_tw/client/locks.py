@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import ClientError, check_success
@@ -12,6 +11,7 @@ from rocketmq_tw.client.name_servers import REQUEST_TIMEOUT
 from rocketmq_tw.client.queue_worker import OrderlyWorker
 from rocketmq_tw.client.session import Session, logged
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.queues import (
     LockBatchRequestBody,
@@ -38,17 +38,18 @@ class QueueLocks:
         self._group = group
         self._until: dict[MessageQueue, float] = {}
         self._workers: Callable[[], Mapping[MessageQueue, OrderlyWorker]] = dict
-        self._renew = LoopingCall(self._renew_logged)
-        self._renew.clock = session.reactor
+        self._renewals = PeriodicCall(
+            session.reactor, "renewing locks", RENEW_SECONDS, self._renew_logged
+        )
 
     def start(self, workers: Callable[[], Mapping[MessageQueue, OrderlyWorker]]) -> None:
         """Renews the locks of `workers()` from here on."""
         self._workers = workers
-        self._renew.start(RENEW_SECONDS, now=False)
+        self._renewals.start()
 
     def stop(self) -> None:
-        if self._renew.running:
-            self._renew.stop()
+        """Renews no lock any more."""
+        self._renewals.stop()
 
     def locked_until(self, queue: MessageQueue) -> float:
         """The reactor's time until which the lock is ours for certain; 0 without one."""

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred
-from twisted.internet.task import LoopingCall
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.client.commands import read_route, route_command
@@ -12,6 +11,9 @@ from rocketmq_tw.client.errors import ClientError, NoRouteError
 from rocketmq_tw.net.address import name_server_addresses
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.route import TopicRouteData
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import WireError
@@ -68,56 +70,49 @@ class Routes:
         self._routes: dict[str, TopicRouteData] = {}
         #: Topics that nobody knew when asked; they may come to be.
         self._missing: set[str] = set()
-        self._asking: dict[str, list[Deferred[TopicRouteData | None]]] = {}
-        self._on_change: list[Callable[[str, TopicRouteData], None]] = []
-        self._refresh = LoopingCall(self.refresh_all)
-        self._refresh.clock = reactor
+        self._asking: dict[str, Waiters[TopicRouteData | None]] = {}
+        self._changed: Listeners[[str, TopicRouteData]] = Listeners("a route changed")
+        self._refresh = PeriodicCall(reactor, "asking for routes", ROUTE_INTERVAL, self.refresh_all)
 
     def start(self) -> None:
-        if not self._refresh.running:
-            self._refresh.start(ROUTE_INTERVAL, now=False)
+        """Asks for the routes in use every `ROUTE_INTERVAL` seconds from now on."""
+        self._refresh.start()
 
     def stop(self) -> None:
-        if self._refresh.running:
-            self._refresh.stop()
+        """Asks for routes by itself no more."""
+        self._refresh.stop()
 
-    def on_change(self, callback: Callable[[str, TopicRouteData], None]) -> None:
-        """Calls `callback(topic, route)` whenever a route came that differs from the one before."""
-        self._on_change.append(callback)
-
-    def off_change(self, callback: Callable[[str, TopicRouteData], None]) -> None:
-        """Takes back one `on_change`."""
-        self._on_change.remove(callback)
+    def on_change(self, callback: Callable[[str, TopicRouteData], None]) -> Callable[[], None]:
+        """Calls `callback(topic, route)` whenever a route came that differs from the one before;
+        what is returned ends that."""
+        return self._changed.add(callback)
 
     def known(self) -> dict[str, TopicRouteData]:
+        """Topic to route, of all that are known."""
         return self._routes
 
     def get(self, topic: str) -> Deferred[TopicRouteData | None]:
         """The route, from memory where it is there."""
         route = self._routes.get(topic)
         if route is not None:
-            found: Deferred[TopicRouteData | None] = Deferred()
-            found.callback(route)
-            return found
+            return succeed(route)
         return self.refresh(topic)
 
     def refresh(self, topic: str) -> Deferred[TopicRouteData | None]:
         """The route as a name server has it now; those who ask at once share the request."""
-        caller: Deferred[TopicRouteData | None] = Deferred()
         waiting = self._asking.get(topic)
         if waiting is not None:
-            waiting.append(caller)
-            return caller
-        self._asking[topic] = [caller]
+            return waiting.wait()
+        waiting = self._asking[topic] = Waiters()
+        asked = waiting.wait()
         self._names.route(topic).addBoth(self._answered, topic)
-        return caller
+        return asked
 
     def put(self, topic: str, route: TopicRouteData) -> None:
         """Takes a route that came another way."""
         if self._routes.get(topic) != route:
             self._routes[topic] = route
-            for callback in self._on_change:
-                callback(topic, route)
+            self._changed.tell(topic, route)
 
     async def refresh_all_now(self) -> None:
         for topic in [*self._routes, *self._missing]:
@@ -137,5 +132,4 @@ class Routes:
             self.put(topic, result)
         elif result is None and topic not in self._routes:
             self._missing.add(topic)
-        for caller in waiting:
-            caller.callback(result)
+        waiting.fire(result)

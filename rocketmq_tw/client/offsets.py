@@ -1,22 +1,28 @@
-"""Where a consumer's offsets are kept: at the broker for a group, in a file for a broadcast."""
+"""At which offset a consumer begins with a queue, and where its offsets are kept: at the broker for
+a group, in a file for a broadcast."""
 
 from typing import Protocol
 
 import msgspec
 
 from rocketmq_tw.client.pull import QueuePuller
+from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.posix import PosixFiles
+from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 
 class OffsetStore(Protocol):
     """Reads and keeps the offset at which a queue goes on."""
 
-    async def read(self, queue: MessageQueue) -> int | None: ...
+    async def read(self, queue: MessageQueue) -> int | None:
+        """The offset to go on at; None where none was kept. Raises what the broker's answer or
+        the connection does."""
 
-    async def write(self, offsets: dict[MessageQueue, int]) -> None: ...
+    async def write(self, offsets: dict[MessageQueue, int]) -> None:
+        """Keeps the offsets to go on at; raises as `read` does, or `OSError`."""
 
 
 class BrokerOffsets:
@@ -50,6 +56,21 @@ class FileOffsets:
         self._offsets.update({_key(queue): offset for queue, offset in offsets.items()})
         if self._path is not None:
             write_atomic(self._files, self._path, msgspec.json.encode(self._offsets))
+
+
+async def first_offset(
+    queue: MessageQueue, kept: OffsetStore, reader: QueuePuller, settings: ConsumerSettings
+) -> int:
+    """Where to begin with a queue: at the kept offset, or else where `settings` says. A retry queue
+    is read from its start: it has only what the group gave back."""
+    offset = await kept.read(queue)
+    if offset is not None and offset >= 0:
+        return offset
+    if queue.topic.startswith(RETRY_PREFIX) or settings.start_from is StartFrom.FIRST:
+        return 0
+    if settings.start_from is StartFrom.TIMESTAMP:
+        return await reader.search_offset(queue, settings.start_timestamp_ms)
+    return await reader.max_offset(queue)
 
 
 def _key(queue: MessageQueue) -> str:

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from rocketmq_tw.client.message import Message
+from rocketmq_tw.client.settings import COMPRESS_OVER
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.ids import UniqueIds
@@ -30,8 +31,7 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.send import SendMessageRequestHeaderV2
 
-#: As in stock's producer.
-COMPRESS_OVER = 4096
+#: As in stock's producer, in bytes.
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 DEFAULT_TOPIC_QUEUES = 4
 

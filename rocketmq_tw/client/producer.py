@@ -11,7 +11,6 @@ from rocketmq_tw.client.commands import RETRY_ELSEWHERE, read_send
 from rocketmq_tw.client.errors import BrokerError, NoRouteError
 from rocketmq_tw.client.message import Message, SendResult
 from rocketmq_tw.client.preparing import (
-    COMPRESS_OVER,
     DEFAULT_TOPIC_QUEUES,
     Prepared,
     Preparer,
@@ -20,6 +19,7 @@ from rocketmq_tw.client.preparing import (
 )
 from rocketmq_tw.client.routes import default_topic_route, publish_queues
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.client.settings import DEFAULT_PRODUCER, ProducerSettings
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import AUTO_CREATE_TOPIC, check_group
 from rocketmq_tw.message.tags import java_hash_code
@@ -29,10 +29,6 @@ from rocketmq_tw.wire.bodies.route import TopicRouteData
 
 #: Chooses the queue of a message among the topic's: `selector(queues, message)`.
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-
-SEND_TIMEOUT = 3.0
-#: Further tries after the first one, as in stock.
-SEND_RETRIES = 2
 
 
 class Producer:
@@ -54,27 +50,23 @@ class Producer:
         *,
         session: Session | None = None,
         tls: TlsConfig | None = None,
-        send_timeout: float = SEND_TIMEOUT,
-        retries: int = SEND_RETRIES,
-        compress_over: int = COMPRESS_OVER,
-        first_turn: int = 0,
+        settings: ProducerSettings = DEFAULT_PRODUCER,
     ) -> None:
-        """`first_turn` is where the round over a topic's queues begins: a number by chance spreads
-        producers that send a message each."""
+        """`tls` is for a session of its own, which it makes where it is given none."""
         check_group(group)
         self.group = group
         self.session = session or Session(reactor, name_servers, tls=tls)
-        self._send_timeout = send_timeout
-        self._retries = retries
+        self._settings = settings
         self._preparer = Preparer(
-            process_unique_ids(self.session.series), compress_over=compress_over
+            process_unique_ids(self.session.series), compress_over=settings.compress_over
         )
-        self._turn = count(first_turn).__next__
+        self._turn = count(settings.first_turn).__next__
         self._queues: dict[str, list[MessageQueue]] = {}
+        self._forget_routes: Callable[[], None] = lambda: None
 
     def start(self) -> Deferred[None]:
         """Joins the group; from here on brokers hear of it every 30 seconds."""
-        self.session.routes.on_change(self._forget_queues)
+        self._forget_routes = self.session.routes.on_change(self._forget_queues)
         self.session.start()
         self.session.add_producer(self.group)
         return self.session.heartbeat()
@@ -129,8 +121,8 @@ class Producer:
         self._queues.pop(topic, None)
 
     async def _stop(self) -> None:
-        self.session.routes.off_change(self._forget_queues)
-        # Nobody tells of changes from now on.
+        self._forget_routes()
+        # It is told of no change from now on.
         self._queues.clear()
         await self.session.remove_producer(self.group)
         await self.session.stop()
@@ -144,10 +136,10 @@ class Producer:
         timeout: float | None,
     ) -> SendResult:
         seconds = self.session.reactor.seconds
-        limit = self._send_timeout if timeout is None else timeout
+        limit = self._settings.send_timeout if timeout is None else timeout
         deadline = seconds() + limit
         target = await self._choose(message, queue, selector)
-        tries = 1 if queue is not None or selector is not None else 1 + self._retries
+        tries = 1 if queue is not None or selector is not None else 1 + self._settings.retries
         while True:
             tries -= 1
             try:
@@ -165,7 +157,7 @@ class Producer:
     async def _send_to(self, queue: MessageQueue, prepared: Prepared, timeout: float) -> SendResult:
         address = self.session.broker_address(queue.broker_name)
         if timeout <= 0:
-            raise RequestTimeout(address, 0, self._send_timeout)
+            raise RequestTimeout(address, 0, self._settings.send_timeout)
         command = send_command(prepared, self.group, queue, self.session.now_ms())
         response = await self.session.remoting.request(address, command, timeout)
         return read_send(address, response, prepared, queue)

@@ -6,29 +6,29 @@ the same division of both.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from math import inf
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredSemaphore, TimeoutError, maybeDeferred, succeed
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from rocketmq_tw.client.allocation import allocate_averagely
 from rocketmq_tw.client.errors import ClientError, NoRouteError, check_success
 from rocketmq_tw.client.locks import QueueLocks
 from rocketmq_tw.client.members import GroupMember
 from rocketmq_tw.client.message import ReceivedMessage
-from rocketmq_tw.client.offsets import BrokerOffsets, FileOffsets, OffsetStore
+from rocketmq_tw.client.offsets import BrokerOffsets, FileOffsets, OffsetStore, first_offset
 from rocketmq_tw.client.pull import QueuePuller
 from rocketmq_tw.client.queue_worker import (
+    AssignedQueue,
     ConcurrentWorker,
     MessageListener,
     OrderlyWorker,
     QueueWorker,
+    SendBack,
 )
-from rocketmq_tw.client.routes import any_address
-from rocketmq_tw.client.send_back import SendBack
+from rocketmq_tw.client.routes import allocate_averagely, any_address
 from rocketmq_tw.client.session import Session, logged
+from rocketmq_tw.client.settings import DEFAULT_CONSUMER, ConsumerSettings
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import (
     RETRY_PREFIX,
@@ -38,6 +38,7 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.clients import (
     ConsumerData,
@@ -58,23 +59,13 @@ PERSIST_SECONDS = 5.0
 STOP_SECONDS = 10.0
 
 
-class StartFrom(Enum):
-    """Where a group begins with a queue that it has no offset of; a value is stock's name."""
-
-    LAST = "CONSUME_FROM_LAST_OFFSET"
-    FIRST = "CONSUME_FROM_FIRST_OFFSET"
-    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-
-
 class PushConsumer(GroupMember):
     """Calls `listener(message)` for every message of the topics that are subscribed to.
 
     The listener is done when it returns, or when the Deferred or coroutine that it returned is;
     one that raises gets the message again: later and perhaps elsewhere, at most
-    `max_reconsume_times` times (-1: stock's 16, or without end where `orderly`), then it goes to
-    the dead-letter queue. A message may come more than once. Up to `concurrency` messages are
-    with the listener at a time; with `orderly` one of each queue, in order. With `broadcast` each
-    consumer gets all messages, failed ones are dropped, and offsets are in `offset_file`.
+    `settings.max_reconsume_times` times, then it goes to the dead-letter queue. A message may come
+    more than once. `tls` is for a session of its own, which it makes where it is given none.
 
     A message whose body its CRC belies, or that cannot be unpacked, does not reach the listener:
     it goes to the dead-letter queue at once (in a broadcast: nowhere), and an error in the log
@@ -92,30 +83,16 @@ class PushConsumer(GroupMember):
         *,
         session: Session | None = None,
         tls: TlsConfig | None = None,
-        orderly: bool = False,
-        broadcast: bool = False,
-        start_from: StartFrom = StartFrom.LAST,
-        start_timestamp_ms: int = 0,
-        concurrency: int = 20,
-        batch_size: int = 32,
-        max_reconsume_times: int = -1,
-        offset_file: str | None = None,
+        settings: ConsumerSettings = DEFAULT_CONSUMER,
     ) -> None:
         check_group(group)
         self.group = group
         self.session = session or Session(reactor, name_servers, tls=tls)
         self._reactor = reactor
         self._listener = listener
-        self._orderly = orderly
-        self._broadcast = broadcast
-        self._start_from = start_from
-        self._start_timestamp_ms = start_timestamp_ms
-        self._batch_size = batch_size
-        self._max_reconsume_times = max_reconsume_times
-        self._send_back = SendBack(
-            self.session, group, broadcast=broadcast, max_reconsume_times=max_reconsume_times
-        )
-        self._slots = DeferredSemaphore(concurrency)
+        self._settings = settings
+        self._send_back = SendBack(self.session, group, settings)
+        self._slots = DeferredSemaphore(settings.concurrency)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._workers: dict[MessageQueue, QueueWorker] = {}
         #: The workers of queues that are given up, until that is done.
@@ -123,15 +100,14 @@ class PushConsumer(GroupMember):
         self._committed: dict[MessageQueue, int] = {}
         self._reader = QueuePuller(self.session, group)
         self._offsets: OffsetStore = (
-            FileOffsets(offset_file) if broadcast else BrokerOffsets(self._reader)
+            FileOffsets(settings.offset_file) if settings.broadcast else BrokerOffsets(self._reader)
         )
-        self._locks = QueueLocks(self.session, group) if orderly and not broadcast else None
-        self._loops = [
-            (LoopingCall(self.rebalance), REBALANCE_SECONDS),
-            (LoopingCall(self._persist_logged), PERSIST_SECONDS),
+        needs_locks = settings.orderly and not settings.broadcast
+        self._locks = QueueLocks(self.session, group) if needs_locks else None
+        self._periodic = [
+            PeriodicCall(reactor, "rebalancing", REBALANCE_SECONDS, self.rebalance),
+            PeriodicCall(reactor, "keeping offsets", PERSIST_SECONDS, self._persist_logged),
         ]
-        for loop, _ in self._loops:
-            loop.clock = reactor
         self._rebalancing = False
         self._again = False
         self._stopped = False
@@ -188,7 +164,7 @@ class PushConsumer(GroupMember):
     # Life
 
     async def _start(self) -> None:
-        if not self._broadcast:
+        if not self._settings.broadcast:
             self.subscribe(retry_topic(self.group))
         self.session.add_consumer(self)
         self.session.start()
@@ -196,16 +172,15 @@ class PushConsumer(GroupMember):
             await self._refresh(topic)
         await self.session.heartbeat()
         await self.rebalance()
-        for loop, interval in self._loops:
-            loop.start(interval, now=False)
+        for call in self._periodic:
+            call.start()
         if self._locks is not None:
             self._locks.start(self._orderly_workers)
 
     async def _stop(self) -> None:
         self._stopped = True
-        for loop, _ in self._loops:
-            if loop.running:
-                loop.stop()
+        for call in self._periodic:
+            call.stop()
         workers = [*self._workers.values(), *self._leaving.values()]
         for worker in workers:
             worker.stop()
@@ -231,8 +206,8 @@ class PushConsumer(GroupMember):
         return ConsumerData(
             group_name=self.group,
             consume_type="CONSUME_PASSIVELY",
-            message_model="BROADCASTING" if self._broadcast else "CLUSTERING",
-            consume_from_where=self._start_from.value,
+            message_model="BROADCASTING" if self._settings.broadcast else "CLUSTERING",
+            consume_from_where=self._settings.start_from.value,
             subscription_data_set=list(self._subscriptions.values()),
         )
 
@@ -250,7 +225,7 @@ class PushConsumer(GroupMember):
         return ConsumerRunningInfo(
             properties={
                 "PROP_CLIENT_VERSION": "V5_3_3",
-                "PROP_CONSUME_ORDERLY": "true" if self._orderly else "false",
+                "PROP_CONSUME_ORDERLY": "true" if self._settings.orderly else "false",
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_NAMESERVER_ADDR": ";".join(self.session.names.addresses),
             },
@@ -299,7 +274,7 @@ class PushConsumer(GroupMember):
     async def _rebalance_topic(self, topic: str) -> None:
         try:
             queues = await self._reader.queues(topic)
-            mine = queues if self._broadcast else await self._my_share(topic, queues)
+            mine = queues if self._settings.broadcast else await self._my_share(topic, queues)
         except (ClientError, RemotingError) as error:
             if not (isinstance(error, NoRouteError) and topic.startswith(RETRY_PREFIX)):
                 self.log.warn("rebalancing {topic}: {error}", topic=topic, error=error)
@@ -308,7 +283,7 @@ class PushConsumer(GroupMember):
             return
         for queue in [q for q in self._workers if q.topic == topic and q not in mine]:
             left = self._leave(queue)
-            if not self._orderly:
+            if not self._settings.orderly:
                 await left
         wanted = [q for q in mine if q not in self._workers and q not in self._leaving]
         if self._locks is not None and wanted:
@@ -333,7 +308,7 @@ class PushConsumer(GroupMember):
 
     async def _take(self, queue: MessageQueue) -> None:
         try:
-            offset = await self._first_offset(queue)
+            offset = await first_offset(queue, self._offsets, self._reader, self._settings)
         except (ClientError, RemotingError) as error:
             self.log.warn("the offset of {queue}: {error}", queue=queue, error=error)
             return
@@ -354,7 +329,7 @@ class PushConsumer(GroupMember):
     async def _finish(self, worker: QueueWorker, reset_to: int | None) -> None:
         queue = worker.queue
         try:
-            if self._orderly or reset_to is not None:
+            if self._settings.orderly or reset_to is not None:
                 await worker.idle()
             kept = self._committed.pop(queue, None)
             offset = worker.messages.commit_offset if reset_to is None else reset_to
@@ -366,36 +341,12 @@ class PushConsumer(GroupMember):
             del self._leaving[queue]
 
     def _make_worker(self, queue: MessageQueue, offset: int) -> QueueWorker:
-        arguments = (
-            self._reader,
-            queue,
-            self._subscriptions[queue.topic],
-            offset,
-            self._consume,
-            self._send_back.retry_later,
-            self._send_back.put_aside,
-        )
-        options: dict[str, Any] = {
-            "batch_size": self._batch_size,
-            "commit_while_pulling": not self._broadcast,
-        }
-        if not self._orderly:
-            return ConcurrentWorker(*arguments, slots=self._slots, **options)
-        worker = OrderlyWorker(*arguments, max_reconsume_times=self._max_reconsume_times, **options)
-        worker.locked_until = (
-            float("inf") if self._locks is None else self._locks.locked_until(queue)
-        )
-        return worker
-
-    async def _first_offset(self, queue: MessageQueue) -> int:
-        kept = await self._offsets.read(queue)
-        if kept is not None and kept >= 0:
-            return kept
-        if queue.topic.startswith(RETRY_PREFIX) or self._start_from is StartFrom.FIRST:
-            return 0
-        if self._start_from is StartFrom.TIMESTAMP:
-            return await self._reader.search_offset(queue, self._start_timestamp_ms)
-        return await self._reader.max_offset(queue)
+        assigned = AssignedQueue(queue, self._subscriptions[queue.topic], offset)
+        parts = self._reader, assigned, self._consume, self._send_back, self._settings
+        if not self._settings.orderly:
+            return ConcurrentWorker(*parts, self._slots)
+        locks = self._locks
+        return OrderlyWorker(*parts, inf if locks is None else locks.locked_until(queue))
 
     # Consuming
 

@@ -1,32 +1,41 @@
-"""Reads one queue for a push consumer: pulls ahead, hands messages to the listener, keeps count.
+"""Reads one queue for a push consumer: pulls ahead, hands messages to the listener, keeps count of
+what is done, and gives back what was refused or cannot be read.
 
 A worker lives from the rebalance that gives its queue to this consumer to the one that takes it.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore, maybeDeferred
+from twisted.internet.defer import (
+    CancelledError,
+    Deferred,
+    DeferredSemaphore,
+    maybeDeferred,
+    succeed,
+)
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rocketmq_tw.client.errors import BrokerError, ClientError
+from rocketmq_tw.client.errors import BrokerError, ClientError, check_success
 from rocketmq_tw.client.message import PullStatus, ReceivedMessage
-from rocketmq_tw.client.process_queue import ProcessQueue
 from rocketmq_tw.client.pull import QueuePuller
-from rocketmq_tw.client.session import logged
+from rocketmq_tw.client.session import Session, logged
+from rocketmq_tw.client.settings import ConsumerSettings
+from rocketmq_tw.message.names import dlq_topic
+from rocketmq_tw.message.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.queues import MessageQueue
+from rocketmq_tw.wire.codes import RequestCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import BodyError
+from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 
 #: Consumes one message: returns (or fires) when it is done, raises (or fails) to get it again.
 MessageListener = Callable[[ReceivedMessage], Any]
-#: Gives a message back to the broker for a later try; raises where that failed.
-RetryLater = Callable[[ReceivedMessage], Awaitable[None]]
-#: Puts a message with a damaged body aside: says what became of it; raises where that failed.
-PutAside = Callable[[ReceivedMessage], Awaitable[str]]
 
 HOLD_SECONDS = 15.0
 RETRY_PULL_SECONDS = 3.0
@@ -36,6 +45,129 @@ LOCAL_RETRY_SECONDS = 5.0
 #: So often a broker may refuse to keep a damaged message before the queue goes on without it.
 MAX_REFUSALS = 10
 _FULL_SECONDS = 0.05
+#: What is pulled ahead of a queue at most, as in stock's push consumer: messages, bytes of their
+#: records, and between the offsets of the first and the last one.
+MAX_MESSAGES = 1000
+MAX_BYTES = 100 * 1024 * 1024
+MAX_SPAN = 2000
+SEND_BACK_TIMEOUT = 5.0
+#: The levels with which a message is given back: the broker chooses when it comes again; never.
+_LATER = 0
+_NEVER = -1
+#: Stock's number of tries where the consumer names none.
+_RECONSUME_TIMES = 16
+
+
+class ProcessQueue:
+    """Messages may be consumed in any order; the offset to commit is the first one that is not
+    done, so that after a crash nothing is left out."""
+
+    def __init__(self, offset: int) -> None:
+        #: Where to pull next.
+        self.next_offset = offset
+        self._open: dict[int, ReceivedMessage] = {}
+        self._bytes = 0
+        self._last = offset
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the stored records that are held."""
+        return self._bytes
+
+    @property
+    def commit_offset(self) -> int:
+        """The offset to commit: every message before it is done."""
+        for offset in self._open:
+            return offset
+        return self.next_offset
+
+    @property
+    def full(self) -> bool:
+        """Whether to wait before the next pull: too many, too large, or too far apart since one
+        message takes long."""
+        return len(self._open) > MAX_MESSAGES or self._bytes > MAX_BYTES or self.span > MAX_SPAN
+
+    @property
+    def span(self) -> int:
+        """How far the first and the last open message are apart."""
+        return self._last - self.commit_offset if self._open else 0
+
+    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+        """Takes what a pull brought, in the order of the queue; pulls go on at `next_offset`."""
+        for message in messages:
+            self._open[message.queue_offset] = message
+            self._bytes += message.store_size
+            self._last = message.queue_offset
+        self.next_offset = next_offset
+
+    def first(self) -> ReceivedMessage | None:
+        """The first message that is not done."""
+        for message in self._open.values():
+            return message
+        return None
+
+    def done(self, message: ReceivedMessage) -> None:
+        """The message need not be consumed again."""
+        if self._open.pop(message.queue_offset, None) is not None:
+            self._bytes -= message.store_size
+
+
+class SendBack:
+    """Gives messages of one group back to the broker; in a broadcast they are dropped."""
+
+    log = Logger()
+
+    def __init__(self, session: Session, group: str, settings: ConsumerSettings) -> None:
+        self._session = session
+        self._group = group
+        self._broadcast = settings.broadcast
+        wanted = settings.max_reconsume_times
+        self._max_reconsume_times = _RECONSUME_TIMES if wanted < 0 else wanted
+
+    async def retry_later(self, message: ReceivedMessage) -> None:
+        """The broker brings the message again later, or puts it in the dead-letter queue where it
+        came too often."""
+        if self._broadcast:
+            self.log.warn("dropping {id}: broadcast messages come once", id=message.message_id)
+            return
+        await self._give_back(message, _LATER)
+
+    async def put_aside(self, message: ReceivedMessage) -> str:
+        """Gives a damaged message to the dead-letter queue, and says where it is now: no later try
+        could read it, and the copy in a retry topic would get a CRC that fits the damaged body."""
+        dead_letters = dlq_topic(self._group)
+        if self._broadcast:
+            return "it is left out: broadcast messages come once"
+        if message.queue.topic == dead_letters:
+            return "it is left out, and stays there"
+        await self._give_back(message, _NEVER)
+        return f"it is in {dead_letters} now"
+
+    async def _give_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        address = self._session.broker_address(message.queue.broker_name)
+        properties = message.properties
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=message.physical_offset,
+            group=self._group,
+            delay_level=delay_level,
+            origin_msg_id=properties.get(ORIGIN_MESSAGE_ID, message.message_id),
+            origin_topic=properties.get(RETRY_TOPIC, message.topic),
+            max_reconsume_times=self._max_reconsume_times,
+            bname=message.queue.broker_name,
+        )
+        command = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await self._session.ask(address, command, check_success, SEND_BACK_TIMEOUT)
+
+
+class AssignedQueue(NamedTuple):
+    """A queue that is read, by which subscription, and where to begin."""
+
+    queue: MessageQueue
+    subscription: SubscriptionData
+    offset: int
 
 
 class QueueWorker:
@@ -46,37 +178,31 @@ class QueueWorker:
     def __init__(
         self,
         reader: QueuePuller,
-        queue: MessageQueue,
-        subscription: SubscriptionData,
-        offset: int,
+        assigned: AssignedQueue,
         listener: MessageListener,
-        retry_later: RetryLater,
-        put_aside: PutAside,
-        *,
-        batch_size: int = 32,
-        commit_while_pulling: bool = True,
+        send_back: SendBack,
+        settings: ConsumerSettings,
     ) -> None:
-        self.queue = queue
-        self.messages = ProcessQueue(offset)
+        self.queue = assigned.queue
+        self.messages = ProcessQueue(assigned.offset)
         self.stopped = False
         self._reader = reader
         self._reactor = reader.session.reactor
-        self._subscription = subscription
+        self._subscription = assigned.subscription
         self._listener = listener
-        self._retry_later = retry_later
-        self._put_aside = put_aside
+        self._send_back = send_back
+        self._settings = settings
         #: What is wrong with the bodies of open messages, by queue offset; and how often the
         #: broker refused them.
         self._problems: dict[int, str] = {}
         self._refusals: dict[int, int] = {}
-        self._batch_size = batch_size
-        self._commit = commit_while_pulling
         self._pause: Deferred[Any] | None = None
         self._running: Deferred[None] | None = None
         self._busy = 0
-        self._when_idle: list[Deferred[None]] = []
+        self._idle: Waiters[None] = Waiters()
 
     def start(self) -> None:
+        """Begins to pull."""
         self._running = logged(self.log, f"reading {self.queue}", self._run())
 
     def stop(self) -> None:
@@ -87,12 +213,7 @@ class QueueWorker:
 
     def idle(self) -> Deferred[None]:
         """Fires when the listener has no message of this queue."""
-        idle: Deferred[None] = Deferred()
-        if self._busy:
-            self._when_idle.append(idle)
-        else:
-            idle.callback(None)
-        return idle
+        return self._idle.wait() if self._busy else succeed(None)
 
     async def _run(self) -> None:
         while not self.stopped:
@@ -109,7 +230,8 @@ class QueueWorker:
     async def _pull(self) -> None:
         while self.messages.full and not self.stopped:
             await self._sleep(_FULL_SECONDS)
-        commit = self.messages.commit_offset if self._commit else 0
+        # In a broadcast each consumer keeps its own offsets.
+        commit = 0 if self._settings.broadcast else self.messages.commit_offset
         self._pause = Deferred.fromCoroutine(
             self._reader.pull(
                 self.queue,
@@ -117,7 +239,7 @@ class QueueWorker:
                 expression=self._subscription.sub_string or "*",
                 expression_type=self._subscription.expression_type,
                 sub_version=self._subscription.sub_version,
-                max_messages=self._batch_size,
+                max_messages=self._settings.batch_size,
                 suspend_seconds=HOLD_SECONDS,
                 commit_offset=commit if commit > 0 else None,
                 keep_damaged=True,
@@ -169,7 +291,7 @@ class QueueWorker:
             return False
         offset = message.queue_offset
         try:
-            outcome = await self._put_aside(message)
+            outcome = await self._send_back.put_aside(message)
         except (RemotingError, ClientError) as error:
             if isinstance(error, BrokerError):
                 self._refusals[offset] = self._refusals.get(offset, 0) + 1
@@ -199,7 +321,7 @@ class QueueWorker:
             # Whoever has the queue now gets it from there.
             return False
         try:
-            await self._retry_later(message)
+            await self._send_back.retry_later(message)
         except (RemotingError, ClientError) as error:
             self.log.warn("giving back {id}: {error}", id=message.message_id, error=error)
             return False
@@ -214,9 +336,7 @@ class QueueWorker:
         finally:
             self._busy -= 1
             if not self._busy:
-                waiting, self._when_idle = self._when_idle, []
-                for idle in waiting:
-                    idle.callback(None)
+                self._idle.fire(None)
 
     async def _sleep(self, seconds: float) -> None:
         self._pause = deferLater(self._reactor, seconds)
@@ -233,8 +353,16 @@ class ConcurrentWorker(QueueWorker):
     """Messages are consumed beside each other, as many as `slots` of the consumer allow. One that
     fails is given back to the broker, which brings it again later through the retry topic."""
 
-    def __init__(self, *args: Any, slots: DeferredSemaphore, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        reader: QueuePuller,
+        assigned: AssignedQueue,
+        listener: MessageListener,
+        send_back: SendBack,
+        settings: ConsumerSettings,
+        slots: DeferredSemaphore,
+    ) -> None:
+        super().__init__(reader, assigned, listener, send_back, settings)
         self._slots = slots
 
     def consume(self, messages: list[ReceivedMessage]) -> None:
@@ -262,12 +390,19 @@ class OrderlyWorker(QueueWorker):
     """Messages are consumed one after the other, and only while the queue is locked for us. One
     that fails is tried again until it is done, or given back after `max_reconsume_times`."""
 
-    def __init__(self, *args: Any, max_reconsume_times: int, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._max_reconsume_times = max_reconsume_times
+    def __init__(
+        self,
+        reader: QueuePuller,
+        assigned: AssignedQueue,
+        listener: MessageListener,
+        send_back: SendBack,
+        settings: ConsumerSettings,
+        locked_until: float,
+    ) -> None:
+        super().__init__(reader, assigned, listener, send_back, settings)
         self._consuming = False
         #: The reactor's time until which the broker's lock is ours for certain.
-        self.locked_until = 0.0
+        self.locked_until = locked_until
 
     def consume(self, messages: list[ReceivedMessage]) -> None:
         if not self._consuming:
@@ -294,7 +429,7 @@ class OrderlyWorker(QueueWorker):
             done = await (self.put_aside(message) if damaged else self.listen(message))
             if not done and not damaged:
                 message.reconsume_times += 1
-                last = 0 <= self._max_reconsume_times < message.reconsume_times
+                last = 0 <= self._settings.max_reconsume_times < message.reconsume_times
                 done = last and await self.give_back(message)
             if done:
                 self.messages.done(message)

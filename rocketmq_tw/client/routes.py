@@ -1,7 +1,9 @@
-"""What a topic's route says to a producer and to a consumer, as stock's clients read it."""
+"""What a topic's route says to a producer and to a consumer, as stock's clients read it, and how a
+group's members divide its queues."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -12,6 +14,8 @@ from rocketmq_tw.wire.bodies.route import (
     TopicRouteData,
 )
 from rocketmq_tw.wire.permissions import READ, WRITE
+
+T = TypeVar("T")
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
@@ -44,6 +48,18 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         if data.perm & READ
         for queue_id in range(data.read_queue_nums)
     )
+
+
+def allocate_averagely(queues: Sequence[T], members: Sequence[str], member: str) -> list[T]:
+    """The share of `member`, which every member computes by itself: consecutive queues, the first
+    members one more where it does not come out even. `queues` and `members` are sorted, as all
+    members sort them."""
+    if member not in members:
+        return []
+    index = members.index(member)
+    share, extra = divmod(len(queues), len(members))
+    start = index * share + min(index, extra)
+    return list(queues[start : start + share + (index < extra)])
 
 
 def default_topic_route(route: TopicRouteData, queues: int) -> TopicRouteData:

@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rocketmq_tw.client.errors import BrokerError, ClientError, NoRouteError
@@ -20,6 +19,7 @@ from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.net.interfaces import IRemotingClient
 from rocketmq_tw.runtime.clock import wall_clock_ms
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import HeartbeatData, ProducerData
 from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, TopicRouteData
@@ -78,8 +78,7 @@ class Session:
         self._producers: dict[str, int] = {}
         self._consumers: dict[str, GroupMember] = {}
         BrokerRequests(self.remoting, self._consumers)
-        self._heartbeat = LoopingCall(self.heartbeat)
-        self._heartbeat.clock = reactor
+        self._heartbeats = PeriodicCall(reactor, "heartbeats", HEARTBEAT_INTERVAL, self.heartbeat)
         self._greeted: set[str] = set()
         self._users = 0
 
@@ -89,8 +88,7 @@ class Session:
         """Counts one more user; the first one starts heartbeats and the refreshing of routes."""
         self._users += 1
         self.routes.start()
-        if not self._heartbeat.running:
-            self._heartbeat.start(HEARTBEAT_INTERVAL, now=False)
+        self._heartbeats.start()
 
     def stop(self) -> Deferred[None]:
         """One user less; after the last one all connections are closed."""
@@ -98,8 +96,7 @@ class Session:
         if self._users > 0:
             return succeed(None)
         self.routes.stop()
-        if self._heartbeat.running:
-            self._heartbeat.stop()
+        self._heartbeats.stop()
         return self.remoting.close()
 
     # Groups

@@ -13,7 +13,8 @@ from twisted.python import usage
 from twisted.python.failure import Failure
 
 from rocketmq_tw.client.message import ReceivedMessage
-from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.client.push import PushConsumer
+from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.message.names import check_group, check_topic
 from rocketmq_tw.net.address import name_server_addresses
@@ -110,14 +111,18 @@ class SparkReceiverService(service.Service):
         self._options = options
         self._feed: ReceiverFeed | None = None
         self._ports: list[Any] = []
+        first = options["from"] == "first"
+        settings = ConsumerSettings(
+            start_from=StartFrom.FIRST if first else StartFrom.LAST,
+            concurrency=options["max-unconfirmed"],
+        )
         self._consumer = PushConsumer(
             reactor,
             options["namesrv"],
             options["group"],
             self._received,
             tls=options.tls,
-            start_from=StartFrom.FIRST if options["from"] == "first" else StartFrom.LAST,
-            concurrency=options["max-unconfirmed"],
+            settings=settings,
         )
         for topic in options.topics:
             self._consumer.subscribe(topic, options["expression"])

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rocketmq_tw.client.access import Credentials
 from rocketmq_tw.client.blocking import BlockingClient
+from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.message.names import check_group, is_legal
 from rocketmq_tw.message.tags import SUBSCRIBE_ALL, TAG_TYPE, parse_tag_expression
 from rocketmq_tw.net.address import split_address

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from rocketmq_tw.client.access import Credentials
+from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.client.message import Message
 from tests.support.cluster import Cluster
 from tests.support.spark import patient_client

@@ -17,7 +17,8 @@ from twisted.internet.task import deferLater, react
 from rocketmq_tw.client.message import Message, ReceivedMessage
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import PullConsumer
-from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.client.push import PushConsumer
+from rocketmq_tw.client.settings import ConsumerSettings, ProducerSettings, StartFrom
 from rocketmq_tw.message.names import retry_topic
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
@@ -46,7 +47,7 @@ class Run:
             self._reactor,
             [self._name_server],
             f"{self._group}-producers",
-            send_timeout=_LIMIT,
+            settings=ProducerSettings(send_timeout=_LIMIT),
         )
         await producer.start()
         sent = await self._send(producer)
@@ -128,8 +129,7 @@ class Run:
             [self._name_server],
             group,
             listener,
-            orderly=orderly,
-            start_from=StartFrom.FIRST,
+            settings=ConsumerSettings(orderly=orderly, start_from=StartFrom.FIRST),
         )
         consumer.subscribe(self._topic, "a || b")
         await consumer.start()

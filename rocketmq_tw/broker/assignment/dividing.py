@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rocketmq_tw.client.allocation import allocate_averagely
+from rocketmq_tw.client.routes import allocate_averagely
 from rocketmq_tw.wire.bodies.queues import MessageQueue
 
 #: (queues, members, member) -> its queues; both are sorted.

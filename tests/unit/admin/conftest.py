@@ -15,8 +15,9 @@ from twisted.python.failure import Failure
 from rocketmq_tw.admin.main import main
 from rocketmq_tw.admin.tool import Servers, Tool, Work
 from rocketmq_tw.broker.cluster.part import Cluster
-from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.config.net import TlsConfig
 from rocketmq_tw.files.memory import MemoryFiles
@@ -120,7 +121,7 @@ class World:
             group,
             lambda messages: None,
             session=session,
-            start_from=StartFrom.FIRST,
+            settings=ConsumerSettings(start_from=StartFrom.FIRST),
         )
         consumer.subscribe(topic)
         self.result(consumer.start())

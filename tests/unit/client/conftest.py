@@ -14,6 +14,7 @@ from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import PullConsumer
 from rocketmq_tw.client.push import PushConsumer
 from rocketmq_tw.client.session import Session
+from rocketmq_tw.client.settings import ConsumerSettings, ProducerSettings
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.interfaces import Handler
@@ -137,14 +138,22 @@ class World:
 
     def producer(self, name_servers: str = NAMES, **options) -> Producer:
         session = self.session(name_servers)
-        return Producer(self.client_clock, name_servers, "producers", session=session, **options)
+        settings = ProducerSettings(**options)
+        return Producer(
+            self.client_clock, name_servers, "producers", session=session, settings=settings
+        )
 
     def pull_consumer(self) -> PullConsumer:
         return PullConsumer(self.client_clock, NAMES, "readers", session=self.session())
 
     def push_consumer(self, listener, **options) -> PushConsumer:
         consumer = PushConsumer(
-            self.client_clock, NAMES, "workers", listener, session=self.session(), **options
+            self.client_clock,
+            NAMES,
+            "workers",
+            listener,
+            session=self.session(),
+            settings=ConsumerSettings(**options),
         )
         consumer.subscribe("T")
         return consumer

@@ -1,6 +1,6 @@
 """Signatures as stock's client hook makes them (made with its jar)."""
 
-from rocketmq_tw.client.access import Credentials
+from rocketmq_tw.client.commands import Credentials
 from rocketmq_tw.wire.command import RemotingCommand
 
 

@@ -5,10 +5,14 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_tw.client.allocation import allocate_averagely
 from rocketmq_tw.client.decoding import decode_messages
-from rocketmq_tw.client.process_queue import ProcessQueue
-from rocketmq_tw.client.routes import address_of, default_topic_route, publish_queues
+from rocketmq_tw.client.queue_worker import ProcessQueue
+from rocketmq_tw.client.routes import (
+    address_of,
+    allocate_averagely,
+    default_topic_route,
+    publish_queues,
+)
 from rocketmq_tw.message.compression import CompressionType, compress, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import encode_record

@@ -5,7 +5,8 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from rocketmq_tw.client.message import Message
 from rocketmq_tw.client.producer import by_key
 from rocketmq_tw.client.pull import QueuePuller
-from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.client.push import PushConsumer
+from rocketmq_tw.client.settings import StartFrom
 from rocketmq_tw.message.compression import CompressionType, compression_flag
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body

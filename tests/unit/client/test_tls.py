@@ -16,7 +16,8 @@ from rocketmq_tw.client.errors import NoRouteError
 from rocketmq_tw.client.message import Message, ReceivedMessage
 from rocketmq_tw.client.producer import Producer
 from rocketmq_tw.client.pull import PullConsumer
-from rocketmq_tw.client.push import PushConsumer, StartFrom
+from rocketmq_tw.client.push import PushConsumer
+from rocketmq_tw.client.settings import ConsumerSettings, StartFrom
 from rocketmq_tw.config.net import NettyServerConfig, TlsConfig
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls
@@ -69,7 +70,7 @@ async def test_what_is_sent_over_tls_is_read_over_tls(reactor: Any) -> None:
             address,
             "h",
             received.callback,
-            start_from=StartFrom.FIRST,
+            settings=ConsumerSettings(start_from=StartFrom.FIRST),
             tls=TlsConfig(),
         )
         push.subscribe("T")
