@@ -1,28 +1,25 @@
 """A controller out of its parts."""
 
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
-from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.live_brokers import LiveBrokers, ReplicaKey
-from rocketmq_tw.controller.decider import Decider
+from rocketmq_tw.controller.decider import ControllerMachine, Decider
 from rocketmq_tw.controller.elections import Elections
 from rocketmq_tw.controller.liveness import BrokerLiveness
-from rocketmq_tw.controller.machine import ControllerMachine
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.controller.requests import ControllerRequests
-from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
-from rocketmq_tw.net.live_config import kept_config
+from rocketmq_tw.net.live_config import LiveConfig
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
-from rocketmq_tw.raft.node import RaftNode, Replicated, RunBlocking
+from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
+from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waking_time import WakingTime
 
 
@@ -67,22 +64,21 @@ class Controller:
     def __init__(
         self,
         clock: Any,
-        files: IFiles,
         config: ControllerConfig,
+        live_config: LiveConfig,
         store: MemberStore,
         client: IRemotingClient,
-        run_blocking: RunBlocking,
-        *,
-        other_configs: Sequence[Config] = (),
+        in_thread: InThread,
         random: Random | None = None,
     ) -> None:
+        """`live_config` has `config` and what else administrators may read and change."""
         self.machine = ControllerMachine()
         self.node = RaftNode(
             clock,
             node_config(config),
             store,
             client,
-            run_blocking,
+            in_thread,
             Replicated(self.machine),
             random,
         )
@@ -90,7 +86,7 @@ class Controller:
         self.live: LiveBrokers[IPeer] = LiveBrokers(self._waking_time.now_ms, self._is_registered)
         self.decider = Decider(clock, self.node, self.machine, self.live, config)
         notifier = RoleNotifier(client, self.live)
-        self._elections = Elections(clock, self.decider, self.machine, self.live, notifier, config)
+        self._elections = Elections(clock, self.decider, self.live, notifier, config)
         self._liveness = BrokerLiveness(
             clock,
             self.live,
@@ -98,12 +94,7 @@ class Controller:
             self._elections.broker_gone,
         )
         requests = ControllerRequests(
-            self.node,
-            self.decider,
-            self._liveness,
-            notifier,
-            config,
-            kept_config(files, config, other_configs, run_blocking),
+            self.node, self.decider, self._liveness, notifier, config, live_config
         )
         self.handlers: dict[int, Handler] = {
             **DLedgerRequests(self.node, serves_clients=False).table(),

@@ -1,12 +1,12 @@
-"""Decisions in turn: each one looks at a state that all earlier ones about its group have become
-part of."""
+"""Decisions in turn: each one looks at a state that has the events of all earlier ones about its
+group. The state is that of the machine which the Raft group feeds."""
 
 from collections.abc import Sequence
 
+import msgspec
 from twisted.internet.defer import (
     CancelledError,
     Deferred,
-    DeferredLock,
     FirstError,
     TimeoutError,
     gatherResults,
@@ -14,15 +14,19 @@ from twisted.internet.defer import (
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.controller.core.decisions import Decision
 from rocketmq_tw.controller.core.election import BrokerLife
-from rocketmq_tw.controller.core.events import encode_event
+from rocketmq_tw.controller.core.events import EventError, decode_event, encode_event
 from rocketmq_tw.controller.core.requests import Decide
-from rocketmq_tw.controller.machine import ControllerMachine
+from rocketmq_tw.controller.core.state import ControllerState
 from rocketmq_tw.raft.core.codes import Code, RaftRole, Refused
+from rocketmq_tw.raft.core.entry import Entry
 from rocketmq_tw.raft.node import RaftNode
+from rocketmq_tw.raft.state_machine import IStateMachine, SnapshotError
+from rocketmq_tw.runtime.fairness import SerialQueue
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -36,6 +40,51 @@ _CODES = {
     Code.LEADER_PENDING_FULL: ResponseCode.SYSTEM_BUSY,
     Code.LEADER_TRANSFERRING: ResponseCode.SYSTEM_BUSY,
 }
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(ControllerState).decode
+
+
+@implementer(IStateMachine)
+class ControllerMachine:
+    """Applies events to `state`; what is no event changes nothing, here and in stock's. A snapshot
+    is the state as JSON (docs/formats/controller.md)."""
+
+    log = Logger()
+
+    def __init__(self) -> None:
+        self.state = ControllerState()
+
+    def apply(self, entry: Entry) -> None:
+        if not entry.body:
+            return
+        try:
+            event = decode_event(entry.body)
+        except EventError as error:
+            self.log.warn(
+                "entry {index} of the log is passed over: {reason}",
+                index=entry.index,
+                reason=error,
+            )
+            return
+        self.log.debug("entry {index}: {event}", index=entry.index, event=event)
+        self.state.apply(event)
+
+    def take_snapshot(self) -> bytes:
+        return _encode(self.state)
+
+    def check_snapshot(self, data: bytes) -> None:
+        _state_of(data)
+
+    def load_snapshot(self, data: bytes) -> None:
+        self.state = _state_of(data)
+
+
+def _state_of(data: bytes) -> ControllerState:
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SnapshotError(str(error)) from error
 
 
 class Decider:
@@ -55,12 +104,12 @@ class Decider:
         life: BrokerLife,
         config: ControllerConfig,
     ) -> None:
+        self.machine = machine
         self._clock = clock
         self._node = node
-        self._machine = machine
         self._life = life
         self._config = config
-        self._turns: dict[str, DeferredLock] = {}
+        self._turns = SerialQueue[str]()
         #: Up to here the log may have entries that somebody gave up waiting for.
         self._doubtful_end = -1
         self._waiting = self._reading = 0
@@ -80,7 +129,8 @@ class Decider:
         if self._waiting >= MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
         self._waiting += 1
-        return self._within_time(self._in_turn(name, make)).addBoth(self._decided)
+        turn = self._turns.run(name, lambda: Deferred.fromCoroutine(self._decide(make)))
+        return self._within_time(turn).addBoth(self._decided)
 
     def read(self, make: Decide) -> "Deferred[Decision]":
         """Fires with the decision on a request that only looks: it sees all that was answered
@@ -89,7 +139,8 @@ class Decider:
         if self._reading >= MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for an answer")
         self._reading += 1
-        return self._within_time(self._read(make)).addBoth(self._has_read)
+        reading = Deferred.fromCoroutine(self._read(make))
+        return self._within_time(reading).addBoth(self._has_read)
 
     def _check_leads(self) -> None:
         if not self.leads:
@@ -97,23 +148,12 @@ class Decider:
             known = "no leader is known" if leader is None else f"{leader} leads the controllers"
             raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, f"not the leader: {known}")
 
-    async def _in_turn(self, name: str, make: Decide) -> Decision:
-        turn = self._turns.setdefault(name, DeferredLock())
-        await turn.acquire()
-        try:
-            return await self._decide(make)
-        finally:
-            turn.release()
-            # Who waited may be done by now, and have made room for another one.
-            if not turn.locked and self._turns.get(name) is turn:
-                del self._turns[name]
-
     async def _decide(self, make: Decide) -> Decision:
         core = self._node.core
         if core.applied_index < self._doubtful_end:
             await self._append_empty()
         self._check_leads()
-        decision = make(self._machine.state, self._life)
+        decision = make(self.machine.state, self._life)
         if not decision.events:
             await self._confirm()
             return decision
@@ -127,7 +167,7 @@ class Decider:
 
     async def _read(self, make: Decide) -> Decision:
         await self._confirm()
-        return make(self._machine.state, self._life)
+        return make(self.machine.state, self._life)
 
     async def _confirm(self) -> None:
         """Returns once the state has all that any leader had answered before the call."""
@@ -152,8 +192,7 @@ class Decider:
         except FirstError as error:
             error.subFailure.raiseException()
 
-    def _within_time(self, coroutine: object) -> "Deferred[Decision]":
-        deciding: Deferred[Decision] = Deferred.fromCoroutine(coroutine)  # type: ignore[arg-type]
+    def _within_time(self, deciding: "Deferred[Decision]") -> "Deferred[Decision]":
         deciding.addTimeout(DECISION_TIMEOUT, self._clock)
         return deciding.addErrback(self._refused)
 

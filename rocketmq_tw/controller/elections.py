@@ -3,7 +3,6 @@
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -13,8 +12,8 @@ from rocketmq_tw.controller.core.live_brokers import ReplicaKey
 from rocketmq_tw.controller.core.reads import groups_to_reelect
 from rocketmq_tw.controller.core.requests import elect_master
 from rocketmq_tw.controller.decider import Decider
-from rocketmq_tw.controller.machine import ControllerMachine
 from rocketmq_tw.controller.notifications import RoleNotifier
+from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
@@ -34,34 +33,29 @@ class Elections:
         self,
         clock: Any,
         decider: Decider,
-        machine: ControllerMachine,
         life: BrokerLife,
         notifier: RoleNotifier,
         config: ControllerConfig,
     ) -> None:
         self._decider = decider
-        self._machine = machine
         self._life = life
         self._notifier = notifier
         self._config = config
         self._under_way: set[str] = set()
-        #: Groups whose turn comes, in order.
+        #: Groups in which an election is to begin, in order.
         self._wanted: dict[str, None] = {}
         self._is_beginning = False
-        self._scan = LoopingCall(self.scan)
-        self._scan.clock = clock
-
-    def start(self) -> None:
-        interval = self._config.scan_inactive_master_interval / 1000
-        self._scan.start(interval, now=False).addErrback(self._scan_failed)
-
-    def stop(self) -> None:
-        if self._scan.running:
-            self._scan.stop()
+        scan = PeriodicCall(
+            clock,
+            "the look for groups without their master",
+            config.scan_inactive_master_interval / 1000,
+            self.scan,
+        )
+        self.start, self.stop = scan.start, scan.stop
 
     def broker_gone(self, key: ReplicaKey) -> None:
         """Elects where `key` is the master of its group."""
-        group = self._machine.state.group(key.name)
+        group = self._decider.machine.state.group(key.name)
         if group is None or group.cluster != key.cluster or group.sync.master != key.broker_id:
             return
         self._elect(key.name)
@@ -69,7 +63,7 @@ class Elections:
     def scan(self) -> None:
         """Elects in all groups that live without their master."""
         if self._decider.leads:
-            for name in list(groups_to_reelect(self._machine.state, self._life)):
+            for name in list(groups_to_reelect(self._decider.machine.state, self._life)):
                 self._elect(name)
 
     def _elect(self, name: str) -> None:
@@ -123,7 +117,3 @@ class Elections:
 
     def _failed(self, failure: Failure, name: str) -> None:
         self.log.failure("an election in {name}", failure, name=name)
-
-    def _scan_failed(self, failure: Failure) -> None:
-        self.log.failure("while looking for groups without their master", failure)
-        self.start()

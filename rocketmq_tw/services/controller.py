@@ -18,6 +18,7 @@ from rocketmq_tw.controller.controller import Controller, ControllerConfigError,
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.client import RemotingClient
+from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.raft.core.config import NodeConfig
@@ -86,14 +87,14 @@ class ControllerService(service.Service):
             self._server = RemotingServer(self._reactor, net, tls=ServerTls(tls))
             self._client = RemotingClient(self._reactor, loaded[NettyClientConfig], tls=tls)
             store = self._open_store(config)
+            in_thread = in_pool(self._reactor)
             controller = Controller(
                 self._reactor,
-                PosixFiles(),
                 self._config,
+                kept_config(PosixFiles(), self._config, (net, tls), in_thread),
                 store,
                 self._client,
-                in_pool(self._reactor),
-                other_configs=(net, tls),
+                in_thread,
             )
             controller.start(self._server)
         except (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredLock, fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
@@ -18,6 +18,7 @@ from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -86,12 +87,12 @@ class Controllers:
         disk = self.disks[member]
         controller = self.running[member] = Controller(
             self.clock,
-            disk,
             config,
+            kept_config(disk, config, (), _at_once),
             MemberStore(disk, "/s", _FILE_SIZE, 32 * 1024),
             self.network.client(),
             _at_once,
-            random=Random(int(member[1:])),
+            Random(int(member[1:])),
         )
         _, port = split_address(PEERS[member])
         controller.start(RemotingServer(self.clock, NettyServerConfig(listen_port=port)))
@@ -140,10 +141,10 @@ class Controllers:
         (leader,) = decides()
         return leader
 
-    def take_turn(self, group: str) -> DeferredLock:
-        """Keeps decisions on a group waiting until what is returned is released."""
-        turn = self.leader().decider._turns.setdefault(group, DeferredLock())
-        turn.acquire()
+    def take_turn(self, group: str) -> Deferred[None]:
+        """Keeps decisions on a group waiting until what is returned is fired."""
+        turn: Deferred[None] = Deferred()
+        self.leader().decider._turns.run(group, lambda: turn)
         return turn
 
     def leader_id(self) -> str:

@@ -84,7 +84,7 @@ def decides_before_its_log_is_applied(patch: pytest.MonkeyPatch) -> None:
         decider._ready_term = term if role is RaftRole.LEADER else None
 
     async def decide(decider: Decider, make: Any) -> Decision:
-        decision: Decision = make(decider._machine.state, decider._life)
+        decision: Decision = make(decider.machine.state, decider._life)
         if decision.events:
             await decider._append([encode_event(event) for event in decision.events])
         return decision

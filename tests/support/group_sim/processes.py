@@ -17,6 +17,7 @@ from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.controller.controller import Controller
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.address import split_address
+from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
@@ -152,12 +153,12 @@ class ControllerProcess(Process):
         )
         self.controller = controller = Controller(
             clock,
-            self.files,
             config,
+            kept_config(self.files, config, (), threads),
             MemberStore(self.files, "/s", _LEDGER_FILE_SIZE, _LEDGER_INDEX_SIZE),
             clock.client(),
             threads,
-            random=Random(self._chance.randrange(1 << 30)),
+            Random(self._chance.randrange(1 << 30)),
         )
         apply = controller.machine.apply
 

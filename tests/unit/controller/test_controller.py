@@ -272,7 +272,7 @@ def test_who_waits_for_its_turn_hears_of_a_new_leader(
     # Another one has led in between, and what it decided is not here yet.
     for listener in leader.node.role_listeners:
         listener(RaftRole.FOLLOWER, leader.node.core.term)
-    waiting.release()
+    waiting.callback(None)
     with pytest.raises(RequestError) as refused:
         controllers.result(asked)
     assert refused.value.code == ResponseCode.CONTROLLER_NOT_LEADER

@@ -142,6 +142,6 @@ def test_an_election_without_a_decision_in_time_is_tried_again(make_controllers:
     one.die()
     controllers.run(DECISION_TIMEOUT + 1)
     assert master_of(controllers) == 1
-    turn.release()
+    turn.callback(None)
     controllers.run(1)
     assert master_of(controllers) == 2 and two.told

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.controller.machine import ControllerMachine
+from rocketmq_tw.controller.decider import ControllerMachine
 from rocketmq_tw.raft.bodies import DLedgerRequestCode
 from rocketmq_tw.raft.core.codes import Code
 from rocketmq_tw.raft.core.snapshot import Snapshot, SnapshotMeta

@@ -15,6 +15,7 @@ from rocketmq_tw.controller.controller import Controller
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.namesrv.namesrv import NameServer
 from rocketmq_tw.net.interfaces import AccessChecks
+from rocketmq_tw.net.live_config import kept_config
 from rocketmq_tw.net.server import RemotingServer
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import at_once
@@ -73,7 +74,10 @@ def test_a_controller() -> None:
         controller_dledger_self_id="n0",
     )
     store = MemberStore(files, "/s", 8192, 32 * 1024)
-    controller = Controller(world.clock, files, config, store, world.network.client(), at_once)
+    live_config = kept_config(files, config, (), at_once)
+    controller = Controller(
+        world.clock, config, live_config, store, world.network.client(), at_once
+    )
     controller.start(world.server)
     assert world.is_guarded(RequestCode.CONTROLLER_GET_METADATA_INFO)
 
