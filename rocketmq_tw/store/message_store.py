@@ -213,12 +213,12 @@ class MessageStore(StoreReads):
         self._ownership.release()
 
     @property
-    def is_copy(self) -> bool:
+    def is_copy(self) -> Callable[[], bool]:
         """See `IMessageStore`."""
         return self._reader.is_copy
 
     @is_copy.setter
-    def is_copy(self, is_copy: bool) -> None:
+    def is_copy(self, is_copy: Callable[[], bool]) -> None:
         self._reader.is_copy = is_copy
 
     @property

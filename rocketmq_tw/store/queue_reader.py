@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, compress
 
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -84,15 +84,15 @@ class QueueReader:
         self._config = config
         self._log = log
         self._memory_bytes = memory_bytes
-        #: The log is a copy of another broker's, and may be behind it.
-        self.is_copy = False
+        #: Whether the log may be a copy of another broker's, and be behind that.
+        self.is_copy: Callable[[], bool] = lambda: False
         self.damaged = 0
 
     @property
     def cached_bytes(self) -> int:
         """How much of the log's end is taken to be in memory; as in stock a slave, which reads for
         others, leaves more to them."""
-        percent = self._config.access_message_in_memory_max_ratio - (10 if self.is_copy else 0)
+        percent = self._config.access_message_in_memory_max_ratio - (10 if self.is_copy() else 0)
         return self._memory_bytes * max(percent, 0) // 100
 
     def read(
@@ -201,7 +201,7 @@ class QueueReader:
 
     def _corrected(self, offset: int, corrected: int) -> int:
         """A slave does not correct offsets: its queue may just be behind its master's."""
-        if self.is_copy and not self._config.offset_check_in_slave:
+        if self.is_copy() and not self._config.offset_check_in_slave:
             return offset
         return corrected
 

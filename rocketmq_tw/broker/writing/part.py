@@ -54,6 +54,7 @@ class Writing(Part):
             open_files=room_for_files(),
         )
         self.store.retention.warn = lambda text: log.warn("{text}", text=text)
+        self.store.is_copy = lambda: not role.is_master
         self.flusher = Flusher(self.store, config, reactor, host.in_thread)
         self.dispatcher = Dispatcher(self.store, reactor)
         self.commit = Commit(
@@ -105,7 +106,6 @@ class Writing(Part):
         check_files(self._host.files, self.store.paths.root)
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
-        self.store.is_copy = state.role.copies_log
         return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
 
     def leave(self, state: RoleState) -> Deferred[None]:

@@ -145,12 +145,12 @@ def test_statuses_and_next_offsets(store: MessageStore) -> None:
 def test_a_slave_does_not_correct_offsets() -> None:
     files = MemoryFiles()
     store = open_store(files)
-    store.is_copy = True
+    store.is_copy = lambda: True
     put(store, make_message())
     assert read(store, 9).next_offset == 9
     store.close()
     store = open_store(files, offset_check_in_slave=True)
-    store.is_copy = True
+    store.is_copy = lambda: True
     assert read(store, 9).next_offset == 1
 
 

@@ -188,11 +188,11 @@ def test_what_a_former_replica_has_not_dispatched_begins_anew_as_a_master_too(
     master.remove_topics(["Topic"])
     put(master, make_message(b"new"))
     replica = open_store(files)
-    replica.is_copy = True
+    replica.is_copy = lambda: True
     replica.append_raw(0, master.read_log(0, master.end_offset))
     replica.write_pending()
     replica.fsync()
-    replica.is_copy = False
+    replica.is_copy = lambda: False
     replica.dispatch()
     assert bodies_of(replica) == [b"new"]
 
