@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from rocketmq_tw.broker.interfaces import IReplicator
+from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory

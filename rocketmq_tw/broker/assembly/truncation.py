@@ -16,11 +16,11 @@ from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 from zope.interface import Attribute, Interface
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.slices import Slices
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Records of the log that are looked at in one step.
 STEP = 500

@@ -9,7 +9,6 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
@@ -17,6 +16,7 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import (
     Connection,

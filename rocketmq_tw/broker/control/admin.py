@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import role_keys
 from rocketmq_tw.broker.tables.topics.requests import REMOVED_AT_ONCE
@@ -19,6 +18,7 @@ from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.net.live_config import BROKER_RULES, LiveConfig
 from rocketmq_tw.runtime.slices import every
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import DataVersion, encode_body
 from rocketmq_tw.wire.bodies.stats import KVTable
 from rocketmq_tw.wire.codes import RequestCode

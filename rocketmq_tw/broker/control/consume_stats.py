@@ -8,12 +8,12 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, Traffic, group_key
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.queues import (
     ConsumeStats,
     ConsumeStatsList,

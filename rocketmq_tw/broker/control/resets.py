@@ -8,7 +8,6 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
@@ -16,6 +15,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.queues import (
     CorrectionOffsetBody,

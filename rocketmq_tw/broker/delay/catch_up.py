@@ -18,10 +18,10 @@ from hashlib import blake2b
 from rocketmq_tw.broker.delay.delivery import BATCH_BYTES, BATCH_MESSAGES
 from rocketmq_tw.broker.delay.levels import DelayLevels, delivered_level, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.record import RecordHead, decode_records
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Records of the log that are looked at in one step, and in all; what was delivered behind them is
 #: delivered again, as where a slave could not ask its master for long.

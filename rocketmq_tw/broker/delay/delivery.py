@@ -18,7 +18,6 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.interfaces import Arrived, IMessageStore
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -26,6 +25,7 @@ from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.interface import Arrived, IMessageStore
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

@@ -13,11 +13,11 @@ from rocketmq_tw.broker.delay.levels import (
     due_message,
     queue_of,
 )
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 

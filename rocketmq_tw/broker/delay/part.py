@@ -17,7 +17,6 @@ from rocketmq_tw.broker.delay.catch_up import CatchUp
 from rocketmq_tw.broker.delay.delivery import DelayDelivery
 from rocketmq_tw.broker.delay.levels import DelayLevels, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.write_behind import write_progress
@@ -27,6 +26,7 @@ from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from zope.interface import implementer
 
-from rocketmq_tw.broker.interfaces import IReplicator
+from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.wire.codes import ResponseCode
 
 

@@ -6,7 +6,6 @@ from rocketmq_tw.broker.clients.registry import ConsumerGroup
 from rocketmq_tw.broker.filters.compile_budget import CompileBudget
 from rocketmq_tw.broker.filters.message_bits import MessageBits
 from rocketmq_tw.broker.filters.table import FilterTable
-from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.message.properties import RETRY_TOPIC, parse_properties
@@ -19,7 +18,7 @@ from rocketmq_tw.message.sql92 import (
     compile_expression,
 )
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
-from rocketmq_tw.store.interface import ExtraMatch
+from rocketmq_tw.store.interface import EVERY_MESSAGE, ExtraMatch, MessageFilter
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import (
     FOREVER_MS,
     PoppedQueue,
@@ -27,6 +26,7 @@ from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import PutResult
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_request
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAck, BatchAckMessageRequestBody, BatchAckMsg
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode

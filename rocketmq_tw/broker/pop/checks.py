@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import MAX_GROUP_LENGTH, RETRY_PREFIX
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketmq_tw.broker.assembly.truncation import LogCut
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import (
     ACK_TAG,
     BATCH_ACK_TAG,
@@ -26,6 +25,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import BodyError

@@ -13,7 +13,6 @@ from itertools import count
 
 from twisted.internet.interfaces import IReactorTime
 
-from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE, HeldRequest, HeldRequests
 from rocketmq_tw.config.broker import BrokerConfig
@@ -21,6 +20,7 @@ from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.slices import InSlices
+from rocketmq_tw.store.interface import Arrived, MessageFilter
 
 #: Milliseconds before its deadline at which a request is answered, as in stock.
 EARLY_MS = 50

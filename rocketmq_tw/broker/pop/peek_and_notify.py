@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from random import randrange
 
 from rocketmq_tw.broker.assembly.handlers import answer_later
-from rocketmq_tw.broker.interfaces import EVERY_MESSAGE
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.pop.checks import PopChecks
 from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
@@ -15,6 +14,7 @@ from rocketmq_tw.broker.pop.positions import Positions
 from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import QueueReads
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import EVERY_MESSAGE
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pop import (

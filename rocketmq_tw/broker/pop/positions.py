@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import PoppedQueue
 from rocketmq_tw.broker.pop.order import OrderBook
 from rocketmq_tw.broker.pop.pending import InFlight
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import RETRY_PREFIX
+from rocketmq_tw.store.interface import IMessageStore
 
 #: `init_mode` of a pop: where a group begins that has no offset.
 FROM_OLDEST = 0

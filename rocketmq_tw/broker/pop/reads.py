@@ -8,13 +8,6 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import (
-    EVERY_MESSAGE,
-    GetStatus,
-    IMessageStore,
-    MessageFilter,
-    QueueRead,
-)
 from rocketmq_tw.broker.pop.check_points import (
     PoppedQueue,
     ReviveLog,
@@ -32,6 +25,13 @@ from rocketmq_tw.message.layout import fields
 from rocketmq_tw.message.names import RETRY_PREFIX
 from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records, encode_record
+from rocketmq_tw.store.interface import (
+    EVERY_MESSAGE,
+    GetStatus,
+    IMessageStore,
+    MessageFilter,
+    QueueRead,
+)
 from rocketmq_tw.store.multi_dispatch import has_offsets, offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode

@@ -9,7 +9,6 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import new_check_point
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
@@ -19,6 +18,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic, popped_topic
 from rocketmq_tw.message.properties import join_properties, number, parse_properties
 from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.multi_dispatch import offset_in
 from rocketmq_tw.wire.bodies.pop import PopCheckPoint
 from rocketmq_tw.wire.permissions import READ, WRITE

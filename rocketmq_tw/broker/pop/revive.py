@@ -17,7 +17,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.pop.check_points import (
     ACK_TAG,
     BATCH_ACK_TAG,
@@ -35,6 +34,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode

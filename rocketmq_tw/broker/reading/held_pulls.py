@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from rocketmq_tw.broker.interfaces import Arrived, IMessageStore, MessageFilter
 from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE, HeldRequest, HeldRequests
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.slices import InSlices
+from rocketmq_tw.store.interface import Arrived, IMessageStore, MessageFilter
 
 #: Seconds between two checks of what is held, as in stock: so much longer a pull is held at most.
 CHECK_INTERVAL = 5.0

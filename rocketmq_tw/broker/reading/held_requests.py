@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import Arrived, MessageFilter
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.runtime.slices import InSlices
+from rocketmq_tw.store.interface import Arrived, MessageFilter
 
 #: Stands for every queue of a topic.
 ANY_QUEUE = -1

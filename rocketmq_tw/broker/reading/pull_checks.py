@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry, ConsumerGroup
 from rocketmq_tw.broker.filters.filters import MessageFilters
-from rocketmq_tw.broker.interfaces import MessageFilter
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.store.interface import MessageFilter
 from rocketmq_tw.wire.bodies.clients import SubscriptionData
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.topics import TopicConfig

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
-from rocketmq_tw.broker.interfaces import GetStatus, MessageFilter, QueueRead
 from rocketmq_tw.broker.reading.pull_checks import Authorised
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.store.interface import GetStatus, MessageFilter, QueueRead
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
 from rocketmq_tw.wire.codes import ResponseCode

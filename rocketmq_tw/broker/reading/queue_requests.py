@@ -9,11 +9,10 @@ import msgspec
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.filters.part import Filters
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.store.interface import ExtraMatch, QueueUnit
+from rocketmq_tw.store.interface import ExtraMatch, IMessageStore, QueueUnit
 from rocketmq_tw.store.queue_extension import is_address
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import ConsumeQueueBody, ConsumeQueueUnit

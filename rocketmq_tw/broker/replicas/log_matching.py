@@ -16,10 +16,10 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.master_calls import MasterCalls
 from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.links.ends import LinkError
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Records that are looked at in one turn of the reactor.
 SLICE = 2_000

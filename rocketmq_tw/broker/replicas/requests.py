@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from rocketmq_tw.broker.assembly.host import Addresses
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.replicas.switching import Switching
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo

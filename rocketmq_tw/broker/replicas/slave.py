@@ -11,7 +11,6 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.cluster.membership import Master
-from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.replicas.log_matching import LogMatching
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.writing.part import Writing
@@ -22,6 +21,7 @@ from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
+from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
 from rocketmq_tw.wire.errors import RequestError
 

@@ -7,7 +7,6 @@ from functools import lru_cache, partial
 from operator import itemgetter
 
 from rocketmq_tw.broker.assembly.host import Addresses
-from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.sending.checks import SendChecks, any_queue, check_message_type
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.topics.announcements import Reply
@@ -25,6 +24,7 @@ from rocketmq_tw.message.model import MULTI_TAGS, StoredMessage, transaction_val
 from rocketmq_tw.message.properties import join_properties, parse_properties, rejoin_properties
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

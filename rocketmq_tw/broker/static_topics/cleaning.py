@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import Items, leader_of, leaders
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.topics import (
     LogicQueueMappingItem,

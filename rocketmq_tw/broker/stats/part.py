@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
-from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.stats.traffic import Traffic
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import LMQ_PREFIX
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand

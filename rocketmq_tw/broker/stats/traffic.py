@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from rocketmq_tw.broker.interfaces import Arrived
+from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
 
 #: Keys that are counted at most: names cost memory, and anybody may make some.

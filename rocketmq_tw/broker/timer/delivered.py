@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from rocketmq_tw.broker.assembly.truncation import LogCut
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Entries of the timer log that are looked at in one step.
 SLICE = 500

@@ -17,7 +17,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.slots import DueSlot, SlotMessages
 from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
@@ -26,6 +25,7 @@ from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.unit import TimerUnit
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.rules import deliver_ms, takes_timed
 from rocketmq_tw.message import properties as props
@@ -16,6 +15,7 @@ from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead, parse_head
 from rocketmq_tw.message.tags import java_hash_code
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.unit import DEFAULT, DELETE, NOWHERE, ROLL, TimerUnit
 
 #: Messages and bytes that one read of the topic gives at most.

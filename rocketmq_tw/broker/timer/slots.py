@@ -8,13 +8,13 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.rules import TimerRules, takes_timed
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.message.properties import join_properties, number, parse_properties
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.timer_files import TimerFiles
 from rocketmq_tw.store.timer.timer_log import TimerLogReader
 from rocketmq_tw.store.timer.unit import TimerUnit

@@ -12,7 +12,6 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.transactions.book import HalfBook, State
 from rocketmq_tw.broker.transactions.halves import QUEUE, Half, shown_to_producer
 from rocketmq_tw.broker.transactions.lines import (
@@ -30,6 +29,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.record import decode_records, encode_record
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocketmq_tw.broker.assembly.truncation import LogCut
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, settled_offsets
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC
 from rocketmq_tw.message.record import RecordHead
+from rocketmq_tw.store.interface import IMessageStore
 
 
 class SettledBehind:

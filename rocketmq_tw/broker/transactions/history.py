@@ -7,7 +7,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, StoredMessage, transaction_value
 from rocketmq_tw.message.names import (
@@ -18,6 +17,7 @@ from rocketmq_tw.message.names import (
 )
 from rocketmq_tw.message.properties import DELAY, TIMER_PROPERTIES
 from rocketmq_tw.message.record import decode_record
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Messages with the same unique id that are looked at.
 MOST = 64

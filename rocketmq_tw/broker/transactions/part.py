@@ -14,7 +14,6 @@ from rocketmq_tw.broker.assembly.host import Addresses, ConfigFile, Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.clients.part import Clients
-from rocketmq_tw.broker.interfaces import Arrived
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
@@ -34,6 +33,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.net.interfaces import Handler
+from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.store.paths import StorePaths
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.errors import RequestError

@@ -10,7 +10,6 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.broker.transactions.history import History
@@ -21,6 +20,7 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

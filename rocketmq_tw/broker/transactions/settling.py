@@ -14,7 +14,6 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.transactions.book import HalfBook, State
 from rocketmq_tw.broker.transactions.halves import (
     Half,
@@ -31,6 +30,7 @@ from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.properties import waits_for_store
+from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

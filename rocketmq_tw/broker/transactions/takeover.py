@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.transactions.book import HalfBook, State
 from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, Half, settled_offsets
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, StoredMessage, transaction_value
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.record import decode_record, decode_records
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Records of a queue, and bytes, that are read at once.
 BLOCK = 256

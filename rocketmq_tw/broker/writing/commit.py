@@ -19,7 +19,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import Appended, IMessageStore, IReplicator
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.writing.append_times import AppendTimes
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
@@ -27,10 +26,12 @@ from rocketmq_tw.broker.writing.flush import Flusher
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.message.batch import Batch
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.turns import turns_of
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
+from rocketmq_tw.store.interface import Appended, IMessageStore
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

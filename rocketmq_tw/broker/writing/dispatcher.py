@@ -9,9 +9,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Seconds until queues that could not be filled are tried again, if nothing is sent before.
 RETRY_SECONDS = 1.0

@@ -16,12 +16,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waiters import Waiters
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Told whether the log is durable up to where it was asked for.
 Flushed = Callable[[bool], None]

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from twisted.internet.defer import Deferred, fail
 from zope.interface import Interface, implementer
 
-from rocketmq_tw.broker.interfaces import Appended
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.writing.commit import SAFE, STORED, AppendLast, Commit
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 

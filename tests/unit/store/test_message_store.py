@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from zope.interface.verify import verifyObject
 
-from rocketmq_tw.broker.interfaces import IMessageStore, MessageFilter
 from rocketmq_tw.config.change import change
 from rocketmq_tw.files.faulty import Fault, FaultyFiles, PowerLoss
 from rocketmq_tw.files.interface import DiskUsage
@@ -24,7 +23,7 @@ from rocketmq_tw.message.tags import java_hash_code
 from rocketmq_tw.store import dispatching
 from rocketmq_tw.store.checkpoint import read_checkpoint
 from rocketmq_tw.store.errors import IllegalMessageError, NotWritableError, StoreError
-from rocketmq_tw.store.interface import GetStatus
+from rocketmq_tw.store.interface import GetStatus, IMessageStore, MessageFilter
 from rocketmq_tw.store.message_store import MessageStore
 from tests.support.stores import (
     ManualClock,

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
@@ -14,6 +13,7 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.message.layout import physical_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError

@@ -9,7 +9,6 @@ import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.interfaces import IMessageStore
 from rocketmq_tw.broker.stats.traffic import TOPIC_PUT, Traffic
 from rocketmq_tw.broker.tables.attributes import parse_attributes
 from rocketmq_tw.broker.tables.changes import NAMED, check_list_bytes, check_list_length
@@ -22,6 +21,7 @@ from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire import permissions
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.queues import MessageQueue, TopicOffset, TopicStatsTable

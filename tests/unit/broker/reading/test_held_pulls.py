@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.held_requests import ANY_QUEUE
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.store.dispatch_entries import BatchEntry, DispatchEntry
+from rocketmq_tw.store.interface import EVERY_MESSAGE, MessageFilter
 from tests.support.broker import BrokerInMemory
 from tests.support.network import FakePeer
 

@@ -9,7 +9,6 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from rocketmq_tw.broker.interfaces import EVERY_MESSAGE, MessageFilter
 from rocketmq_tw.broker.pop.held_pops import HeldPops, HoldResult
 from rocketmq_tw.broker.reading.held_requests import (
     ANY_QUEUE,
@@ -19,6 +18,7 @@ from rocketmq_tw.broker.reading.held_requests import (
 )
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.store.dispatch_entries import DispatchEntry
+from rocketmq_tw.store.interface import EVERY_MESSAGE, MessageFilter
 from tests.support.network import FakePeer
 
 SLOW = MessageFilter(None, lambda properties: True, 5)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_tw.broker.interfaces import GetStatus, QueueRead
 from rocketmq_tw.config.change import change
+from rocketmq_tw.store.interface import GetStatus, QueueRead
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import ONEWAY_FLAG, RemotingCommand

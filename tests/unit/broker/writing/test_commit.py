@@ -11,7 +11,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from rocketmq_tw.broker.interfaces import Appended, IReplicator
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
@@ -19,9 +18,11 @@ from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.batch import Batch, BatchedMessage
+from rocketmq_tw.replication.interfaces import IReplicator
 from rocketmq_tw.runtime.turns import IReactorTurns
 from rocketmq_tw.store import dispatching
 from rocketmq_tw.store.errors import NotWritableError
+from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import BrokerInMemory, Threads
