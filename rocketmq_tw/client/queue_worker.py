@@ -318,7 +318,7 @@ class QueueWorker:
     async def give_back(self, message: ReceivedMessage) -> bool:
         """Gives the message back to the broker; whether that worked."""
         if self.stopped:
-            # Whoever has the queue now gets it from there.
+            # The consumer that has the queue now gets it from the broker.
             return False
         try:
             await self._send_back.retry_later(message)

@@ -20,8 +20,8 @@ _RUN = 5_000
 
 
 class TopicQueues:
-    """Topic -> broker name -> queues. A change costs the same however many topics there are; what
-    is about all topics of a broker comes in steps, between which anything may change.
+    """Topic -> broker name -> queues. A change costs the same however many topics there are; work
+    on all topics of a broker comes in steps, between which anything may change.
 
     `len()` counts each topic once for each of its brokers.
     """

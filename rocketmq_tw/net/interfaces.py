@@ -12,8 +12,8 @@ from rocketmq_tw.wire.command import RemotingCommand
 #: Answers one request: a response, a Deferred or coroutine of one, or None: then the handler
 #: replies through `peer.reply`, now or later. A `RequestError` becomes a response with its code and
 #: remark; any other exception SYSTEM_ERROR, logged. Oneway requests are answered as all others: the
-#: answer is not sent, but tells the server that the request is over. Who waits long before it
-#: answers empties `request.body` before it returns, since the server charges what it keeps.
+#: answer is not sent, but tells the server that the request is over. A handler that answers much
+#: later empties `request.body` before it returns, since the server counts it as held memory.
 Handler = Callable[[RemotingCommand, "IPeer"], Any]
 
 #: Looks at a request before its handler does (accounts, limits). It refuses by a `RequestError`
@@ -28,7 +28,7 @@ ConnectionCheck = Callable[["IIdentified"], "Deferred[Any] | Awaitable[Any] | No
 
 
 @attrs.frozen
-class Identity:
+class PeerIdentity:
     """Who a peer is, as a check has found out. Identities are compared by their name."""
 
     #: The name of the account.
@@ -36,7 +36,7 @@ class Identity:
 
 
 #: Who a peer is that no check has identified.
-ANONYMOUS = Identity("")
+ANONYMOUS = PeerIdentity("")
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class IIdentified(Interface):
     """The other end of a connection, of whatever protocol."""
 
     address: str = Attribute("`host:port` of the other end.")
-    identity: Identity = Attribute("Who it is: `ANONYMOUS` until a check sets it.")
+    identity: PeerIdentity = Attribute("Who it is: `ANONYMOUS` until a check sets it.")
 
 
 class IPeer(IIdentified):
@@ -107,7 +107,7 @@ class IListener(Interface):
 
     handlers: Mapping[int, Handler] = Attribute("The table, request code to handler.")
     before_request: list[RequestCheck] = Attribute(
-        "The checks that each request passes, in order; whoever has the listener may change them."
+        "The checks that each request passes, in order; the owner of the listener may change them."
     )
     factory: Any = Attribute("Builds the connections, also those of a network in memory.")
 

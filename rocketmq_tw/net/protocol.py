@@ -1,7 +1,7 @@
 """The remoting protocol on one connection, the same at both ends.
 
-Frames become commands; requests go to a table of handlers, responses to who waits for them. The
-protocol itself is the `IPeer` that handlers get.
+Frames become commands (docs/formats/remoting.md). A request goes to the handler of its code, a
+response to the request that it answers. The protocol itself is the `IPeer` that handlers get.
 """
 
 from collections import deque
@@ -68,11 +68,12 @@ class RemotingProtocol(Protocol):
         self._cut = Alarm(clock, self.abort)
         self._requests = RequestTable(clock, self.address)
         self._closing = False
-        #: So much is written and not taken that no more is carried out, and what waits for that.
+        #: So much is written and not taken by the other end that no request is carried out; the
+        #: frames and calls that wait until it is taken.
         self._full = False
         self._later: list[Frame] = []
         self._ready: deque[Callable[[], None]] = deque()
-        #: What a check of a request waits for; no other request is carried out meanwhile.
+        #: Fires when a check of a request is over; no other request is carried out meanwhile.
         self._check: Deferred[Any] | None = None
         self.last_received = 0.0
         #: Requests that came in and are not answered yet.

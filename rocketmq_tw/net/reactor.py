@@ -68,7 +68,7 @@ class ServerReactor(EPollReactor):
         return listening
 
     def runUntilCurrent(self) -> None:
-        """Calls what is due, then what waits for the end of the turn."""
+        """Calls the timers that are due, then the calls for the end of the turn."""
         # Twisted tells nobody what it calls, so only the timer in front can be named.
         began = self._now()
         waiting = self._pendingTimedCalls

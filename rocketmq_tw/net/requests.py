@@ -1,4 +1,4 @@
-"""The requests of one connection that wait for their response."""
+"""The requests that were sent over one connection and are not answered yet."""
 
 from math import inf
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class _Waiting(NamedTuple):
 
 
 class RequestTable:
-    """Opaque -> who waits for the response.
+    """Requests by their opaque, each with the Deferred of its response.
 
     One timer serves all: it stands at the earliest deadline known when it was set and looks
     through what still waits when it fires. Most requests are answered long before, so adding
@@ -53,7 +53,8 @@ class RequestTable:
         return answer
 
     def answer(self, response: RemotingCommand) -> bool:
-        """Hands a response to who waits for it; False where nobody does (any more)."""
+        """Fires the Deferred of the request that is answered; False where there is none (any
+        more)."""
         waiting = self._waiting.pop(response.opaque, None)
         if waiting is None:
             return False
@@ -61,7 +62,7 @@ class RequestTable:
         return True
 
     def fail_all(self, reason: str) -> None:
-        """The link is gone: everyone who waits gets `ConnectionLost`."""
+        """Fails all requests with `ConnectionLost`."""
         self._timer.cancel()
         self._timer_at = inf
         waiting, self._waiting = self._waiting, {}

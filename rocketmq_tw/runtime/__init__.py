@@ -1,4 +1,4 @@
-"""Work in time: what runs periodically, later, in slices, in turns, and who is told of it.
+"""Work in time: periodic and delayed calls, long work in slices, fair queues, listeners, waiters.
 
 Everything here takes a clock or a reactor as an argument and knows nothing of RocketMQ.
 

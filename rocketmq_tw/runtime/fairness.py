@@ -1,4 +1,4 @@
-"""Work of many sources, which take turns whatever each of them has asked for."""
+"""Queues of work from many sources: fair to all of them, or in the order of each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _directly(work: Callable[[], None]) -> None:
 
 
 class FairQueue(Generic[K]):
-    """Does a share of what waits in each turn of the reactor, one piece of each source after the
-    other.
+    """Does a share of the queued work in each turn of the reactor, one piece of each source after
+    the other.
 
     `begin_turn` is called when a turn begins, and `may_go_on` tells, before each piece but the
     first, whether the turn has room for one more. `around` calls what it is given, as
@@ -43,7 +43,7 @@ class FairQueue(Generic[K]):
         self._waiting: dict[K, deque[Callable[[], None]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Whether any work is queued."""
         return bool(self._waiting)
 
     def add(self, source: K, work: Callable[[], None]) -> None:
@@ -52,11 +52,11 @@ class FairQueue(Generic[K]):
         self.schedule()
 
     def discard(self, source: K) -> None:
-        """Forgets what waits of `source`."""
+        """Drops the queued work of `source`."""
         self._waiting.pop(source, None)
 
     def schedule(self) -> None:
-        """Has another turn begin, though nothing may wait by now."""
+        """Has another turn begin, even where nothing is queued by then."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._clock.callLater(0, self._around, self._turn)

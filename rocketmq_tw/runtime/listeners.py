@@ -1,4 +1,4 @@
-"""Who is called when something happens."""
+"""Callables that are called whenever something happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that is done again and again, whatever comes of it once."""
+"""Work that is done again and again, also after it failed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from twisted.python.failure import Failure
 
 
 class PeriodicCall:
-    """Calls `work` every `seconds`, a number or what tells one, which is asked anew for each call.
-    Intervals count from the start, so a slow call delays none of the later ones.
+    """Calls `work` every `seconds`: a number, or a callable that returns one and is asked anew for
+    each call. Intervals count from the start, so a slow call delays none of the later ones.
 
-    What `work` raises, or its Deferred fails with, is logged under `name`, and it is called again.
-    It is not called again before its Deferred fired. `may_hang`: that may wait for a peer that
-    hangs, so `stop` does not wait for it.
+    A failure of `work`, raised or of its Deferred, is logged under `name`, and it is called again.
+    It is not called again before its Deferred has fired. `may_hang`: the Deferred may depend on a
+    peer that hangs, so `stop` does not wait for it.
     """
 
     log = Logger()

@@ -1,4 +1,4 @@
-"""What begins together and ends together: the work of one role, of one connection, of one try."""
+"""The end of several things at once: of the work of one role, of one connection, of one attempt."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ P = ParamSpec("P")
 
 
 class Scope:
-    """A period that is over once and for all: whoever works in it asks, or is told, when.
+    """A period that ends once and never begins again. Work that belongs to it asks whether it is
+    over, or is called at its end.
 
-    It stands in for counters of periods: what was begun in one scope never goes on in the next,
-    since that is another object.
+    It takes the place of a counter of periods: work that was begun in one scope cannot go on in the
+    next one, since that is another object.
     """
 
     log = Logger()

@@ -1,4 +1,4 @@
-"""Results that many ask for and that take long to make."""
+"""Results that take long to make, shared by those that ask for them at the same time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from rocketmq_tw.runtime.waiters import Waiters
 
 
 class SharedResults:
-    """Makes one result at a time. Who asks for what is not begun yet shares it; who asks while it
-    is being made gets the next one, which has what changed before the question."""
+    """Makes one result at a time. Callers that ask for a result that is not begun yet share it;
+    those that ask while it is being made get the next one, which has all changes before the
+    question."""
 
     def __init__(self, in_slices: Slices) -> None:
         self._in_slices = in_slices

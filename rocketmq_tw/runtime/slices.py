@@ -41,7 +41,7 @@ class Slices:
         return succeed(None)
 
     def unwatched(self, steps: Iterator[None], purpose: str) -> None:
-        """Goes through `steps` while nobody waits for their end; what they raise is logged with
+        """Goes through `steps` without telling of their end; what they raise is logged with
         `purpose`."""
         self(steps).addErrback(
             lambda failure: self.log.failure("{purpose} failed", failure=failure, purpose=purpose)
@@ -49,7 +49,7 @@ class Slices:
 
 
 def all_steps(steps: Iterator[None]) -> Deferred[Any]:
-    """An `InSlices` that makes all steps where it stands: for what is little."""
+    """An `InSlices` that makes all steps before it returns: for little work."""
     try:
         for _ in steps:
             pass

@@ -18,5 +18,5 @@ def in_pool(reactor: Any) -> InThread:
 
 
 def at_once(job: Callable[[], Any]) -> Deferred[Any]:
-    """An `InThread` that runs the job where it stands: for files that never block."""
+    """An `InThread` that runs the job before it returns: for files that never block."""
     return maybeDeferred(job)

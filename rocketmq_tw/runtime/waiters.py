@@ -1,4 +1,4 @@
-"""Who waits for something that happens once."""
+"""Deferreds that fire together, when something has happened."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class Waiters(Generic[T]):
         self._waiting.pop(id(waiter), None)
 
     def fire(self, result: T | Failure) -> None:
-        """Fires, or fails, all that wait by now; who begins to wait meanwhile is not among them."""
+        """Fires, or fails, all that wait by now; those that are added meanwhile are not among
+        them."""
         for _ in self.fire_in_steps(result):
             pass
 
     def fire_in_steps(self, result: T | Failure) -> Iterator[None]:
-        """What `fire` does, in steps for `Slices`."""
+        """Fires, or fails, all that wait by now, in steps for `Slices`."""
         waiting, self._waiting = self._waiting, {}
         return fire_all(waiting.values(), result)
 

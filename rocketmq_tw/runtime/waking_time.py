@@ -1,4 +1,4 @@
-"""The time by which peers may be judged."""
+"""A clock by which the silence of peers may be judged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ABSENT_SECONDS = 2.0
 
 class WakingTime:
     """A clock that stands still while the process is paused, its machine asleep or its reactor
-    held. What brokers said meanwhile is not read yet when it goes on; by any other clock all of
-    them have been silent for too long then.
+    held. What brokers said meanwhile is not read yet when the process goes on; by any other clock
+    all of them have been silent for too long then.
 
     It looks at `clock` from `start` to `stop`.
     """

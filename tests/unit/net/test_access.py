@@ -13,8 +13,8 @@ from twisted.logger import capturedLogs
 from rocketmq_tw.net.interfaces import (
     ANONYMOUS,
     AccessChecks,
-    Identity,
     IPeer,
+    PeerIdentity,
     RequestCheck,
     ServedRequest,
 )
@@ -27,7 +27,7 @@ from tests.support.network import FakePeer
 
 OTHER = "10.0.0.1:10921"
 NOBODY = RequestError(ResponseCode.NO_PERMISSION, "nobody")
-ALICE = Identity("alice")
+ALICE = PeerIdentity("alice")
 
 
 class Accounts:
@@ -49,7 +49,7 @@ class Accounts:
     def bodies(self) -> list[bytes]:
         return [request.body for request, _, _ in self.asked]
 
-    def pass_last(self, identity: Identity = ALICE) -> None:
+    def pass_last(self, identity: PeerIdentity = ALICE) -> None:
         _, peer, answer = self.asked[-1]
         peer.identity = identity
         answer.callback(None)

@@ -13,7 +13,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 from zope.interface import implementer
 
-from rocketmq_tw.net.interfaces import ANONYMOUS, Identity
+from rocketmq_tw.net.interfaces import ANONYMOUS, PeerIdentity
 from rocketmq_tw.replication.classic import (
     REPORT,
     TRANSFER_HEADER,
@@ -178,7 +178,7 @@ def test_a_link_is_served_once_its_check_has_passed() -> None:
         log.data += b"new"
         service.log_grew()
         assert link.read() == b""
-        peer.identity = Identity("slave-b")
+        peer.identity = PeerIdentity("slave-b")
         accounts.answer.callback(None)
         assert link.transport in link.reactor.readers
         link.protocol.dataReceived(REPORT.pack(100))
