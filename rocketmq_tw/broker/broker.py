@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import attrs
@@ -15,7 +15,7 @@ from rocketmq_tw.broker.assembly.assembly import Assembly
 from rocketmq_tw.broker.assembly.fast_failure import FastFailure
 from rocketmq_tw.broker.assembly.host import Addresses, Host, Surroundings
 from rocketmq_tw.broker.assembly.life import Life
-from rocketmq_tw.broker.assembly.part import Metric, Part
+from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, resolve
@@ -42,7 +42,9 @@ from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.metrics.instruments import Metric, labelled
 from rocketmq_tw.net.interfaces import RequestCheck
+from rocketmq_tw.net.server_metrics import MetricsLog
 from rocketmq_tw.runtime.turns import IReactorTurns
 
 P = TypeVar("P", bound=Part)
@@ -119,6 +121,7 @@ class Broker:
         self.parts = Assembly(kinds, [self._host, self.addresses, self.role, changes])
         self._life = Life(self._host, self.parts, self.role)
         changes.change = self._life.change
+        self._metrics_log = MetricsLog(surroundings.reactor, self.metrics)
 
     def __getitem__(self, kind: type[P]) -> P:
         """The part of a class."""
@@ -138,6 +141,7 @@ class Broker:
         self.addresses.port = self.listener.listen(self.net_config.listen_port)
         self._listen_vip()
         self._life.opened()
+        self._metrics_log.start()
         if state is not None:
             yield self._life.change(state)
         log.info(
@@ -156,11 +160,17 @@ class Broker:
     def stop(self) -> Deferred[None]:
         """Fires once everything is written and released; fails with the first error, after all
         else was done."""
+        self._metrics_log.stop()
         return self._life.stop()
 
-    def metrics(self) -> list[Metric]:
-        """What all parts measure now."""
-        return [metric for part in self.parts for metric in part.metrics()]
+    def metrics(self) -> Iterator[Metric]:
+        """Yields what all parts measure now, with stock's labels for a broker."""
+        labels = {
+            "node_type": "broker",
+            "cluster": self.config.broker_cluster_name,
+            "node_id": self.config.broker_name,
+        }
+        return labelled((metric for part in self.parts for metric in part.metrics()), labels)
 
     def _listen_vip(self) -> None:
         """A port of the kernel's choice may have a neighbour; a configured one must not."""

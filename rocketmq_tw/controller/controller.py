@@ -1,5 +1,7 @@
 """A controller out of its parts."""
 
+from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -12,8 +14,11 @@ from rocketmq_tw.controller.elections import Elections
 from rocketmq_tw.controller.liveness import BrokerLiveness
 from rocketmq_tw.controller.notifications import RoleNotifier
 from rocketmq_tw.controller.requests import ControllerRequests
+from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.net.interfaces import Handler, IListener, IPeer, IRemotingClient, IRemotingServer
 from rocketmq_tw.net.live_config import LiveConfig
+from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
+from rocketmq_tw.raft.core.codes import RaftRole
 from rocketmq_tw.raft.core.config import NodeConfig, RaftConfig
 from rocketmq_tw.raft.core.membership import MembershipError, parse_peers
 from rocketmq_tw.raft.node import RaftNode, Replicated
@@ -21,6 +26,9 @@ from rocketmq_tw.raft.requests import DLedgerRequests
 from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waking_time import WakingTime
+
+#: Stock's values of the metric `role`.
+_ROLE_VALUES = {RaftRole.CANDIDATE: 1, RaftRole.FOLLOWER: 2, RaftRole.LEADER: 3}
 
 
 class ControllerConfigError(ValueError):
@@ -72,6 +80,7 @@ class Controller:
         random: Random | None = None,
     ) -> None:
         """`live_config` has `config` and what else administrators may read and change."""
+        self._config = config
         self.machine = ControllerMachine()
         self.node = RaftNode(
             clock,
@@ -101,28 +110,43 @@ class Controller:
             **requests.handlers(),
         }
         self._listener: IListener | None = None
+        self._request_latency = request_latency()
+        self._metrics_log = MetricsLog(clock, self.metrics)
 
     def start(self, server: IRemotingServer) -> int:
         """Listens, takes part, scans; returns the port. Raises `CannotListenError`."""
         listener = server.listener()
         for code, handler in self.handlers.items():
             listener.register(code, handler)
+        listener.observe(self._request_latency.record)
         port = listener.listen()
         self._listener = listener
         self.node.start()
         self._waking_time.start()
         self._liveness.start()
         self._elections.start()
+        self._metrics_log.start()
         return port
 
     def stop(self) -> "Deferred[None]":
         """Fires when its connections and files are closed."""
+        self._metrics_log.stop()
         self._elections.stop()
         self._liveness.stop()
         self._waking_time.stop()
         listener, self._listener = self._listener, None
         closed = succeed(None) if listener is None else listener.stop(0.5)
         return closed.addCallback(lambda _: self.node.stop())
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yields what the controller measures, with stock's labels."""
+        labels = {"group": self._config.controller_dledger_group}
+        labels["peer_id"] = self._config.controller_dledger_self_id
+        figures = [gauge("role", _ROLE_VALUES[self.node.core.role])]
+        for (cluster, broker_set), number in self.live.counts().items():
+            of_set = {"cluster": cluster, "broker_set": broker_set}
+            figures.append(gauge("active_broker_num", number, of_set))
+        return labelled(chain(figures, self._request_latency.metrics()), labels)
 
     def _is_registered(self, key: ReplicaKey) -> bool:
         group = self.machine.state.group(key.name)

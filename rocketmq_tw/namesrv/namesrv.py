@@ -1,7 +1,8 @@
 """A name server out of its parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -9,6 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.metrics.instruments import Metric, gauge, labelled
 from rocketmq_tw.namesrv.brokers import MinIdChange
 from rocketmq_tw.namesrv.kv_config import KvConfig, KvRequests
 from rocketmq_tw.namesrv.liveness import Liveness
@@ -24,6 +26,7 @@ from rocketmq_tw.net.interfaces import (
     IRemotingServer,
 )
 from rocketmq_tw.net.live_config import kept_config
+from rocketmq_tw.net.server_metrics import MetricsLog, request_latency
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waking_time import WakingTime
@@ -77,6 +80,8 @@ class NameServer:
         for family in families:
             self.handlers.update(family.handlers())
         self._listener: IListener | None = None
+        self._request_latency = request_latency()
+        self._metrics_log = MetricsLog(clock, self.metrics)
 
     def start(self, server: IRemotingServer) -> int:
         """Loads what was kept, listens, scans; returns the port.
@@ -87,15 +92,24 @@ class NameServer:
         listener = server.listener()
         for code, handler in self.handlers.items():
             listener.register(code, handler)
+        listener.observe(self._request_latency.record)
         port = listener.listen()
         self._listener = listener
         self._waking_time.start()
         self.liveness.start()
+        self._metrics_log.start()
         return port
 
     def stop(self) -> Deferred[None]:
         """Fires when all its connections are closed; the server goes on."""
+        self._metrics_log.stop()
         self.liveness.stop()
         self._waking_time.stop()
         listener, self._listener = self._listener, None
         return succeed(None) if listener is None else listener.stop()
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yields what the name server measures: its topics, each once for each of its brokers, and
+        its requests. Stock's has no metrics; these have the names of a broker's."""
+        figures = [gauge("rocketmq_topic_number", len(self.table.queues))]
+        return labelled(chain(figures, self._request_latency.metrics()), {"node_type": "namesrv"})

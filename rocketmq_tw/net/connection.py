@@ -15,12 +15,11 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from rocketmq_tw.net.interfaces import Handler, RequestCheck, ServedRequest
+from rocketmq_tw.net.interfaces import Handler, RequestCheck, RequestObserver
 from rocketmq_tw.net.limits import SHARE, ServerResources
 from rocketmq_tw.net.outbox import Outbox
 from rocketmq_tw.net.protocol import RemotingProtocol
 from rocketmq_tw.net.stalls import STALL_SECONDS, count_codes
-from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand, decode_command
 from rocketmq_tw.wire.frame import Frame
@@ -33,10 +32,10 @@ REQUEST_OVERHEAD = 2048
 #: their place in a dictionary.
 SMALL_HEADER = 512
 FIELD_OVERHEAD = 32
-#: Bytes of a frame beside its header and body.
-FRAME_OVERHEAD = 8
 #: Numbers of requests whose opaque is used twice start here, beyond all opaques.
 _FIRST_NUMBER = 1 << 64
+#: Stands for a request that is not open any more, as its connection was lost.
+_OVER: tuple[None, float, int] = (None, 0.0, 0)
 
 
 class ConnectionObserver(Protocol):
@@ -63,7 +62,7 @@ class ServerConnection(RemotingProtocol):
         group: ConnectionObserver,
         handlers: Mapping[int, Handler],
         before_request: Sequence[RequestCheck],
-        observers: Listeners[[ServedRequest]],
+        observer: RequestObserver | None,
     ) -> None:
         super().__init__(
             resources.clock,
@@ -84,16 +83,15 @@ class ServerConnection(RemotingProtocol):
         self._charged = 0
         self._held = 0
         self._unread = 0
-        #: Requests that are not over: number to the bytes that are charged for it. The number is
-        #: the request's opaque, or one of ours where a peer uses an opaque again too early.
-        self._open: dict[int, int] = {}
+        #: Requests that are not over: number to code, time of arrival and the bytes that are
+        #: charged for it. The number is the request's opaque, or one of ours where a peer uses an
+        #: opaque again too early.
+        self._open: dict[int, tuple[int, float, int]] = {}
         #: Number of ours -> opaque.
         self._opaques: dict[int, int] = {}
         self._next_number = _FIRST_NUMBER
         self._header_length = 0
-        self._observers = observers
-        #: Number -> code, bytes of the frame and time of arrival, of requests that are observed.
-        self._observed: dict[int, tuple[int, int, float]] = {}
+        self._observer = observer
         self._stuck_since: float | None = None
         self._draining = False
         #: When the frame that is not complete yet began.
@@ -120,14 +118,16 @@ class ServerConnection(RemotingProtocol):
                 self.close(f"its frame would take more than {self._budget.limit} bytes in flight")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._charge(-(self._held + self._unread + sum(self._open.values())))
+        self._charge(-(self._held + self._unread + sum([each[2] for each in self._open.values()])))
         self._held = self._unread = 0
-        self._open.clear()
+        open_requests, self._open = self._open, {}
         self._opaques.clear()
         self._stuck_since = None
         self._outbox.close()
-        for number in list(self._observed):
-            self._tell(number, None, 0)
+        if self._observer is not None:
+            now = self._clock.seconds()
+            for code, since, _ in open_requests.values():
+                self._observer((code, None), (now - since) * 1000)
         super().connectionLost(reason)
         self._group.discard(self)
 
@@ -209,7 +209,7 @@ class ServerConnection(RemotingProtocol):
 
     def reply(self, response: RemotingCommand) -> None:
         number = response.opaque
-        charged = self._open.pop(number, 0)
+        code, since, charged = self._open.pop(number, _OVER)
         if charged:
             # As `_charge`, without a call for each message.
             self._charged -= charged
@@ -217,8 +217,12 @@ class ServerConnection(RemotingProtocol):
         if self._opaques and number in self._opaques:
             response.opaque = self._opaques.pop(number)
         length = self._answer(response)
-        if self._observed:
-            self._tell(number, response.code if length else None, length)
+        if code is not None and self._observer is not None:
+            result = (code, response.code if length else None)
+            try:
+                self._observer(result, (self._clock.seconds() - since) * 1000)
+            except Exception:
+                self.log.failure("observing request {code}", code=code)
 
     def _carry_out(self, frames: list[Frame], since: float) -> None:
         if self._waits:
@@ -253,8 +257,10 @@ class ServerConnection(RemotingProtocol):
 
     def _check_over(self, command: RemotingCommand) -> None:
         number = command.opaque
-        self._charge(-self._open.get(number, 0))
-        self._open[number] = 0
+        code, since, charged = self._open.get(number, _OVER)
+        if code is not None:
+            self._charge(-charged)
+            self._open[number] = (code, since, 0)
 
     def _carry_out_later(self) -> None:
         super()._carry_out_later()
@@ -265,10 +271,7 @@ class ServerConnection(RemotingProtocol):
         number = command.opaque
         if number in self._open:
             number = self._renumber(command)
-        if self._observers.added:
-            size = FRAME_OVERHEAD + len(frame.header) + len(frame.body)
-            self._observed[number] = (command.code, size, self._clock.seconds())
-        self._open[number] = 0
+        self._open[number] = (command.code, self.last_received, 0)
         self._header_length = len(frame.header)
         budget = self._budget
         if budget.used > budget.limit and budget.refuses(self._charged + self._memory_of(command)):
@@ -294,8 +297,10 @@ class ServerConnection(RemotingProtocol):
 
     def _replies_later(self, command: RemotingCommand) -> None:
         number = command.opaque
-        if number in self._open:
-            self._open[number] = charged = self._memory_of(command)
+        known = self._open.get(number)
+        if known is not None:
+            charged = self._memory_of(command)
+            self._open[number] = (known[0], known[1], charged)
             self._charged += charged
             self._budget.used += charged
 
@@ -330,12 +335,3 @@ class ServerConnection(RemotingProtocol):
         return size + sum(
             [getsizeof(name) + getsizeof(text) + FIELD_OVERHEAD for name, text in fields]
         )
-
-    def _tell(self, number: int, code: int | None, length: int) -> None:
-        observed = self._observed.pop(number, None)
-        if observed is None:
-            return
-        request_code, size, since = observed
-        seconds = self._clock.seconds() - since
-        served = ServedRequest(request_code, code, size, length, seconds, self)
-        self._observers.tell(served)

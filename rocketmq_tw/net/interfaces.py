@@ -1,7 +1,7 @@
 """What handlers and callers of the remoting protocol see of a connection."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -87,19 +87,13 @@ class IPeer(IIdentified):
         """Closes the connection and logs why."""
 
 
-class ServedRequest(NamedTuple):
-    """A request that is over, as observers see it."""
+#: Code of a request, and that of its response; None where none was sent: the request was oneway, or
+#: its connection was lost.
+RequestResult = tuple[int, int | None]
 
-    #: The request's code.
-    code: int
-    #: The code of the response; None where none was sent: oneway, or the connection was lost.
-    response_code: int | None
-    #: Bytes of the request's and the response's frame.
-    request_bytes: int
-    response_bytes: int
-    #: From its arrival until its response was written.
-    seconds: float
-    peer: "IPeer"
+#: Told of each request that is over, with the milliseconds from its arrival until its response was
+#: written. It is called for each message that comes, so it has to be fast.
+RequestObserver = Callable[[RequestResult, float], None]
 
 
 class IListener(Interface):
@@ -127,10 +121,10 @@ class IListener(Interface):
     def gather(work: Callable[..., None], *args: Any) -> None:
         """Calls `work` with `args`; its answers leave in one piece for each connection."""
 
-    def observe(observer: Callable[[ServedRequest], None]) -> Callable[[], None]:
-        """Calls `observer` at the end of each request from now on, but for those that came while
-        nobody observed. A request whose connection is lost ends with it. What `observer` raises is
-        logged. Returns what ends that."""
+    def observe(observer: RequestObserver) -> None:
+        """Calls `observer` at the end of each request of connections that are made from now on; a
+        former observer is told of them no more. A request whose connection is lost ends with
+        it."""
 
     def stop_listening() -> "Deferred[None]":
         """Closes the ports and keeps the connections; fires when the ports are closed."""

@@ -21,12 +21,11 @@ from rocketmq_tw.net.interfaces import (
     IListener,
     IRemotingServer,
     RequestCheck,
-    ServedRequest,
+    RequestObserver,
 )
 from rocketmq_tw.net.limits import ConnectionTable, ServerResources
 from rocketmq_tw.net.protocol import as_deferred
 from rocketmq_tw.net.tls import FirstByte, ServerTls
-from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.waiters import Waiters
 
@@ -99,11 +98,11 @@ class ConnectionFactory(Factory):
         group: OpenConnections,
         handlers: dict[int, Handler],
         before_request: Sequence[RequestCheck],
-        observers: Listeners[[ServedRequest]],
         tls: ServerTls | None,
     ) -> None:
         self._resources = resources
-        self._observers = observers
+        #: Given to connections as they are made.
+        self.observer: RequestObserver | None = None
         self._group = group
         self._handlers = handlers
         self._before_request = before_request
@@ -113,7 +112,7 @@ class ConnectionFactory(Factory):
         if not self._resources.connections.has_room(format_address(addr)):
             return None
         connection = ServerConnection(
-            self._resources, self._group, self._handlers, self._before_request, self._observers
+            self._resources, self._group, self._handlers, self._before_request, self.observer
         )
         connection.factory = self
         if self._tls is None:
@@ -143,7 +142,6 @@ class Listener:
         self._stopped = stopped
         self.handlers: dict[int, Handler] = {}
         self.before_request = list(before_request)
-        self._observers: Listeners[[ServedRequest]] = Listeners("a request was over")
         self._ports: list[IListeningPort] = []
         self.connections = OpenConnections(resources.clock, resources.connections)
         self.factory = ConnectionFactory(
@@ -151,7 +149,6 @@ class Listener:
             self.connections,
             self.handlers,
             self.before_request,
-            self._observers,
             tls,
         )
 
@@ -165,8 +162,8 @@ class Listener:
     def gather(self, work: Callable[..., None], *args: Any) -> None:
         self._resources.outboxes.gather(work, *args)
 
-    def observe(self, observer: Callable[[ServedRequest], None]) -> Callable[[], None]:
-        return self._observers.add(observer)
+    def observe(self, observer: RequestObserver) -> None:
+        self.factory.observer = observer
 
     def listen(self, port: int | None = None) -> int:
         config = self._resources.config

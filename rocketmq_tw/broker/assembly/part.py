@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.role.state import EVERY_ROLE, Role, RoleState
+from rocketmq_tw.metrics.instruments import Metric
 from rocketmq_tw.net.interfaces import Handler
 
 
@@ -37,14 +38,6 @@ class KeptTable(NamedTuple):
     load: Callable[[], None]
     save: Callable[[], Deferred[Any]]
     seconds: float | None = None
-
-
-class Metric(NamedTuple):
-    """A figure by stock's name for it, with its labels."""
-
-    name: str
-    value: float
-    labels: Mapping[str, str] = {}
 
 
 class Part:
@@ -111,5 +104,5 @@ class Part:
         return {}
 
     def metrics(self) -> Iterable[Metric]:
-        """Figures for whoever watches the broker."""
+        """Yields the figures of it, as they are now."""
         return ()

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.clients.client_requests import ClientRequests
 from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
 from rocketmq_tw.broker.clients.kept_locks import KeptLocks
@@ -20,6 +20,7 @@ from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequest
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler
 
@@ -81,5 +82,5 @@ class Clients(Part):
 
     def metrics(self) -> Iterable[Metric]:
         producers, consumers = self.registry.counts()
-        yield Metric("rocketmq_producer_connections", producers)
-        yield Metric("rocketmq_consumer_connections", consumers)
+        yield gauge("rocketmq_producer_connections", producers)
+        yield gauge("rocketmq_consumer_connections", consumers)

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
@@ -33,6 +33,7 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import revive_topic
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.wire.codes import ResponseCode
 
@@ -171,8 +172,8 @@ class Pop(Part):
         return write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)
 
     def metrics(self) -> Iterable[Metric]:
-        yield Metric("rocketmq_pop_check_points_pending", self.pending())
-        yield Metric("rocketmq_pop_requests_held", len(self.held))
+        yield gauge("rocketmq_pop_check_points_pending", self.pending())
+        yield gauge("rocketmq_pop_requests_held", len(self.held))
 
     def _revive(self) -> Deferred[Any] | None:
         return None if self.revival is None else self.revival.look()

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS, Statistics
 from rocketmq_tw.broker.stats.traffic import Traffic
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.message.names import LMQ_PREFIX
+from rocketmq_tw.metrics.instruments import Metric, counter
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.net.server_metrics import request_latency
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -26,6 +28,8 @@ class Stats(Part):
     def __init__(self, host: Host, writing: Writing) -> None:
         self.statistics = Statistics(host.now_ms)
         self.traffic = Traffic(host.now_ms, host.config.broker_cluster_name)
+        self._request_latency = request_latency()
+        host.listener.observe(self._request_latency.record)
         light = host.store_config.enable_multi_dispatch
         writing.store.on_arrival(self._arrived_once if light else self._arrived)
 
@@ -70,8 +74,10 @@ class Stats(Part):
         }
 
     def metrics(self) -> Iterable[Metric]:
-        yield Metric("rocketmq_messages_in_total", self.statistics.sent.total)
-        yield Metric("rocketmq_messages_out_total", self.statistics.pulled.total)
+        yield counter("rocketmq_messages_in_total", self.statistics.sent.total)
+        yield counter("rocketmq_messages_out_total", self.statistics.pulled.total)
+
+        yield from self._request_latency.metrics()
 
     def view(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         header = request.header(ViewBrokerStatsDataRequestHeader)

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.handlers import merge_handlers, refusing
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part
+from rocketmq_tw.broker.assembly.part import KeptTable, Part
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -27,6 +27,7 @@ from rocketmq_tw.broker.tables.topics.requests import TopicRequests
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -153,8 +154,8 @@ class Tables(Part):
         ]
 
     def metrics(self) -> Iterable[Metric]:
-        yield Metric("rocketmq_topic_number", len(self.topics.all()))
-        yield Metric("rocketmq_consumer_group_number", len(self.groups.all()))
+        yield gauge("rocketmq_topic_number", len(self.topics.all()))
+        yield gauge("rocketmq_consumer_group_number", len(self.groups.all()))
 
     def _write_offsets(self) -> Deferred[Any]:
         return write_progress(self.offsets, self._writing.commit, self._host.in_thread)

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.statistics import SAMPLE_SECONDS
@@ -19,6 +19,7 @@ from rocketmq_tw.broker.timer.redirect import TimerRedirect
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.properties import TIMER_PROPERTIES
+from rocketmq_tw.metrics.instruments import Metric, counter, gauge
 from rocketmq_tw.net.interfaces import Handler, IPeer
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -113,11 +114,11 @@ class Timer(Part):
 
     def metrics(self) -> Iterable[Metric]:
         books = self.books
-        yield Metric("rocketmq_timer_enqueue_lag", self._messages_behind())
-        yield Metric("rocketmq_timer_dequeue_lag", max(books.waiting, 0))
-        yield Metric("rocketmq_timer_dequeue_latency", self.engine.behind_ms())
-        yield Metric("rocketmq_timer_enqueue_total", books.entered.total)
-        yield Metric("rocketmq_timer_dequeue_total", books.delivered.total)
+        yield gauge("rocketmq_timer_enqueue_lag", self._messages_behind())
+        yield gauge("rocketmq_timer_dequeue_lag", max(books.waiting, 0))
+        yield gauge("rocketmq_timer_dequeue_latency", self.engine.behind_ms())
+        yield counter("rocketmq_timer_enqueue_total", books.entered.total)
+        yield counter("rocketmq_timer_dequeue_total", books.delivered.total)
 
     def _messages_behind(self) -> int:
         return self.books.messages_behind if self.enabled else 0

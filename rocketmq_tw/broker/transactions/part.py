@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.handlers import refusing
 from rocketmq_tw.broker.assembly.host import Addresses, ConfigFile, Host
-from rocketmq_tw.broker.assembly.part import KeptTable, Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -32,6 +32,7 @@ from rocketmq_tw.broker.writing.redirects import Draft, Stage
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.properties import TRAN_MSG
+from rocketmq_tw.metrics.instruments import Metric, counter, gauge
 from rocketmq_tw.net.interfaces import Handler
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.store.paths import StorePaths
@@ -160,9 +161,9 @@ class Transactions(Part):
 
     def metrics(self) -> Iterable[Metric]:
         for topic, count in self.counts.all().items():
-            yield Metric("rocketmq_half_messages", count.count, {"topic": topic})
-        yield Metric("rocketmq_commit_messages_total", self.committed)
-        yield Metric("rocketmq_rollback_messages_total", self.rolled_back)
+            yield gauge("rocketmq_half_messages", count.count, {"topic": topic})
+        yield counter("rocketmq_commit_messages_total", self.committed)
+        yield counter("rocketmq_rollback_messages_total", self.rolled_back)
 
     # Half messages come
 

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.part import Metric, Part, Periodic
+from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.assembly.truncation import Truncation
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
@@ -26,6 +26,7 @@ from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, SinkOfRole
 from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.message.properties import TRAN_MSG
+from rocketmq_tw.metrics.instruments import Metric, gauge
 from rocketmq_tw.net.descriptors import room_for_files
 from rocketmq_tw.store.message_store import MessageStore
 from rocketmq_tw.wire.bodies.base import decode_table
@@ -157,10 +158,10 @@ class Writing(Part):
 
     def metrics(self) -> Iterable[Metric]:
         store = self.store
-        yield Metric("rocketmq_storage_size", store.end_offset - store.min_physical_offset)
-        yield Metric("rocketmq_storage_flush_behind_bytes", store.end_offset - store.flushed_offset)
+        yield gauge("rocketmq_storage_size", store.end_offset - store.min_physical_offset)
+        yield gauge("rocketmq_storage_flush_behind_bytes", store.end_offset - store.flushed_offset)
         behind = store.written_offset - store.dispatched_offset
-        yield Metric("rocketmq_storage_dispatch_behind_bytes", behind)
+        yield gauge("rocketmq_storage_dispatch_behind_bytes", behind)
 
 
 def _ratio(disk: DiskUsage) -> str:

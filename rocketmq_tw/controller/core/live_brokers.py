@@ -1,5 +1,6 @@
 """The books on heartbeats: who is alive, and how far its log is."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
@@ -120,6 +121,10 @@ class LiveBrokers(Generic[Owner]):
     def owns_any(self, owner: Owner) -> bool:
         """Whether a broker belongs to this connection."""
         return owner in self._owned
+
+    def counts(self) -> Counter[tuple[str, str]]:
+        """Returns how many brokers are alive, by cluster and name."""
+        return Counter((key.cluster, key.name) for key in self._live if self._alive(key))
 
     def _alive(self, key: ReplicaKey) -> _Live[Owner] | None:
         live = self._live.get(key)

@@ -601,3 +601,18 @@ def test_a_long_log_is_applied_in_pieces(
     somebody_else()
     controllers.run_until(lambda: core.applied_index >= 60)
     assert max(after - before for before, after in pairwise(applied)) <= 20
+
+
+def test_a_controller_measures_itself_its_brokers_and_its_requests(
+    controllers: Controllers, three: list[AskingBroker]
+) -> None:
+    leader = controllers.leader()
+    figures = list(leader.metrics())
+    (role,) = [figure for figure in figures if figure.name == "role"]
+    assert role.value == 3 and role.labels["peer_id"] == controllers.leader_id()
+    (alive,) = [figure for figure in figures if figure.name == "active_broker_num"]
+    assert (alive.value, alive.labels["cluster"], alive.labels["broker_set"]) == (3, "C", "g")
+    requests = {
+        figure.labels["request_code"] for figure in figures if "request_code" in figure.labels
+    }
+    assert {"controller_elect_master", "broker_heartbeat"} <= requests

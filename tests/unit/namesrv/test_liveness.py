@@ -59,6 +59,9 @@ class NoNetwork:
     def register(self, code: int, handler: Any) -> None:
         """Never asked for."""
 
+    def observe(self, observer: Any) -> None:
+        """Never told of anything."""
+
     def listen(self) -> int:
         return 9876
 

@@ -16,7 +16,7 @@ from rocketmq_tw.net.interfaces import (
     IPeer,
     PeerIdentity,
     RequestCheck,
-    ServedRequest,
+    RequestResult,
 )
 from rocketmq_tw.net.limits import SHARE
 from rocketmq_tw.wire.codes import ResponseCode
@@ -63,6 +63,8 @@ class World:
         self.accounts = Accounts()
         access = AccessChecks(requests=checks or (self.accounts,))
         self.server = MemoryServer(clock, access=access, **config)
+        self.seen: list[tuple[RequestResult, float]] = []
+        self.server.listener.observe(lambda *request: self.seen.append(request))
         self.client = self.server.connect()
 
     def settle(self) -> None:
@@ -200,8 +202,6 @@ def test_answers_that_come_later_are_counted_as_ever(world: World) -> None:
 
 
 def test_a_connection_that_is_lost_gives_the_check_up(world: World) -> None:
-    seen: list[ServedRequest] = []
-    world.server.listener.observe(seen.append)
     send_at_once(world.client, *echoes(3))
     world.settle()
     with capturedLogs() as logs:
@@ -209,7 +209,7 @@ def test_a_connection_that_is_lost_gives_the_check_up(world: World) -> None:
         world.settle()
     assert world.accounts.given_up == 1 and len(world.accounts.asked) == 1
     assert world.server.served == 0 and world.server.used == 0
-    assert [request.response_code for request in seen] == [None]
+    assert world.seen == [((ECHO, None), 0.0)]
     assert not [event for event in logs if "log_failure" in event]
 
 
@@ -265,13 +265,11 @@ def test_a_stop_waits_for_what_is_being_checked(world: World) -> None:
 
 
 def test_an_observer_is_told_how_long_it_took(world: World) -> None:
-    seen: list[ServedRequest] = []
-    world.server.listener.observe(seen.append)
     world.send(ECHO)
     world.server.clock.advance(1.5)
     world.accounts.pass_last()
     world.settle()
-    assert [(request.code, request.seconds) for request in seen] == [(ECHO, 1.5)]
+    assert world.seen == [((ECHO, ResponseCode.SUCCESS), 1500)]
 
 
 def test_requests_behind_the_share_of_a_round_wait_for_the_check() -> None:

@@ -10,7 +10,10 @@ from rocketmq_tw.broker.broker import PARTS
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.stats.part import Stats
 from rocketmq_tw.broker.writing.part import Writing
-from tests.support.broker import BrokerInMemory
+from rocketmq_tw.metrics.instruments import Distribution, MetricType
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from tests.support.broker import BrokerInMemory, fired
 
 
 class Ground(Part):
@@ -88,3 +91,29 @@ def test_metrics_and_runtime_info_come_from_the_parts() -> None:
     assert figures["rocketmq_messages_in_total"] == 1
     assert figures["rocketmq_storage_size"] == broker.store.end_offset
     assert figures["rocketmq_producer_connections"] == 0
+
+
+def test_figures_have_a_type_and_the_labels_of_the_broker() -> None:
+    broker = BrokerInMemory()
+    broker.send(b"one")
+    figures = {metric.name: metric for metric in broker.broker.metrics()}
+    assert figures["rocketmq_messages_in_total"].type is MetricType.COUNTER
+    assert figures["rocketmq_topic_number"].type is MetricType.GAUGE
+    of_broker = {"node_type": "broker", "cluster": "DefaultCluster", "node_id": "broker-a"}
+    assert all(figure.labels.items() >= of_broker.items() for figure in figures.values())
+
+
+def test_requests_over_the_network_are_counted_with_their_latency() -> None:
+    broker = BrokerInMemory()
+    asked = broker.network.client("10.0.0.9").request(
+        broker.address, RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO), 3.0
+    )
+    broker.network.settle()
+    assert fired(asked).code == ResponseCode.SUCCESS
+    (figure,) = (
+        metric for metric in broker.broker.metrics() if metric.name == "rocketmq_rpc_latency"
+    )
+    assert figure.type is MetricType.HISTOGRAM
+    assert figure.labels["request_code"] == "get_broker_runtime_info"
+    assert figure.labels["response_code"] == "success"
+    assert isinstance(figure.value, Distribution) and figure.value.counts[0] == 1

@@ -1,0 +1,122 @@
+"""Counters, gauges and histograms, with labels.
+
+What is counted anyway becomes a `counter` or a `gauge` when it is asked for, which costs nothing
+before; a `Histogram` is told of each value. Names and labels are those of RocketMQ 5.3.3's
+OpenTelemetry metrics where it has them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+#: Keys of one histogram that are told apart; values of further ones are in one series. Peers may
+#: choose what becomes a key.
+MAX_SERIES = 1000
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class MetricType(Enum):
+    """What a figure says."""
+
+    #: Grows only, from 0 at the start of the process.
+    COUNTER = "counter"
+    #: As it is at the moment.
+    GAUGE = "gauge"
+    #: How values are distributed.
+    HISTOGRAM = "histogram"
+
+
+class Distribution(NamedTuple):
+    """How many values lie at or below each of `bounds`, but above the one before it; the last of
+    `counts` has those above all bounds. `total` is the sum of the values."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+    def __str__(self) -> str:
+        count = sum(self.counts)
+        return f"{count} of {self.total / max(count, 1):.1f} each"
+
+
+class Metric(NamedTuple):
+    """A figure with its labels; a histogram's value is a `Distribution`, others' a number."""
+
+    name: str
+    type: MetricType
+    value: float | Distribution
+    labels: Mapping[str, str] = _NO_LABELS
+
+    def __str__(self) -> str:
+        labels = ",".join(f"{name}={value}" for name, value in self.labels.items())
+        return f"{self.name}{{{labels}}} {self.value}"
+
+
+def counter(name: str, value: float, labels: Mapping[str, str] = _NO_LABELS) -> Metric:
+    """Returns a figure that only grows."""
+    return Metric(name, MetricType.COUNTER, value, labels)
+
+
+def gauge(name: str, value: float, labels: Mapping[str, str] = _NO_LABELS) -> Metric:
+    """Returns a figure of the moment."""
+    return Metric(name, MetricType.GAUGE, value, labels)
+
+
+def labelled(metrics: Iterable[Metric], labels: Mapping[str, str]) -> Iterator[Metric]:
+    """Yields `metrics` with `labels` beside their own, such as those that name the server."""
+    for metric in metrics:
+        yield metric._replace(labels={**labels, **metric.labels})
+
+
+class _Series:
+    __slots__ = ("counts", "total")
+
+    def __init__(self, length: int) -> None:
+        self.counts = [0] * length
+        self.total = 0.0
+
+
+class Histogram(Generic[K]):
+    """Counts values in buckets, for each key; `labels_of` tells a key's labels, None being what
+    keys beyond `MAX_SERIES` share."""
+
+    def __init__(
+        self,
+        name: str,
+        bounds: Sequence[float],
+        labels_of: Callable[[K | None], Mapping[str, str]],
+    ) -> None:
+        self._name = name
+        self._bounds = tuple(bounds)
+        self._labels_of = labels_of
+        self._series: dict[K | None, _Series] = {}
+
+    def record(self, key: K, value: float) -> None:
+        """Counts one value."""
+        series = self._series.get(key)
+        if series is None:
+            series = self._add(key)
+        series.counts[bisect_left(self._bounds, value)] += 1
+        series.total += value
+
+    def distributions(self) -> dict[K | None, Distribution]:
+        """Returns what was recorded, by key."""
+        return {
+            key: Distribution(self._bounds, tuple(series.counts), series.total)
+            for key, series in self._series.items()
+        }
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yields what was recorded, with labels."""
+        for key, value in self.distributions().items():
+            yield Metric(self._name, MetricType.HISTOGRAM, value, self._labels_of(key))
+
+    def _add(self, key: K) -> _Series:
+        known = key if len(self._series) < MAX_SERIES else None
+        return self._series.setdefault(known, _Series(len(self._bounds) + 1))

@@ -1,0 +1,69 @@
+"""What every server measures of its requests, and the line of the log that tells its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+
+from rocketmq_tw.metrics.instruments import Histogram, Metric
+from rocketmq_tw.net.interfaces import RequestResult
+from rocketmq_tw.runtime.periodic import PeriodicCall
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+
+#: Upper bounds of the buckets, in milliseconds, as in stock.
+LATENCY_BOUNDS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
+#: Seconds between two lines in the log.
+LOG_SECONDS = 600.0
+#: Figures of one line.
+MAX_LOGGED = 200
+
+
+def request_latency() -> Histogram[RequestResult]:
+    """Returns stock's `rocketmq_rpc_latency`: the milliseconds that requests took, by their code
+    and that of the response. Its `record` is an observer for `IListener.observe`."""
+    return Histogram("rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of)
+
+
+class MetricsLog:
+    """Logs the figures that `metrics` returns every ten minutes."""
+
+    log = Logger()
+
+    def __init__(self, clock: IReactorTime, metrics: Callable[[], Iterable[Metric]]) -> None:
+        self._metrics = metrics
+        self._lines = PeriodicCall(clock, "logging metrics", LOG_SECONDS, self._log)
+
+    def start(self) -> None:
+        """Logs from now on, for the first time in ten minutes."""
+        self._lines.start()
+
+    def stop(self) -> None:
+        """Logs no more."""
+        self._lines.stop()
+
+    def _log(self) -> None:
+        self.log.info(
+            "metrics: {figures}",
+            figures=", ".join(map(str, islice(self._metrics(), MAX_LOGGED))),
+        )
+
+
+def _labels_of(result: RequestResult | None) -> Mapping[str, str]:
+    labels = {"protocol_type": "remoting"}
+    if result is not None:
+        request_code, response_code = result
+        labels["request_code"] = _name(RequestCode, request_code)
+        if response_code is not None:
+            labels["response_code"] = _name(ResponseCode, response_code)
+    return labels
+
+
+def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
+    """Returns the name of a code as stock's labels have it, or its number where it has none."""
+    try:
+        return codes(code).name.lower()
+    except ValueError:
+        return str(code)

@@ -1,0 +1,75 @@
+"""The requests of a server, counted, and the line that tells of all metrics."""
+
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
+
+from rocketmq_tw.metrics.instruments import gauge
+from rocketmq_tw.net.server_metrics import LOG_SECONDS, MetricsLog, request_latency
+from rocketmq_tw.wire.codes import RequestCode
+from tests.support.memory_server import MemoryServer
+
+ONEWAY = 2
+
+
+def test_requests_are_counted_by_their_codes_with_the_time_they_took() -> None:
+    server = MemoryServer()
+    latency = request_latency()
+    server.listener.observe(latency.record)
+    held: list[Any] = []
+    server.listener.register(RequestCode.HEART_BEAT, lambda request, peer: request.response())
+    server.listener.register(RequestCode.PULL_MESSAGE, lambda *asked: held.append(asked))
+    client = server.connect()
+    client.send(RequestCode.HEART_BEAT)
+    client.send(RequestCode.HEART_BEAT, flag=ONEWAY)
+    client.send(9999, opaque=2)
+    client.send(RequestCode.PULL_MESSAGE, opaque=3)
+    server.clock.advance(0)
+    server.clock.advance(0.5)
+    for request, peer in held:
+        peer.reply(request.response())
+    seen = {
+        (figure.labels["request_code"], figure.labels.get("response_code")): figure.value
+        for figure in latency.metrics()
+    }
+    assert {codes: value.counts for codes, value in seen.items()} == {
+        ("heart_beat", "success"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("heart_beat", None): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("9999", "request_code_not_supported"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("pull_message", "success"): (0, 0, 0, 0, 0, 0, 1, 0, 0, 0),
+    }
+    assert seen["pull_message", "success"].total == 500
+    assert all(figure.name == "rocketmq_rpc_latency" for figure in latency.metrics())
+
+
+def test_metrics_are_logged_every_ten_minutes() -> None:
+    clock = Clock()
+    figures = [gauge("waiting", 1)]
+    lines = MetricsLog(clock, lambda: figures)
+    lines.start()
+    with capturedLogs() as logs:
+        clock.advance(LOG_SECONDS)
+        figures.append(gauge("more", 2, {"topic": "T"}))
+        clock.advance(LOG_SECONDS)
+        lines.stop()
+        clock.advance(LOG_SECONDS)
+    assert [formatEvent(event) for event in logs] == [
+        "metrics: waiting{} 1",
+        "metrics: waiting{} 1, more{topic=T} 2",
+    ]
+
+
+def test_a_request_that_is_not_answered_has_no_response_code() -> None:
+    server = MemoryServer()
+    latency = request_latency()
+    server.listener.observe(latency.record)
+    server.listener.register(RequestCode.PULL_MESSAGE, lambda request, peer: None)
+    client = server.connect()
+    client.send(RequestCode.PULL_MESSAGE)
+    server.clock.advance(0)
+    assert list(latency.metrics()) == []
+    client.transport.abortConnection()
+    server.clock.advance(0)
+    (figure,) = latency.metrics()
+    assert figure.labels == {"protocol_type": "remoting", "request_code": "pull_message"}
