@@ -1,5 +1,5 @@
-"""Between a member of the group and the broker's store: what is committed is dispatched, and its
-senders are answered."""
+"""Between a member of a DLedger group and the broker's store: what is committed is dispatched, and
+its sends are answered (docs/formats/dledger.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rocketmq_tw.store.message_store import MessageStore
 log = Logger()
 
 
-class GroupMember:
+class DLedgerMember:
     """`log` is what `store` appends to, and `node` commits. `quorum` is asked about messages that
     wait while this member leads."""
 
@@ -60,7 +60,7 @@ class GroupMember:
         self._log.lead(self.node.core.term)
 
     def follow(self) -> None:
-        """Nothing is appended here any more. Senders who wait are told that it is not known."""
+        """Nothing is appended here any more. Sends that wait are answered with SYSTEM_ERROR."""
         if self._log.leads:
             self._log.follow()
             self._change_store(self._store.log_shrank)

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.dledger.member import GroupMember
+from rocketmq_tw.broker.dledger.member import DLedgerMember
 from rocketmq_tw.broker.dledger.role import RoleOfGroup
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
@@ -52,7 +52,7 @@ class DLedgerGroup(Part):
         self._replicas = replicas
         #: Serves the other members.
         self.listener: IListener | None = None
-        self.member: GroupMember | None = None
+        self.member: DLedgerMember | None = None
         self._following: RoleOfGroup | None = None
         self._leader: str | None = None
 
@@ -76,7 +76,7 @@ class DLedgerGroup(Part):
                 keeps_store=True,
             ),
         )
-        self.member = GroupMember(host.reactor, node, log_of_group, writing.store, writing.commit)
+        self.member = DLedgerMember(host.reactor, node, log_of_group, writing.store, writing.commit)
         self._following = RoleOfGroup(
             host.reactor,
             self.member,
@@ -112,11 +112,11 @@ class DLedgerGroup(Part):
     def leave(self, state: RoleState) -> Deferred[None] | None:
         if self.member is None or state.role is not Role.MASTER:
             return None
-        return self._end_reign(self.member)
+        return self._settle(self.member)
 
     @inlineCallbacks
-    def _end_reign(self, member: GroupMember) -> Generator[Deferred[Any], Any, None]:
-        """What was accepted is handed to the group, and its senders are answered."""
+    def _settle(self, member: DLedgerMember) -> Generator[Deferred[Any], Any, None]:
+        """What was accepted is handed to the group, and its sends are answered."""
         commit = self._writing.commit
         yield commit.flushed()
         yield member.quorum.settled()

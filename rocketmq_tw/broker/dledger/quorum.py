@@ -1,4 +1,4 @@
-"""Senders that wait until a quorum has their messages."""
+"""Sends that wait until a quorum of the DLedger group has their messages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from rocketmq_tw.replication.interfaces import IReplicator
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.wire.codes import ResponseCode
 
 
@@ -22,9 +24,10 @@ class _Waiting(NamedTuple):
 
 @implementer(IReplicator)
 class QuorumWaits:
-    """Answers SUCCESS once the log is committed up to where somebody waits, SYSTEM_ERROR after
+    """Answers a send with SUCCESS once the log is committed up to its end, with SYSTEM_ERROR after
     `limit` seconds or where another member may lead: the message may be there or not, and its
-    sender sends it again. `pending` tells how many entries wait, of `most` that may."""
+    sender sends it again. `pending` tells how many entries wait for the quorum, of `most` that
+    may."""
 
     def __init__(
         self, clock: IReactorTime, limit: float, pending: Callable[[], int], most: int
@@ -35,8 +38,8 @@ class QuorumWaits:
         self._most = most
         self._committed = 0
         self._waiting: deque[_Waiting] = deque()
-        self._timer: IDelayedCall | None = None
-        self._idle: list[Deferred[None]] = []
+        self._expiry = Alarm(clock, self._expire)
+        self._idle = Waiters[None]()
 
     def refusal(self) -> str:
         """See `IReplicator`."""
@@ -51,8 +54,7 @@ class QuorumWaits:
         answer: Deferred[int] = Deferred()
         deadline = self._clock.seconds() + self._limit
         self._waiting.append(_Waiting(end_offset, deadline, answer))
-        if self._timer is None:
-            self._timer = self._clock.callLater(self._limit, self._expire)
+        self._expiry.set_if_unset(self._limit)
         return answer
 
     def committed(self, offset: int) -> None:
@@ -68,31 +70,22 @@ class QuorumWaits:
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
             one.answer.callback(ResponseCode.SYSTEM_ERROR)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._expiry.cancel()
         self._report_idle()
 
     def settled(self) -> Deferred[None]:
-        """Fires once nobody waits."""
-        idle: Deferred[None] = Deferred()
-        self._idle.append(idle)
-        self._report_idle()
-        return idle
+        """Fires once no send waits."""
+        return self._idle.wait() if self._waiting else succeed(None)
 
     def _expire(self) -> None:
-        self._timer = None
         now = self._clock.seconds()
         waiting = self._waiting
         while waiting and waiting[0].deadline <= now:
             waiting.popleft().answer.callback(ResponseCode.SYSTEM_ERROR)
         if waiting:
-            delay = max(0.001, waiting[0].deadline - now)
-            self._timer = self._clock.callLater(delay, self._expire)
+            self._expiry.set(max(0.001, waiting[0].deadline - now))
         self._report_idle()
 
     def _report_idle(self) -> None:
         if not self._waiting:
-            idle, self._idle = self._idle, []
-            for one in idle:
-                one.callback(None)
+            self._idle.fire(None)

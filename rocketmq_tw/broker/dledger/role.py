@@ -6,15 +6,17 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.dledger.member import GroupMember
+from rocketmq_tw.broker.dledger.member import DLedgerMember
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.raft.core.codes import RaftRole
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.scope import Scope
 
 #: Seconds between two looks whether a new leader's log is committed and in its queues.
 SETTLE_SECONDS = 0.02
@@ -25,13 +27,13 @@ log = Logger()
 
 
 class RoleOfGroup:
-    """Leads the broker into the role that follows from its member's, one after the other; what was
-    overtaken meanwhile is left out. `broker_id` is the one of a slave."""
+    """Leads the broker into the role that follows from its member's, one role after the other; what
+    was overtaken meanwhile is left out. `broker_id` is the one of a slave."""
 
     def __init__(
         self,
         clock: IReactorTime,
-        member: GroupMember,
+        member: DLedgerMember,
         dispatcher: Dispatcher,
         holder: RoleHolder,
         change: Callable[[RoleState], Deferred[None]],
@@ -44,12 +46,13 @@ class RoleOfGroup:
         self._change = change
         self._broker_id = broker_id
         self._wanted = RoleState(Role.SLAVE, broker_id)
-        #: Counts the changes of what is wanted.
-        self._round = 0
-        self._taken = -1
+        #: Lasts as long as `_wanted` is wanted.
+        self._wish = Scope()
+        #: The wish that is fulfilled.
+        self._taken: Scope | None = None
         self._steering = False
         self._running = False
-        self._retry: IDelayedCall | None = None
+        self._retry = Alarm(clock, self._steer)
         member.node.role_listeners.append(self._elected)
 
     def start(self) -> None:
@@ -60,8 +63,8 @@ class RoleOfGroup:
     def stop(self) -> None:
         """Takes no role any more."""
         self._running = False
-        if self._retry is not None and self._retry.active():
-            self._retry.cancel()
+        self._wish.end()
+        self._retry.cancel()
 
     def give_up(self) -> None:
         """The member has failed: the broker has no role."""
@@ -73,13 +76,13 @@ class RoleOfGroup:
             self._want(RoleState(Role.MASTER, 0, synchronous=True))
             return
         self._member.follow()
-        # Whoever looks for a leader goes on as a slave: what is committed may be read.
+        # A member that looks for a leader goes on as a slave: what is committed may be read.
         if self._wanted.role is not Role.SLAVE:
             self._want(RoleState(Role.SLAVE, self._broker_id))
 
     def _want(self, state: RoleState) -> None:
-        self._wanted = state
-        self._round += 1
+        self._wish.end()
+        self._wanted, self._wish = state, Scope()
         self._steer()
 
     def _steer(self) -> None:
@@ -89,23 +92,23 @@ class RoleOfGroup:
 
     @inlineCallbacks
     def _take_roles(self) -> Generator[Deferred[Any], Any, None]:
-        while self._running and self._taken != self._round:
-            number, state = self._round, self._wanted
+        while self._running and self._taken is not self._wish:
+            wish, state = self._wish, self._wanted
             if state.role is Role.MASTER:
-                yield self._settle(number)
-                if number != self._round or not self._running:
+                yield self._settle(wish)
+                if wish.is_over:
                     continue
                 self._member.lead()
-            # Somebody else may have been master meanwhile: a new reign begins anew.
+            # Another member may have been master meanwhile: a new term begins anew.
             if state.role is Role.MASTER or state.role is not self._holder.role:
                 yield self._change(state)
-            self._taken = number
+            self._taken = wish
         self._steering = False
 
     @inlineCallbacks
-    def _settle(self, number: int) -> Generator[Deferred[Any], Any, None]:
-        """Fires once all of the log is committed and in its queues, or another role is wanted."""
-        while number == self._round and self._running and not self._member.is_settled:
+    def _settle(self, wish: Scope) -> Generator[Deferred[Any], Any, None]:
+        """Fires once all of the log is committed and in its queues, or `wish` is over."""
+        while not (wish.is_over or self._member.is_settled):
             yield self._dispatcher.dispatch_all()
             yield deferLater(self._clock, SETTLE_SECONDS)
 
@@ -113,4 +116,4 @@ class RoleOfGroup:
         log.failure("the role that the group gave could not be taken", failure)
         self._steering = False
         if self._running:
-            self._retry = self._clock.callLater(RETRY_SECONDS, self._steer)
+            self._retry.set(RETRY_SECONDS)
