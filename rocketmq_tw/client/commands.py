@@ -93,6 +93,7 @@ def topics_command() -> RemotingCommand:
 
 
 def read_topics(address: str, response: RemotingCommand) -> list[str]:
+    """The topics of an answer; raises `BrokerError`."""
     return decode_body(TopicList, check_success(address, response).body).topic_list
 
 
@@ -217,6 +218,7 @@ def max_offset_command(queue: MessageQueue) -> RemotingCommand:
 
 
 def read_max_offset(address: str, response: RemotingCommand) -> int:
+    """The offset that the next message gets; raises `BrokerError`."""
     return check_success(address, response).header(GetMaxOffsetResponseHeader).offset
 
 
@@ -229,6 +231,7 @@ def min_offset_command(queue: MessageQueue) -> RemotingCommand:
 
 
 def read_min_offset(address: str, response: RemotingCommand) -> int:
+    """The oldest offset; raises `BrokerError`."""
     return check_success(address, response).header(GetMinOffsetResponseHeader).offset
 
 
@@ -247,6 +250,7 @@ def search_offset_command(
 
 
 def read_search_offset(address: str, response: RemotingCommand) -> int:
+    """The offset that was found; raises `BrokerError`."""
     return check_success(address, response).header(SearchOffsetResponseHeader).offset
 
 
@@ -259,6 +263,7 @@ def earliest_store_time_command(queue: MessageQueue) -> RemotingCommand:
 
 
 def read_earliest_store_time(address: str, response: RemotingCommand) -> int:
+    """When the oldest message was stored, in ms since 1970; raises `BrokerError`."""
     header = check_success(address, response).header(GetEarliestMsgStoretimeResponseHeader)
     return header.timestamp
 

@@ -70,10 +70,12 @@ class ReceivedMessage(msgspec.Struct, gc=False):
 
     @property
     def tags(self) -> str | None:
+        """The tags that its producer gave it; None without."""
         return self.properties.get(TAGS)
 
     @property
     def keys(self) -> list[str]:
+        """The keys that its producer gave it."""
         return self.properties.get(KEYS, "").split(KEY_SEPARATOR) if KEYS in self.properties else []
 
     @property
@@ -112,6 +114,8 @@ class SendResult(NamedTuple):
 
 
 class PullStatus(Enum):
+    """What a pull found."""
+
     FOUND = "found"
     NO_NEW_MESSAGE = "no_new_message"
     NO_MATCHED_MESSAGE = "no_matched_message"

@@ -114,16 +114,14 @@ class Routes:
             self._routes[topic] = route
             self._changed.tell(topic, route)
 
-    async def refresh_all_now(self) -> None:
+    async def refresh_all(self) -> None:
+        """Asks for all routes in use, and for topics that nobody knew; what fails is logged."""
         for topic in [*self._routes, *self._missing]:
             try:
                 await self.refresh(topic)
             except (ClientError, WireError) as error:
                 # What is known stays in use: brokers may well be there.
                 self.log.warn("the route of {topic}: {error}", topic=topic, error=error)
-
-    def refresh_all(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self.refresh_all_now())
 
     def _answered(self, result: Any, topic: str) -> None:
         waiting = self._asking.pop(topic)

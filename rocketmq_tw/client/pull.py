@@ -32,6 +32,7 @@ class QueuePuller:
         self._read_from: dict[MessageQueue, int] = {}
 
     async def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic; raises `NoRouteError` where there is no such topic."""
         return subscribe_queues(topic, await self.session.route(topic))
 
     async def pull(
@@ -48,6 +49,10 @@ class QueuePuller:
         timeout: float | None = None,
         keep_damaged: bool = False,
     ) -> PullResult:
+        """Messages from `offset` on, from the broker that the last answer named; also commits
+        `commit_offset` where that is the master. With `keep_damaged` what is wrong with bodies
+        stands in the result's `problems`; raises `BodyError` for them otherwise. Raises
+        `BrokerError`, `NoRouteError` and the errors of the connection."""
         broker_id = self._read_from.get(queue, MASTER_ID)
         address = self.session.broker_address(queue.broker_name, broker_id)
         # Only a master keeps offsets.
@@ -71,22 +76,28 @@ class QueuePuller:
         return result
 
     async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the queue's next message gets."""
         return await self._ask(queue, commands.max_offset_command(queue), commands.read_max_offset)
 
     async def min_offset(self, queue: MessageQueue) -> int:
+        """The oldest offset of the queue."""
         return await self._ask(queue, commands.min_offset_command(queue), commands.read_min_offset)
 
     async def search_offset(
         self, queue: MessageQueue, timestamp_ms: int, *, upper: bool = False
     ) -> int:
+        """The first offset stored at or after a time in ms since 1970; `upper`: the last at or
+        before it."""
         command = commands.search_offset_command(queue, timestamp_ms, upper=upper)
         return await self._ask(queue, command, commands.read_search_offset)
 
     async def committed_offset(self, queue: MessageQueue) -> int | None:
+        """Where the group goes on; None where it has committed nothing."""
         command = commands.committed_offset_command(self.group, queue)
         return await self._ask(queue, command, commands.read_committed_offset)
 
     async def commit_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Commits where the group goes on, at the queue's master."""
         command = commands.commit_offset_command(self.group, queue, offset)
         await self._ask(queue, command, commands.check_success)
 
@@ -119,6 +130,7 @@ class PullConsumer(GroupMember):
         return self.session.heartbeat()
 
     def stop(self) -> Deferred[None]:
+        """Leaves the group and closes the connections, unless others share the session."""
         return Deferred.fromCoroutine(self._stop())
 
     def queues(self, topic: str) -> Deferred[list[MessageQueue]]:

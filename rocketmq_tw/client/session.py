@@ -102,6 +102,7 @@ class Session:
     # Groups
 
     def add_producer(self, group: str) -> None:
+        """Names a producer of `group` in heartbeats; each call counts one."""
         self._producers[group] = self._producers.get(group, 0) + 1
 
     def add_consumer(self, member: GroupMember) -> None:
@@ -112,12 +113,14 @@ class Session:
         self._consumers[group] = member
 
     async def remove_producer(self, group: str) -> None:
+        """One producer of `group` less; brokers are told of the last one."""
         self._producers[group] -= 1
         if not self._producers[group]:
             del self._producers[group]
             await self._unregister(producer_group=group)
 
     async def remove_consumer(self, group: str) -> None:
+        """Tells brokers that the consumer of `group` is gone."""
         if self._consumers.pop(group, None) is not None:
             await self._unregister(consumer_group=group)
 
@@ -164,6 +167,7 @@ class Session:
         self._greeted.discard(address)
 
     def heartbeat_body(self) -> bytes:
+        """The body of a heartbeat (34): all producers and consumers of the session."""
         return encode_body(
             HeartbeatData(
                 client_id=self.client_id,

@@ -46,6 +46,7 @@ class Registration:
 
     @property
     def key(self) -> BrokerKey:
+        """What the name server knows the broker by."""
         return BrokerKey(self.cluster, self.address)
 
 
@@ -70,6 +71,7 @@ class LiveBroker:
     owner: Any
 
     def is_silent(self, now_ms: int) -> bool:
+        """Whether the broker's time-out has passed since it was heard of; `now_ms` is the time."""
         return self.last_update + self.heartbeat_timeout < now_ms
 
 

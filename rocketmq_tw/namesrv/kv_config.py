@@ -68,6 +68,7 @@ class KvConfig:
             self._encoded = {name: _encode(values) for name, values in self._table.items()}
 
     def get(self, namespace: str, key: str) -> str | None:
+        """The value of a key; None where there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> bytes | None:

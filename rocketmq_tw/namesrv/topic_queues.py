@@ -51,6 +51,7 @@ class TopicQueues:
         return brokers
 
     def has(self, topic: str, broker_name: str) -> bool:
+        """Whether a broker has a topic."""
         return topic in self._of_brokers.get(broker_name, ())
 
     def of_broker(self, broker_name: str) -> frozenset[str]:

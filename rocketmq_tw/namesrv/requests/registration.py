@@ -1,4 +1,4 @@
-"""Brokers come, stay and go: 103, 104, 322, 901, 904."""
+"""Registrations and heartbeats of brokers: 103, 104, 322, 901, 904."""
 
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -49,6 +49,8 @@ SMALL = 16 * 1024
 
 
 class RegistrationRequests:
+    """Takes registrations and heartbeats of brokers; docs/formats/bodies.md has the bodies."""
+
     log = Logger()
 
     def __init__(
@@ -73,6 +75,7 @@ class RegistrationRequests:
         self._now_ms = now_ms
 
     def handlers(self) -> dict[int, Handler]:
+        """Request code to handler."""
         return {
             RequestCode.REGISTER_BROKER: self.register,
             RequestCode.UNREGISTER_BROKER: self.unregister,
@@ -84,6 +87,9 @@ class RegistrationRequests:
     def register(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """103: takes in a broker and its topics; tells it of its master, and of ordered topics.
+        Raises, or fails with, SYSTEM_ERROR where a field or the body is wrong or there is no room,
+        SYSTEM_BUSY where the connection has too many registrations that wait."""
         header = request.header(RegisterBrokerRequestHeader)
         check_name("clusterName", header.cluster_name)
         check_name("brokerName", header.broker_name)
@@ -170,6 +176,7 @@ class RegistrationRequests:
     def unregister(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """104: forgets a broker, behind what its connection registered before."""
         header = request.header(UnRegisterBrokerRequestHeader)
         if self._turns.is_busy(peer):
             return self._turns.run(peer, lambda: self._unregister(request, header))
@@ -185,6 +192,7 @@ class RegistrationRequests:
         return request.response()
 
     def data_version(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """322: whether a broker has other topics than it registered; counts as a heartbeat."""
         header = request.header(QueryDataVersionRequestHeader)
         asked = decode_request(DataVersion, request.body)
         key = BrokerKey(header.cluster_name, header.broker_addr)
@@ -196,11 +204,13 @@ class RegistrationRequests:
         )
 
     def members(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """901: the addresses of a broker name, by id."""
         header = request.header(GetBrokerMemberGroupRequestHeader)
         group = self._table.members(header.cluster_name, header.broker_name)
         return request.response(body=encode_body(BrokerMemberGroupBody(broker_member_group=group)))
 
     def heartbeat(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """904: the broker is there; a stranger is answered as well."""
         header = request.header(BrokerHeartbeatRequestHeader)
         self._table.heartbeat(header.cluster_name, header.broker_addr, self._now_ms())
         return request.response()
