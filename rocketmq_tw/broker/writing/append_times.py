@@ -33,15 +33,15 @@ _BOUNDS = tuple(accumulate(step for size, times in _STEPS for step in repeat(siz
 
 
 class _Minute:
-    """Counts of appends by the milliseconds that they took."""
+    """The appends of one minute, by the milliseconds that they took."""
 
     def __init__(self) -> None:
         self.by_range = [0] * len(_RANGES)
         self.by_bound = [0] * (len(_BOUNDS) + 1)
 
     def percentile(self, share: float) -> float:
-        """The milliseconds in which that share of the appends was done, evenly spread between the
-        bounds; the last bound for what took longer."""
+        """Returns the milliseconds in which that share of the appends was done, as if they were
+        spread evenly between the bounds; the last bound for what took longer."""
         rank = ceil(sum(self.by_bound) * share)
         for (low, high), count in zip(pairwise((0, *_BOUNDS)), self.by_bound, strict=False):
             if rank <= count:
@@ -51,7 +51,7 @@ class _Minute:
 
 
 class AppendTimes:
-    """Counts appends and how long they took; `turn_minute` is to be called every minute."""
+    """Counts appends and how long they took; `begin_minute` is to be called every minute."""
 
     def __init__(self) -> None:
         #: Milliseconds of the slowest since the start, and how many were not stored.
@@ -61,7 +61,7 @@ class AppendTimes:
         self._last: _Minute | None = None
 
     def count(self, appends: int, seconds: float) -> None:
-        """So many were answered together, so long after they came."""
+        """Counts `appends` that were answered together, `seconds` after they came."""
         milliseconds = int(seconds * 1000)
         if milliseconds <= 0:
             # As nearly always.
@@ -72,19 +72,19 @@ class AppendTimes:
         self._now.by_bound[bisect_left(_BOUNDS, milliseconds)] += appends
         self.longest_ms = max(self.longest_ms, milliseconds)
 
-    def turn_minute(self) -> None:
-        """What was counted is shown from now on, and counting begins anew."""
+    def begin_minute(self) -> None:
+        """Begins to count anew; what was counted is shown from now on."""
         self._last, self._now = self._now, _Minute()
 
     def distribution(self) -> str:
-        """Appends by milliseconds as stock words it: of the last whole minute, or of the first one
-        so far."""
+        """Returns the appends by milliseconds, as putMessageDistributeTime of stock's runtime info
+        has them: of the last whole minute, or of the first one so far."""
         counts = self._shown.by_range
         return "".join(f"[{name}]:{count} " for name, count in zip(_RANGES, counts, strict=True))
 
     def percentile(self, share: float) -> str:
-        """The milliseconds in which a share (0.99 is 99 percent) of the appends was done, of the
-        time that `distribution` is about."""
+        """Returns the milliseconds in which a share (0.99 is 99 percent) of the appends was done,
+        in the minute that `distribution` is about."""
         return f"{self._shown.percentile(share):.2f}"
 
     @property

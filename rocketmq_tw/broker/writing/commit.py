@@ -1,11 +1,12 @@
 """When appended messages are written, and when their senders are answered.
 
-All appends of one reactor turn are written with one call at its end; then their answers leave
-together, and they are dispatched, before anyone is read from again: who has its answer finds its
-message, but where thousands of keys would keep others waiting. What the configuration promises
-holds when `done` is called:
-ASYNC_FLUSH: the system has the bytes; SYNC_FLUSH: they are on stable storage; and a replicator has
-said its word on top.
+All appends of one reactor turn are written with one call at its end. Then their answers leave
+together and they are dispatched, before the next requests are read: a client that has its answer
+finds its message, unless thousands of keys would keep others waiting.
+
+When `done` is called, what flushDiskType and brokerRole promise holds: with ASYNC_FLUSH the
+operating system has the bytes, with SYNC_FLUSH they are on stable storage; and where there is a
+replicator, so many replicas have them as it waits for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.writing.append_times import AppendTimes
 from rocketmq_tw.broker.writing.dispatcher import Dispatcher
 from rocketmq_tw.broker.writing.flush import Flusher
@@ -50,8 +52,8 @@ STORED = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-#: Those of them by which what was promised to whoever is answered holds. A power loss, or the next
-#: master, may take what has only waited long enough.
+#: Those of them by which what was promised holds. With the others a power loss, or the next master,
+#: may still take the message.
 SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 
 log = Logger()
@@ -61,7 +63,7 @@ def _at_once(work: Callable[..., None], *args: Any) -> None:
     work(*args)
 
 
-#: Whom to tell of an append, where it went, and whether it waits for disk and replicas.
+#: What to call with the end of an append, its place, and whether it waits for disk and replicas.
 _Entry = tuple[Done, Appended, bool]
 
 
@@ -80,10 +82,10 @@ class _Waiting:
 
 
 class Commit:
-    """The one way into the store for messages that someone waits for.
+    """Appends messages to the store, and tells when they are stored and safe.
 
-    A failed write answers everyone of its turn with SYSTEM_ERROR, a failed sync everyone who
-    waits for one; what can be accepted after that is the store's to say.
+    A failed write ends all appends of its turn with SYSTEM_ERROR, a failed sync all that wait for
+    one; the store decides what it accepts after that.
     """
 
     def __init__(
@@ -182,18 +184,15 @@ class Commit:
         if self._stopped:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
         if not self._role.is_master:
-            raise RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"a broker that is {self._role.role.value} stores nothing: send to the master",
-            )
+            raise refusal_of(self._role.role)
         if wait and self.replicator is not None:
             refusal = self.replicator.refusal()
             if refusal:
                 raise RequestError(ResponseCode.SYSTEM_ERROR, refusal)
 
     def append_last(self, callback: Callable[[AppendLast], None]) -> None:
-        """Calls `callback` once when all else of this turn is appended, so that what it appends is
-        written with that, behind it; its `done` is called once it is written."""
+        """Calls `callback` once when all else of this turn is appended: what it appends is written
+        with that, behind it, and its `done` is called once it is written."""
         self._last_appends.append(callback)
         if not self._turn_is_open:
             self._open_turn()
@@ -361,6 +360,14 @@ class Commit:
         if code is not ResponseCode.SUCCESS and code not in STORED:
             times.failed += len(entries)
         self._gather(_call_all, entries, code)
+
+
+def refusal_of(role: Role) -> RequestError:
+    """The refusal of a message in a role that stores none."""
+    return RequestError(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        f"a broker that is {role.value} stores nothing: send to the master",
+    )
 
 
 def _call_all(entries: Sequence[_Entry], code: ResponseCode) -> None:

@@ -33,7 +33,7 @@ class Dispatcher:
         self._stopped = False
 
     def stop(self) -> None:
-        """Goes on by itself no more."""
+        """Ends retries and what would follow in later turns; `dispatch` still works."""
         self._stopped = True
         self._retry.cancel()
 
@@ -64,7 +64,8 @@ class Dispatcher:
         return stop
 
     def dispatch(self) -> None:
-        """Dispatches a slice now; what is left follows in the next turns, or after a failure."""
+        """Dispatches a slice now; what is left follows in later turns, or `RETRY_SECONDS` after a
+        failure, which is logged."""
         self._later.cancel()
         try:
             if not self._store.dispatch():

@@ -23,7 +23,6 @@ from rocketmq_tw.broker.writing.log_end import LogEnd
 from rocketmq_tw.broker.writing.queue_kinds import check_files, check_topics
 from rocketmq_tw.broker.writing.redirects import Redirects, Stage, reject_transactions
 from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, SinkOfRole
-from rocketmq_tw.broker.writing.units import human_size
 from rocketmq_tw.files.interface import DiskUsage
 from rocketmq_tw.message.properties import TRAN_MSG
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -36,7 +35,8 @@ log = Logger()
 
 
 class Writing(Part):
-    """Opens and closes the store, writes it, makes it durable, and removes what is too old."""
+    """Opens and closes the store, writes it, makes it durable, and removes what is past its
+    retention."""
 
     def __init__(self, host: Host, role: RoleHolder) -> None:
         self._host = host
@@ -98,7 +98,8 @@ class Writing(Part):
         self.flusher.start()
 
     def _check_kinds(self) -> None:
-        """Before anything is changed: what is dispatched here would be in other queues."""
+        """Raises `StoreError` for kinds of queues that this broker has not, before anything is
+        changed: what is dispatched here would be in other queues."""
         table = self._host.table_file("topics").read(
             lambda data: decode_table(TopicConfigTable, data)
         )
@@ -107,7 +108,7 @@ class Writing(Part):
         check_files(self._host.files, self.store.paths.root)
 
     def enter(self, state: RoleState) -> Deferred[None] | None:
-        return self.truncation.end_at_whole_record() if state.role is Role.MASTER else None
+        return self.truncation.end_at_whole_record() if state.role.writes_log else None
 
     def leave(self, state: RoleState) -> Deferred[None]:
         return self.commit.make_durable()
@@ -122,7 +123,7 @@ class Writing(Part):
     def periodic(self) -> Iterable[Periodic]:
         seconds = self._host.store_config.clean_resource_interval / 1000
         yield Periodic("the retention", seconds, self._clean)
-        yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.turn_minute)
+        yield Periodic("timing appends", MINUTE_SECONDS, self.commit.times.begin_minute)
 
     def _clean(self) -> Deferred[Any]:
         def steps() -> Iterator[None]:
@@ -142,11 +143,11 @@ class Writing(Part):
             f"commitLogDiskRatio_{store.log_directory}": ratio,
             "consumeQueueDiskRatio": _ratio(self._host.files.usage(store.paths.root)),
             "commitLogDirCapacity": (
-                f"Total : {human_size(disk.total)}, Free : {human_size(disk.total - disk.used)}."
+                f"Total : {_with_unit(disk.total)}, Free : {_with_unit(disk.total - disk.used)}."
             ),
             "commitLogMinOffset": str(store.min_physical_offset),
             "commitLogMaxOffset": str(store.end_offset),
-            "remainHowManyDataToFlush": human_size(store.end_offset - store.flushed_offset),
+            "remainHowManyDataToFlush": _with_unit(store.end_offset - store.flushed_offset),
             "dispatchBehindBytes": str(store.written_offset - store.dispatched_offset),
             "earliestMessageTimeStamp": str(store.oldest_store_time()),
             "putMessageEntireTimeMax": str(times.longest_ms),
@@ -164,6 +165,16 @@ class Writing(Part):
         yield gauge("rocketmq_storage_dispatch_behind_bytes", behind)
 
 
+def _with_unit(size: int) -> str:
+    """Bytes with a binary unit, as `1.5 MiB`."""
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.1f} {unit}" if unit != "B" else f"{size} B"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
 def _ratio(disk: DiskUsage) -> str:
-    """How full it is, as stock tells it."""
+    """The share of the disk that is in use, as stock writes it; -1 where that is not known."""
     return f"{disk.used / disk.total:.4f}" if disk.total else "-1"

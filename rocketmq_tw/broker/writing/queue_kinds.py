@@ -24,7 +24,8 @@ _ADVICE = (
 
 
 def unsupported(config: TopicConfig) -> str:
-    """The attribute, as `key=value`, for which the topic cannot be served; empty without one."""
+    """Returns the attribute, as `key=value`, for which the topic cannot be served; empty without
+    one."""
     attributes = config.attributes or {}
     for key, value in UNSUPPORTED.items():
         if attributes.get(key) == value:
@@ -54,7 +55,7 @@ def check_files(files: IFiles, root: str) -> None:
 
 
 def _first_topic(files: IFiles, directory: str) -> str | None:
-    """A topic that has files of a queue below a directory."""
+    """Returns a topic that has files of a queue below a directory; None without one."""
     for topic in files.list(directory):
         for queue_id in files.list(f"{directory}/{topic}"):
             if files.list(f"{directory}/{topic}/{queue_id}"):

@@ -16,7 +16,7 @@ from zope.interface import Interface, implementer
 
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
-from rocketmq_tw.broker.writing.commit import SAFE, STORED, AppendLast, Commit
+from rocketmq_tw.broker.writing.commit import SAFE, STORED, AppendLast, Commit, refusal_of
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
@@ -115,9 +115,4 @@ class SinkOfRole:
         return self._refused() if sink is None else sink.put_last(compose)
 
     def _refused(self) -> Deferred:
-        return fail(
-            RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"a broker that is {self._holder.role.value} stores nothing: send to the master",
-            )
-        )
+        return fail(refusal_of(self._holder.role))

@@ -66,9 +66,9 @@ def test_the_last_whole_minute_is_shown_once_there_is_one() -> None:
     times = AppendTimes()
     times.count(3, 0.0)
     assert counts(times)["<=0ms"] == 3
-    times.turn_minute()
+    times.begin_minute()
     times.count(5, 0.02)
     assert counts(times)["<=0ms"] == 3 and counts(times)["10~50ms"] == 0
-    times.turn_minute()
+    times.begin_minute()
     assert counts(times)["<=0ms"] == 0 and counts(times)["10~50ms"] == 5
     assert float(times.percentile(0.99)) > 19
