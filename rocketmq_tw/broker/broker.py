@@ -19,6 +19,7 @@ from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.clients.part import Clients
 from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, resolve
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
 from rocketmq_tw.broker.delay.part import Delay
@@ -52,6 +53,7 @@ P = TypeVar("P", bound=Part)
 #: The capabilities of a broker, in no order: that follows from what each one uses.
 PARTS: tuple[type[Part], ...] = (
     Assignment,
+    BrokerClient,
     Clients,
     Cluster,
     Control,

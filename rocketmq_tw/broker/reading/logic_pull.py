@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.reading.pull_reads import PullAnswer
-from rocketmq_tw.broker.static_topics.others import OtherBrokers
 from rocketmq_tw.broker.tables.topics.queue_mappings import LogicQueue, QueueMappings
 from rocketmq_tw.message.logic_queues import (
     has_end,
@@ -129,9 +129,9 @@ class LogicPulls:
     """Makes pulls of logic queues that this broker leads into pulls of physical queues, here or on
     other brokers."""
 
-    def __init__(self, mappings: QueueMappings, others: OtherBrokers) -> None:
+    def __init__(self, mappings: QueueMappings, brokers: BrokerClient) -> None:
         self._mappings = mappings
-        self._others = others
+        self._brokers = brokers
 
     def resolve(self, header: PullMessageRequestHeader) -> LogicPull | None:
         """The pull of a logic queue; None where it asks for a physical queue. Raises `RequestError`
@@ -151,7 +151,7 @@ class LogicPulls:
         """What the broker of the physical queue answers, as an answer of the logic queue; raises
         `RequestError` where it refuses or cannot be reached."""
         header = pull.for_other_broker()
-        response = await self._others.ask(
+        response = await self._brokers.ask(
             pull.item.bname, header.topic, RequestCode.PULL_MESSAGE, header
         )
         if response.code not in _READ_CODES:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.static_topics.others import OtherBrokers
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.message.logic_queues import item_at, last_item, logic_offset
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -42,10 +42,12 @@ class LogicViews:
     """Asks the physical queues, here or on other brokers; raises `RequestError` for a queue that
     this broker does not lead."""
 
-    def __init__(self, store: IMessageStore, mappings: QueueMappings, others: OtherBrokers) -> None:
+    def __init__(
+        self, store: IMessageStore, mappings: QueueMappings, brokers: BrokerClient
+    ) -> None:
         self._store = store
         self._mappings = mappings
-        self._others = others
+        self._brokers = brokers
 
     def around(self, plain: Mapping[int, Handler]) -> dict[int, Handler]:
         """The handlers of `plain`, which knows physical queues only, but for requests about logic
@@ -143,7 +145,7 @@ class LogicViews:
         if self._mappings.is_here(item):
             return here(header.topic, item.queue_id)
         asked = replace(header, queue_id=item.queue_id, lo=False, bname=item.bname)
-        answer = await self._others.ask(item.bname, header.topic, code, asked)
+        answer = await self._brokers.ask(item.bname, header.topic, code, asked)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestError(answer.code, answer.remark or "")
         if code == RequestCode.GET_EARLIEST_MSG_STORETIME:

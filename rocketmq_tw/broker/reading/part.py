@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.held_pulls import HeldPulls
 from rocketmq_tw.broker.reading.logic_pull import LogicPulls
@@ -17,7 +18,6 @@ from rocketmq_tw.broker.reading.pull import PullRequests
 from rocketmq_tw.broker.reading.pull_checks import PullChecks
 from rocketmq_tw.broker.reading.pull_reads import PullReads
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.broker.static_topics.part import StaticTopics
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler
@@ -33,7 +33,7 @@ class Reading(Part):
         tables: Tables,
         clients: Clients,
         filters: Filters,
-        static_topics: StaticTopics,
+        brokers: BrokerClient,
         reads: PullReads,
     ) -> None:
         self._host = host
@@ -43,7 +43,7 @@ class Reading(Part):
         writing.dispatcher.on_dispatched(self.held.resume_woken)
         writing.truncation.after_cut.add(lambda end: self.held.resume_all())
         self._pulls = PullRequests(
-            LogicPulls(tables.mappings, static_topics.others),
+            LogicPulls(tables.mappings, brokers),
             PullChecks(host.config, tables, clients.registry, filters.filters),
             reads,
             self.held,

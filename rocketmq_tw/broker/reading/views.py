@@ -11,12 +11,12 @@ from rocketmq_tw.broker.assembly.handlers import merge_handlers
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.clients.part import Clients
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.reading.logic_views import LogicViews
 from rocketmq_tw.broker.reading.queue_requests import QueueRequests
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
-from rocketmq_tw.broker.static_topics.part import StaticTopics
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler, IPeer
@@ -57,14 +57,14 @@ class Views(Part):
         tables: Tables,
         clients: Clients,
         filters: Filters,
-        static_topics: StaticTopics,
+        brokers: BrokerClient,
     ) -> None:
         self._in_slices = host.in_slices
         self._store = writing.store
         self._config = host.store_config
         self._topics = tables.topics
         self._role = role
-        logic = LogicViews(self._store, tables.mappings, static_topics.others)
+        logic = LogicViews(self._store, tables.mappings, brokers)
         units = QueueRequests(clients.registry, filters, self._store, tables.topics, role)
         self._handlers = merge_handlers(
             [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
-from rocketmq_tw.broker.static_topics.others import OtherBrokers
+from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.tables.offsets.requests import OffsetRequests
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
@@ -29,12 +29,12 @@ class StaticOffsets:
         self,
         mappings: QueueMappings,
         offsets: OffsetTable,
-        others: OtherBrokers,
+        brokers: BrokerClient,
         physical: OffsetRequests,
     ) -> None:
         self._mappings = mappings
         self._offsets = offsets
-        self._others = others
+        self._brokers = brokers
         self._physical = physical
 
     def query(
@@ -85,7 +85,7 @@ class StaticOffsets:
             bname=item.bname,
         )
         code = RequestCode.QUERY_CONSUMER_OFFSET
-        answer = await self._others.ask(item.bname, topic, code, asked)
+        answer = await self._brokers.ask(item.bname, topic, code, asked)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return -1
         if answer.code != ResponseCode.SUCCESS:
@@ -113,5 +113,5 @@ class StaticOffsets:
         if self._mappings.is_here(item):
             return self._physical.update_here(request, there, peer)
         code = RequestCode.UPDATE_CONSUMER_OFFSET
-        answer = await self._others.ask(item.bname, topic, code, there)
+        answer = await self._brokers.ask(item.bname, topic, code, there)
         return request.response(answer.code, answer.remark)
