@@ -13,6 +13,7 @@ from twisted.logger import Logger
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.tags import tag_match
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.clients import ConsumerData, SubscriptionData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -26,9 +27,6 @@ MAX_GROUPS_PER_PEER = 4096
 _STEP = 1000
 #: What the subscriptions of all groups may take, roughly; 10,000 groups with 100 topics each do.
 MAX_SUBSCRIPTION_BYTES = 512 * 1024 * 1024
-
-#: Called with a group and the subscriptions that a consumer of it has; None: the last one left.
-SubscriptionListener = Callable[[str, Sequence[SubscriptionData] | None], None]
 
 log = Logger()
 
@@ -132,12 +130,11 @@ class ClientRegistry:
         self._producing: dict[str, dict[IPeer, int]] = {}
         self._peers: dict[IPeer, _Memberships] = {}
         self._size = 0
-        self._listeners: list[SubscriptionListener] = []
-
-    def on_subscriptions(self, listener: SubscriptionListener) -> None:
-        """Tells `listener` what each heartbeat says in full, and when a group's last consumer
-        left."""
-        self._listeners.append(listener)
+        #: Told of a group with the subscriptions that a heartbeat has in full; with None once the
+        #: group's last consumer left.
+        self.subscribed: Listeners[[str, Sequence[SubscriptionData] | None]] = Listeners(
+            "a group's subscriptions were told"
+        )
 
     # Who is there
 
@@ -223,8 +220,7 @@ class ClientRegistry:
         changed = self._keep(group, client)
         if not without_sub:
             changed = group.subscribe(data.subscription_data_set) or changed
-            for tell in self._listeners:
-                tell(name, data.subscription_data_set)
+            self.subscribed.tell(name, data.subscription_data_set)
         if changed:
             log.info("{group} changed by {client}", group=name, client=client.client_id)
             self._notify(group)
@@ -338,8 +334,7 @@ class ClientRegistry:
         if not group.clients:
             del self._consumers[name]
             self._size -= group.size
-            for tell in self._listeners:
-                tell(name, None)
+            self.subscribed.tell(name, None)
         else:
             self._notify(group)
 

@@ -113,7 +113,7 @@ class Membership:
         self._registered_at: set[str] = set()
         self._waiting: list[tuple[str, Deferred[None]]] = []
         self._listeners: list[MasterListener] = []
-        topics.on_change(self._topics_changed)
+        topics.changed.add(self._topics_changed)
 
     @property
     def name_servers(self) -> list[str]:

@@ -41,7 +41,7 @@ class Filters(Part):
             self.bits = MessageBits(host.config, self.table, host.in_slices)
         budget = CompileBudget(host.reactor)
         self.filters = MessageFilters(host.config, self.table, budget, self.bits)
-        clients.registry.on_subscriptions(self._subscribed)
+        clients.registry.subscribed.add(self._subscribed)
 
     def start(self) -> None:
         """Gives messages bits from now on, not while a start builds queues again in a thread."""

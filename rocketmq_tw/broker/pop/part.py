@@ -108,7 +108,7 @@ class Pop(Part):
         for held in (self.held, self.notified):
             store.on_arrival(held.arrived)
             writing.dispatcher.on_dispatched(held.resume_woken)
-        offsets.on_reset(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
+        offsets.was_reset.add(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
         for derived in (
             DerivedOffsets(
                 "orderly pops", lambda cut: self.order.clamp(cut.first_gone), self._write_order

@@ -23,7 +23,7 @@ from rocketmq_tw.broker.tables.offsets.requests import OffsetRequests
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
-from rocketmq_tw.broker.tables.topics.requests import TopicRequests
+from rocketmq_tw.broker.tables.topics.requests import TopicChangeRequests, TopicViewRequests
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
@@ -91,23 +91,14 @@ class Tables(Part):
         self.offset_requests = OffsetRequests(
             offsets, topics, self.mappings, groups, store, in_thread
         )
-        self._handlers = merge_handlers(
-            [
-                TopicRequests(
-                    config,
-                    topics,
-                    self.mappings,
-                    offsets,
-                    store,
-                    self.announcements,
-                    stats.traffic,
-                    in_thread,
-                    growing,
-                ).handlers(),
-                GroupRequests(groups, offsets, role, in_thread, growing).handlers(),
-                self.offset_requests.handlers(),
-            ]
+        mappings, announcements = self.mappings, self.announcements
+        families = (
+            TopicChangeRequests(config, topics, mappings, offsets, store, announcements, growing),
+            TopicViewRequests(config, topics, mappings, store, stats.traffic, in_thread, growing),
+            GroupRequests(groups, offsets, role, in_thread, growing),
+            self.offset_requests,
         )
+        self._handlers = merge_handlers(family.handlers() for family in families)
 
     def enter(self, state: RoleState) -> None:
         self._began_at = self._writing.store.end_offset

@@ -18,6 +18,7 @@ from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import LMQ_PREFIX
+from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_table, encode_body
 from rocketmq_tw.wire.bodies.queues import ConsumerOffsetTable
 from rocketmq_tw.wire.codes import ResponseCode
@@ -53,7 +54,8 @@ class OffsetTable(WriteBehindTable):
         self._now_ms = now_ms
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
-        self._reset_listeners: list[Callable[[str, str, int], None]] = []
+        #: Told group, topic and queue id of each reset.
+        self.was_reset: Listeners[[str, str, int]] = Listeners("an offset was reset")
         self._pairs = PairIndex()
         #: Keys of `_offsets` that nobody sees any more and that are about to go.
         self._removed: set[str] = set()
@@ -172,12 +174,7 @@ class OffsetTable(WriteBehindTable):
         self._resets.setdefault(key, {})[queue_id] = offset
         self._add(key)[queue_id] = offset
         self._dirty = True
-        for listener in self._reset_listeners:
-            listener(group, topic, queue_id)
-
-    def on_reset(self, listener: Callable[[str, str, int], None]) -> None:
-        """Adds a listener that is told group, topic and queue id of each reset."""
-        self._reset_listeners.append(listener)
+        self.was_reset.tell(group, topic, queue_id)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset waits to be taken up; commits are then passed over."""

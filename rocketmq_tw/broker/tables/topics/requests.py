@@ -62,7 +62,9 @@ class TopicOffsets(Protocol):
         ...
 
 
-class TopicRequests:
+class TopicChangeRequests:
+    """Makes, changes and removes topics: 17, 18, 215, 513."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -71,19 +73,15 @@ class TopicRequests:
         offsets: TopicOffsets,
         store: IMessageStore,
         announcements: Announcements,
-        traffic: Traffic,
-        in_thread: InThread,
         growing: GrowingAnswers,
     ) -> None:
-        self._growing = growing
-        self._in_thread = in_thread
-        self._traffic = traffic
-        self._announcements = announcements
         self._config = config
         self._topics = topics
         self._mappings = mappings
         self._offsets = offsets
         self._store = store
+        self._announcements = announcements
+        self._growing = growing
 
     def handlers(self) -> dict[int, Handler]:
         return {
@@ -91,13 +89,10 @@ class TopicRequests:
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
             RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: self.update_static,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
-            RequestCode.GET_ALL_TOPIC_CONFIG: self.all,
-            RequestCode.GET_TOPIC_CONFIG: self.get,
-            RequestCode.GET_TOPIC_STATS_INFO: self.stats,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """17: makes or changes a topic."""
         header = request.header(CreateTopicRequestHeader)
         config = _config(header)
         self._check(config)
@@ -108,8 +103,8 @@ class TopicRequests:
         )
 
     def update_static(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Makes or changes a static topic and how its logic queues lie on this broker. The mapping
-        is kept first: a topic without it would take messages for the wrong queues."""
+        """513: makes or changes a static topic and how its logic queues lie on this broker. The
+        mapping is written first: a topic without it would take messages for the wrong queues."""
         header = request.header(CreateTopicRequestHeader)
         # As in stock, a static topic has neither an order nor attributes.
         config = msgspec.structs.replace(_config(header), order=False, attributes={})
@@ -141,7 +136,7 @@ class TopicRequests:
     def update_list(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """All of the topics or none."""
+        """18: makes or changes all of the topics or none."""
         check_list_bytes(request.body)
         configs = decode_request(CreateTopicListBody, request.body).topic_config_list
         check_list_length(configs)
@@ -163,7 +158,8 @@ class TopicRequests:
     def delete(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Removes the topic, the retry topics that pop made for it, their queues and offsets."""
+        """215: removes the topic, the retry topics that pop made for it, their queues and
+        offsets."""
         topic = request.header(DeleteTopicRequestHeader).topic
         names.check_topic(topic, ResponseCode.INVALID_PARAMETER)
         self._refuse_system(topic)
@@ -193,9 +189,9 @@ class TopicRequests:
                 yield
 
     def _remove(self, doomed: Sequence[str]) -> Iterator[None]:
-        """Only once that is kept, since a deletion that cannot be kept must leave all as it was. A
-        topic that a send made again meanwhile keeps everything: what was acknowledged to it stands
-        among it."""
+        """Removes queues and offsets of topics that are not in the file any more: a deletion that
+        cannot be written must leave all as it was. A topic that a send made again meanwhile keeps
+        everything, as messages that were acknowledged since are among it."""
         freed: list[Iterator[None]] = []
         for start in range(0, len(doomed), REMOVED_AT_ONCE):
             if start:
@@ -212,61 +208,6 @@ class TopicRequests:
             yield from steps
             if every(number):
                 yield
-
-    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        table = self._topics.table()
-        table.mapping_data_version = self._mappings.data_version
-        table.topic_queue_mapping_info_map = {}
-        table.topic_queue_mapping_detail_map = dict(self._mappings.all())
-        encoded = self._in_thread(lambda: self._topics.encode(table))
-        return encoded.addCallback(lambda body: request.response(body=body))
-
-    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        header = request.header(GetTopicConfigRequestHeader)
-        config = self._known(header.topic)
-        mapping = self._mappings.get(header.topic) if header.lo else None
-        if mapping is None:
-            return request.response(body=encode_body(config))
-        whole = TopicConfigAndQueueMapping(**msgspec.structs.asdict(config), mapping_detail=mapping)
-        return request.response(body=encode_body(whole))
-
-    def stats(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
-        topic = request.header(GetTopicStatsInfoRequestHeader).topic
-        config = self._known(topic)
-        queues = max(config.read_queue_nums, config.write_queue_nums)
-        return self._growing.answer(
-            request,
-            lambda: TopicStatsTable(topic_put_tps=self._traffic.tps(TOPIC_PUT, topic)),
-            lambda table: self._fill(table, topic, queues),
-        )
-
-    def _fill(self, table: TopicStatsTable, topic: str, queues: int) -> Iterator[None]:
-        for queue_id in range(queues):
-            queue = MessageQueue(
-                topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
-            )
-            end = self._store.max_queue_offset(topic, queue_id)
-            table.offset_table[queue] = TopicOffset(
-                min_offset=max(0, self._store.min_queue_offset(topic, queue_id)),
-                max_offset=end,
-                last_update_timestamp=(
-                    self._store.store_time(topic, queue_id, end - 1) if end > 0 else 0
-                ),
-            )
-            if every(queue_id):
-                yield
-
-    def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
-        topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)
-        return request.response(body=encode_body(TopicList(topic_list=topics)))
-
-    def _known(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
-        if config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
-        return config
 
     def _refuse_system(self, topic: str) -> None:
         if self._config.validate_system_topic_when_update_topic and self._topics.is_system(topic):
@@ -296,6 +237,95 @@ class TopicRequests:
                 ResponseCode.INVALID_PARAMETER,
                 "message.type MIXED needs enableMixedMessageType=true in the broker's file",
             )
+
+
+class TopicViewRequests:
+    """Shows topics and their queues: 21, 202, 305, 351."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        mappings: QueueMappings,
+        store: IMessageStore,
+        traffic: Traffic,
+        in_thread: InThread,
+        growing: GrowingAnswers,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._mappings = mappings
+        self._store = store
+        self._traffic = traffic
+        self._in_thread = in_thread
+        self._growing = growing
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.all,
+            RequestCode.GET_TOPIC_CONFIG: self.get,
+            RequestCode.GET_TOPIC_STATS_INFO: self.stats,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
+        }
+
+    def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """21: all topics and how static ones lie on this broker, as slaves and tools copy them."""
+        table = self._topics.table()
+        table.mapping_data_version = self._mappings.data_version
+        table.topic_queue_mapping_info_map = {}
+        table.topic_queue_mapping_detail_map = dict(self._mappings.all())
+        encoded = self._in_thread(lambda: self._topics.encode(table))
+        return encoded.addCallback(lambda body: request.response(body=body))
+
+    def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """351: one topic, with its logic queues where the request wants them."""
+        header = request.header(GetTopicConfigRequestHeader)
+        config = self._known(header.topic)
+        mapping = self._mappings.get(header.topic) if header.lo else None
+        if mapping is None:
+            return request.response(body=encode_body(config))
+        whole = TopicConfigAndQueueMapping(**msgspec.structs.asdict(config), mapping_detail=mapping)
+        return request.response(body=encode_body(whole))
+
+    def stats(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """202: the offsets of each queue of a topic, and when its last message was stored."""
+        topic = request.header(GetTopicStatsInfoRequestHeader).topic
+        config = self._known(topic)
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        return self._growing.answer(
+            request,
+            lambda: TopicStatsTable(topic_put_tps=self._traffic.tps(TOPIC_PUT, topic)),
+            lambda table: self._fill(table, topic, queues),
+        )
+
+    def _fill(self, table: TopicStatsTable, topic: str, queues: int) -> Iterator[None]:
+        for queue_id in range(queues):
+            queue = MessageQueue(
+                topic=topic, broker_name=self._config.broker_name, queue_id=queue_id
+            )
+            end = self._store.max_queue_offset(topic, queue_id)
+            table.offset_table[queue] = TopicOffset(
+                min_offset=max(0, self._store.min_queue_offset(topic, queue_id)),
+                max_offset=end,
+                last_update_timestamp=(
+                    self._store.store_time(topic, queue_id, end - 1) if end > 0 else 0
+                ),
+            )
+            if every(queue_id):
+                yield
+
+    def system_topics(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """305: the topics that brokers use themselves."""
+        topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)
+        return request.response(body=encode_body(TopicList(topic_list=topics)))
+
+    def _known(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
+        return config
 
 
 def _config(header: CreateTopicRequestHeader) -> TopicConfig:

@@ -26,10 +26,6 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.permissions import INHERIT, READ, WRITE, is_inherited
 
-#: Called with the topics that are new or changed, and with what fires once they are in the file; a
-#: callback must return None, an errback the failure.
-TopicsChanged = Callable[[Sequence[TopicConfig], "Deferred[None]"], None]
-
 SCHEDULE_QUEUES = 18
 #: No topic is created by a mere send once there are so many: names cost memory and disk.
 MAX_AUTO_CREATED_TOPICS = 100_000
@@ -57,16 +53,14 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
         self._lmq = lmq
         self._config = config
         self._role = role
-        self._listeners: Listeners[Sequence[TopicConfig], Deferred[None]] = Listeners(
+        #: Told of topics that are new or changed, with what fires once they are in the file; a
+        #: callback of that must return None, an errback the failure.
+        self.changed: Listeners[Sequence[TopicConfig], Deferred[None]] = Listeners(
             "topics were made or changed"
         )
         built_in = {topic.topic_name: topic for topic in _built_in(config)}
         self._system = names.SYSTEM_TOPICS | built_in.keys()
         super().__init__(file, built_in, now_ms, in_thread, in_slices)
-
-    def on_change(self, listener: TopicsChanged) -> None:
-        """Adds a listener to creations and updates."""
-        self._listeners.add(listener)
 
     def get(self, name: str) -> TopicConfig | None:
         topic = self._entries.get(name)
@@ -211,7 +205,7 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
         for config in configs:
             self._entries[config.topic_name] = config
         written = self._changed()
-        self._listeners.tell(configs, written)
+        self.changed.tell(configs, written)
         return written
 
 

@@ -43,7 +43,7 @@ def test_a_send_makes_a_topic_after_the_default_one() -> None:
     file = MemoryStateFile()
     table = make_table(file)
     changes = []
-    table.on_change(lambda topics, kept: changes.append(topics))
+    table.changed.add(lambda topics, kept: changes.append(topics))
     made = table.create_on_send("Orders", "TBW102", PEER, 4, 0)
     assert made == TopicConfig(topic_name="Orders", read_queue_nums=4, write_queue_nums=4, perm=6)
     assert changes == [[made]]
@@ -162,7 +162,7 @@ def test_a_topic_that_cannot_be_kept_is_none_and_the_next_send_tries_again() -> 
     file = MemoryStateFile()
     table = make_table(file)
     changes = []
-    table.on_change(lambda topics, kept: kept.addCallback(lambda _: changes.append(topics)))
+    table.changed.add(lambda topics, kept: kept.addCallback(lambda _: changes.append(topics)))
     version = table.data_version
     file.full = True
     table.create_on_send("Orders", "TBW102", PEER, 4, 0)
