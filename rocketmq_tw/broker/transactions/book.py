@@ -1,4 +1,4 @@
-"""Which half messages wait for a decision: a byte for each, from the first one that does on."""
+"""Which half messages wait for a decision: a byte for each, from the first pending one on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from array import array
 from enum import IntEnum
 
-#: Settled in memory while what says so is not in the log yet.
+#: Bit of a state that is settled in memory, while the op message is not in the log yet.
 _UNWRITTEN = 0x80
 _first_open = re.compile(rb"[\x00\x80-\xff]").search
 
 
 class State(IntEnum):
-    """What became of a half message. SETTLED: one of the others, but not known which."""
+    """What became of a half message. SETTLED: not PENDING; the rest is not known."""
 
     PENDING = 0
     COMMITTED = 1
@@ -24,24 +24,25 @@ class State(IntEnum):
 
 
 class HalfBook:
-    """Half messages by queue offset. All in front of `start` are settled; what the book has not
-    heard of yet is pending."""
+    """Half messages by queue offset. All in front of `start` are settled; those at `end` and behind
+    are pending."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self._states = bytearray()
-        #: Origin -> the copy that stands for it, of those that were put back and are pending.
+        #: Offset of the first copy -> that of the last one, of pending half messages that were put
+        #: back.
         self._copies: dict[int, int] = {}
         self._ops = OpWindow()
 
     @property
     def end(self) -> int:
-        """Behind the last half message that it has heard of."""
+        """The offset behind the last half message in the book."""
         return self.start + len(self._states)
 
     @property
     def pending(self) -> int:
-        """How many wait."""
+        """How many half messages are pending."""
         return self._states.count(State.PENDING)
 
     def state(self, offset: int) -> State:
@@ -56,24 +57,25 @@ class HalfBook:
         return at >= 0 and (at >= len(self._states) or self._states[at] == State.PENDING)
 
     def next_pending(self, offset: int) -> int:
-        """The first that waits at or behind `offset`; `end` where none does."""
+        """The first pending one at or behind `offset`; `end` where there is none."""
         found = self._states.find(State.PENDING, max(offset - self.start, 0))
         return self.end if found < 0 else self.start + found
 
     def learn(self, end: int) -> None:
-        """The queue ends at `end` now."""
+        """Makes the book reach up to `end`, where the queue ends now."""
         if end > self.end:
             self._states += bytes(end - self.end)
 
     def settle(self, offset: int, state: State, *, written: bool = False) -> None:
-        """It waits no more; `written`: the log says so already, else `confirm` must follow."""
+        """Makes a half message settled. `written`: the log says so; else `confirm` or `reopen` must
+        follow."""
         if offset < self.start:
             return
         self.learn(offset + 1)
         self._states[offset - self.start] = state | (0 if written else _UNWRITTEN)
 
     def confirm(self, offset: int) -> None:
-        """The log says by now what `settle` was told."""
+        """Notes that the log says by now what `settle` was told."""
         if self.start <= offset < self.end:
             self._states[offset - self.start] &= ~_UNWRITTEN
 
@@ -85,8 +87,8 @@ class HalfBook:
         )
 
     def reopen(self, offset: int) -> bool:
-        """It waits again, since the log could not take what would have settled it; False where the
-        log has it."""
+        """Makes a half message pending again, since the log did not take what would have settled
+        it; returns False, and does nothing, where the log has it."""
         if not self.is_unwritten(offset):
             return False
         self._states[offset - self.start] = State.PENDING
@@ -95,31 +97,32 @@ class HalfBook:
     # Copies
 
     def current(self, origin: int, offset: int) -> int:
-        """The copy that stands for a half message at `offset`."""
+        """The offset of the last copy of the half message at `offset`."""
         return self._copies.get(origin, offset)
 
     def copy_waits(self, origin: int) -> bool:
-        """Whether one of `origin` was put back and waits."""
+        """Whether a copy of `origin` was put back and is pending."""
         copy = self._copies.get(origin)
         return copy is not None and self.is_pending(copy)
 
     def moved(self, origin: int, offset: int) -> None:
-        """The copy at `offset` stands for all others of `origin`."""
+        """Makes the copy at `offset` the last one of `origin`."""
         self._copies[origin] = offset
 
     def forget_copies(self, origin: int) -> None:
-        """None of `origin` waits any more."""
+        """Forgets the copies of `origin`, none of which is pending any more."""
         self._copies.pop(origin, None)
 
     # Progress
 
     def op_written(self, op_offset: int, last_settled: int) -> None:
-        """An op message stands at `op_offset`; the last half message it settles."""
+        """Notes the op message at `op_offset` of its queue, which names half messages up to
+        `last_settled`."""
         self._ops.add(op_offset, last_settled)
 
     def advance(self) -> tuple[int, int | None]:
-        """Moves `start` on; returns the two consumer offsets: the first half message that is not
-        settled, and the first op message that is needed to know so, None for what it was."""
+        """Moves `start` on to the first half message that is not settled. Returns it, and the first
+        op message that names one at or behind it; None where that did not change."""
         found = _first_open(self._states)
         gone = len(self._states) if found is None else found.start()
         if gone:
@@ -129,7 +132,7 @@ class HalfBook:
 
 
 class OpWindow:
-    """The op messages that name half messages which are not passed yet."""
+    """Op messages that name half messages at or behind the book's start."""
 
     def __init__(self) -> None:
         self._offsets = array("q")
@@ -138,13 +141,13 @@ class OpWindow:
         self._next: int | None = None
 
     def add(self, op_offset: int, last_settled: int) -> None:
-        """One at the op queue's end; the last half message that it names."""
+        """Adds the op message at its queue's end, the last half message that it names with it."""
         self._offsets.append(op_offset)
         self._lasts.append(last_settled)
 
     def first_needed(self, start: int) -> int | None:
-        """The first one that names a half message at or behind `start`, or the queue's end as far
-        as it is known; None where there never was one."""
+        """The offset of the first op message that names a half message at or behind `start`, or
+        else the end of those known; None where there never was one."""
         head, lasts = self._head, self._lasts
         while head < len(lasts) and lasts[head] < start:
             head += 1

@@ -1,34 +1,37 @@
-"""Asking producers about half messages that nobody has decided about in time.
+"""Asks producers about half messages that nobody has decided about in time
+(docs/formats/transactions.md, "When producers are asked").
 
-A timer wakes when the next one is due. It is put back first, counted, and its producer is asked
-about the copy once that is written; so whatever happens meanwhile, it is asked about again.
+It wakes when the next one is due. The half message is put back first, counted, and its producer is
+asked about the copy once that is stored; so whatever happens meanwhile, it is asked about again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.clients.registry import ClientRegistry
-from rocketmq_tw.broker.transactions.book import HalfBook, State
-from rocketmq_tw.broker.transactions.halves import QUEUE, Half, shown_to_producer
-from rocketmq_tw.broker.transactions.lines import (
+from rocketmq_tw.broker.transactions.book import State
+from rocketmq_tw.broker.transactions.check_schedule import (
     FIRST_CHECK,
     NEXT_CHECK,
     RETRY,
-    WaitingLines,
+    CheckSchedule,
     due_at,
 )
+from rocketmq_tw.broker.transactions.halves import QUEUE, Half, shown_to_producer
 from rocketmq_tw.broker.transactions.settling import Settling
 from rocketmq_tw.broker.writing.commit import STORED
-from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import offset_message_id
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC
 from rocketmq_tw.message.record import decode_records, encode_record
 from rocketmq_tw.net.interfaces import IPeer
+from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -38,113 +41,101 @@ from rocketmq_tw.wire.headers.send import CheckTransactionStateRequestHeader
 #: Half messages, and bytes of them, that are handled in one turn.
 BATCH = 256
 BATCH_BYTES = 4 << 20
-#: Read at once.
+#: Half messages that are read at once.
 BLOCK = 32
-#: Until one that the store refused, or could not read, is tried again.
+#: Milliseconds until one that the store refused, or could not read, is tried again.
 RETRY_MS = 1_000
 #: Seconds until the next turn, at the latest, where a producer does not keep up.
 SLOW_PRODUCER = 10.0
-#: Seconds between two looks at the clock at most, so that one that is set holds nothing back.
+#: Seconds that it sleeps at most, so that a clock that is set holds nothing back.
 LONGEST_SLEEP = 10.0
+_HOUR_MS = 3_600_000
 
 log = Logger()
 
 
 class DecisionChecks:
-    """Runs from `start` to `stop`; `retention_ms` is how long the log keeps messages."""
+    """Asks about the half messages that `add` and `again` tell of, until `scope` is over."""
 
     def __init__(
         self,
+        host: Host,
         store: IMessageStore,
-        book: HalfBook,
         settling: Settling,
         registry: ClientRegistry,
-        config: BrokerConfig,
-        clock: IReactorTime,
-        now_ms: Callable[[], int],
-        retention_ms: Callable[[], int],
+        scope: Scope,
     ) -> None:
+        self._host = host
+        self._config = host.config
+        self._now_ms = host.now_ms
         self._store = store
-        self._book = book
+        self._book = settling.book
         self._settling = settling
         self._registry = registry
-        self._config = config
-        self._clock = clock
-        self._now_ms = now_ms
-        self._retention_ms = retention_ms
-        self._lines = WaitingLines(self._waits_ms)
-        self._timer: IDelayedCall | None = None
-        self._running = False
-        #: Producers that are waited for, and the turn in which they were asked.
+        self._scope = scope
+        self._schedule = CheckSchedule(self._interval_ms)
+        self._alarm = Alarm(host.reactor, self._wake)
+        #: How many of the producers that were asked in a turn do not keep up yet.
         self._slow = 0
         self._turn = 0
         self._asked = 0
+        scope.on_end(self._alarm.cancel)
 
     def start(self) -> None:
-        self._running = True
+        """Begins with what is due already."""
         self._sleep(0)
 
-    def stop(self) -> None:
-        """Nobody is asked any more, at once."""
-        self._running = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def add(self, half: Half) -> None:
-        """One that waits from now on."""
-        line, base = self._line_of(half)
-        self._lines.add(half.offset, base, line, late=half.is_copy and line != NEXT_CHECK)
-        self._wake_by(base + self._waits_ms(line))
+        """Asks about a half message once its time is over."""
+        interval, base_ms = self._interval_of(half)
+        late = half.is_copy and interval != NEXT_CHECK
+        self._schedule.add(half.offset, base_ms, interval, late=late)
+        self._wake_by(base_ms + self._interval_ms(interval))
 
     def again(self, offset: int) -> None:
-        """One that still waits, since the log could not take what would settle it."""
+        """Looks again, soon, at a half message that is still pending."""
         now = self._now_ms()
-        self._lines.add(offset, now, RETRY)
+        self._schedule.add(offset, now, RETRY)
         self._wake_by(now + RETRY_MS)
 
-    def _line_of(self, half: Half) -> tuple[int, int]:
-        """Its line, and from when on it waits there."""
+    def _interval_of(self, half: Half) -> tuple[int, int]:
+        """Its interval, and the time in ms from which on that counts."""
         if half.checks:
             return NEXT_CHECK, half.message.store_timestamp
         seconds = half.immunity_seconds
-        # By this broker's clock; what was put back says by its birth only when it came.
+        # By this broker's clock; of what was put back only its birth tells when it came.
         base = half.born_by() if half.is_copy else half.message.store_timestamp
         return (FIRST_CHECK if seconds is None else seconds), base
 
-    def _waits_ms(self, line: int) -> int:
-        if line == FIRST_CHECK:
+    def _interval_ms(self, interval: int) -> int:
+        if interval == FIRST_CHECK:
             return self._config.transaction_time_out
-        if line == NEXT_CHECK:
+        if interval == NEXT_CHECK:
             return self._config.transaction_check_interval
-        return RETRY_MS if line == RETRY else line * 1000
+        return RETRY_MS if interval == RETRY else interval * 1000
 
     # When
 
     def _wake_by(self, at_ms: int) -> None:
-        if self._running and not self._slow:
-            seconds = max(at_ms - self._now_ms(), 0) / 1000
-            if self._timer is None or self._timer.getTime() > self._clock.seconds() + seconds:
-                self._sleep(seconds)
+        if not self._scope.is_over and not self._slow:
+            self._alarm.set_no_later(_sleep_seconds((at_ms - self._now_ms()) / 1000))
 
     def _sleep(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._clock.callLater(min(max(seconds, 0), LONGEST_SLEEP), self._wake)
+        if not self._scope.is_over:
+            self._alarm.set(_sleep_seconds(seconds))
 
     def _wake(self) -> None:
-        self._timer = None
         self._slow = 0
         self._turn += 1
         now = self._now_ms()
-        due, next_look = self._lines.take_due(now, BATCH, self._book.is_pending)
+        due, next_look = self._schedule.take_due(now, BATCH, self._book.is_pending)
         self._sleep(LONGEST_SLEEP if next_look is None else (next_look - now) / 1000)
         asked = self._handle(due)
-        if self._running and next_look is not None and next_look <= now:
+        if next_look is not None and next_look <= now:
             self._wait_for(asked)
 
     def _wait_for(self, peers: Iterable[IPeer]) -> None:
-        """More are due: asks no faster than those who were asked take it."""
+        """Asks about those that are due, too, once the producers that were asked keep up."""
         waiting = [peer for peer in peers if peer.connected]
         self._slow = len(waiting)
         turn = self._turn
@@ -156,13 +147,14 @@ class DecisionChecks:
     def _keeps_up(self, turn: int) -> None:
         if turn == self._turn and self._slow:
             self._slow -= 1
-            if not self._slow and self._running:
+            if not self._slow:
                 self._sleep(0)
 
     # What
 
     def _handle(self, due: list[int]) -> set[IPeer]:
-        """Puts back, or gives up, what is due; returns who will be asked."""
+        """Puts back, or gives up, the half messages that are due; returns the producers that will
+        be asked."""
         size = 0
         asked: set[IPeer] = set()
         silent: dict[str, int] = {}
@@ -170,7 +162,7 @@ class DecisionChecks:
             block = due[start : start + BLOCK]
             if size > BATCH_BYTES:
                 for offset in block:
-                    self._lines.add(offset, self._now_ms() - RETRY_MS, RETRY)
+                    self._schedule.add(offset, self._now_ms() - RETRY_MS, RETRY)
                 self._wake_by(self._now_ms())
                 continue
             read: dict[int, StoredMessage] = {}
@@ -201,8 +193,8 @@ class DecisionChecks:
         return asked
 
     def _read(self, offsets: list[int], read: dict[int, StoredMessage]) -> Half | None:
-        """The first of `offsets`, which reads those next to it too; None where it waits no more or
-        is no more in the log."""
+        """The half message at the first of `offsets`; None where it is settled, or the log has it
+        no more. Those next to it are read, too, into `read`."""
         offset = offsets[0]
         if not self._book.is_pending(offset):
             return None
@@ -220,16 +212,16 @@ class DecisionChecks:
         return None
 
     def _check(self, half: Half) -> IPeer | None:
-        """Returns the producer that is asked; None for nobody."""
-        line, base = self._line_of(half)
+        """Has the producer asked, and returns it; None where none is."""
+        interval, base_ms = self._interval_of(half)
         now = self._now_ms()
-        if due_at(base, self._waits_ms(line), now) > now:
+        if due_at(base_ms, self._interval_ms(interval), now) > now:
             # Looked at too early: it was not known when it would be due.
             self.add(half)
             return None
         if (
             half.checks >= self._config.transaction_check_max
-            or now - half.born_by() > self._retention_ms()
+            or now - half.born_by() > self._host.store_config.file_reserved_time * _HOUR_MS
         ):
             log.warn(
                 "half message {offset} of {group} for {topic} was asked about {n} times: given up",
@@ -238,20 +230,20 @@ class DecisionChecks:
                 topic=half.real_topic,
                 n=half.checks,
             )
-            self._settling.give_up(half)
+            self._settling.give_up(half).addErrback(_is_tried_again)
             return None
         peer = self._producer(half.group)
-        copy, done = self._settling.put_back(half, half.checks + 1)
+        copy, stored = self._settling.put_back(half, half.checks + 1)
 
-        def stored(code: ResponseCode) -> None:
+        def ask(code: ResponseCode) -> None:
             if code in STORED and peer is not None:
                 peer.send_oneway(self._question(half, copy))
 
-        done.addCallback(stored)
+        stored.addCallbacks(ask, _is_tried_again)
         return peer
 
     def _producer(self, group: str) -> IPeer | None:
-        """One of the group after the other."""
+        """One of the group's connected producers after the other; None where there is none."""
         clients = [client for client in self._registry.producers(group) if client.peer.connected]
         if not clients:
             return None
@@ -272,3 +264,12 @@ class DecisionChecks:
         return RemotingCommand.request(
             RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True
         )
+
+
+def _is_tried_again(failure: Failure) -> None:
+    """The errback of what the store refused: its half message is pending again by then."""
+    failure.trap(RequestError)
+
+
+def _sleep_seconds(seconds: float) -> float:
+    return min(max(seconds, 0), LONGEST_SLEEP)

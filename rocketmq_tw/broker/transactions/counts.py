@@ -1,7 +1,5 @@
-"""How many half messages of each topic wait: stock 5.x's `transactionMetrics`.
-
-What the file has is taken for what it is, stock's count; a broker that becomes the master counts
-anew what really waits.
+"""How many half messages of each topic wait: stock 5.x's `config/transactionMetrics`
+(docs/formats/transactions.md). A broker that becomes the master counts anew.
 """
 
 from __future__ import annotations
@@ -10,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.stats import TransactionCount, TransactionCounts
 
 
 class HalfCounts(WriteBehindTable):
-    """Topic -> how many of its messages wait for a decision."""
+    """Topic -> how many of its messages wait for a decision. Beside the table, the half messages
+    that were committed and rolled back since the start."""
 
     def __init__(self, file: TableFile, now_ms: Callable[[], int]) -> None:
         super().__init__(file.write)
@@ -23,6 +23,7 @@ class HalfCounts(WriteBehindTable):
         self._now_ms = now_ms
         self._counts: dict[str, TransactionCount] = {}
         self._version = DataVersion(timestamp=now_ms())
+        self.committed = self.rolled_back = 0
 
     def load(self) -> None:
         """Takes what the file has; raises what reading it raises where it is damaged."""
@@ -32,10 +33,11 @@ class HalfCounts(WriteBehindTable):
             self._version = table.data_version or self._version
 
     def all(self) -> Mapping[str, TransactionCount]:
+        """The counts of all topics for which messages wait."""
         return self._counts
 
     def add(self, topic: str, number: int) -> None:
-        """So many more wait, or less; a topic for which none does goes."""
+        """Adds `number`, which may be negative, to the count of `topic`; one of 0 is forgotten."""
         known = self._counts.get(topic)
         count = number if known is None else known.count + number
         if count > 0:
@@ -44,8 +46,14 @@ class HalfCounts(WriteBehindTable):
             self._counts.pop(topic, None)
         self._dirty = True
 
+    def settled(self, topic: str, state: State) -> None:
+        """Counts a half message that was settled."""
+        self.add(topic, -1)
+        self.committed += state is State.COMMITTED
+        self.rolled_back += state is State.ROLLED_BACK
+
     def replace(self, topics: Iterable[str]) -> None:
-        """Counts anew: one for each time that a topic is named."""
+        """Takes new counts: one for each occurrence of a topic in `topics`."""
         former, self._counts = self._counts, {}
         dirty = self._dirty
         for topic in topics:

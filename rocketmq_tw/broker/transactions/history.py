@@ -1,4 +1,4 @@
-"""What became of half messages that wait no more, by what the index has of them."""
+"""What became of half messages that are settled, as far as the index knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocketmq_tw.message.properties import DELAY, TIMER_PROPERTIES
 from rocketmq_tw.message.record import decode_record
 from rocketmq_tw.store.interface import IMessageStore
 
-#: Messages with the same unique id that are looked at.
+#: Messages with the same unique id that are looked at, at most.
 MOST = 64
 _FOREVER = (1 << 63) - 1
 
@@ -27,7 +27,7 @@ Found = Generator[Deferred[Any], Any, bool]
 
 
 class History:
-    """Looks for messages that say what a half message became. Without an index it finds none."""
+    """Looks for the messages that half messages became. Without an index it finds none."""
 
     def __init__(
         self, store: IMessageStore, in_slices: Callable[[Iterator[None]], Deferred[Any]]
@@ -51,7 +51,7 @@ class History:
 
     @inlineCallbacks
     def was_given_up(self, half: Half) -> Found:
-        """Fires with whether it is among those that nobody decided about."""
+        """Fires with whether it was given up, for want of a decision."""
         messages = yield self._with_id(TRANS_CHECK_MAX_TIME_TOPIC, half.unique_id)
         return any(_is_same(Half(message), half) for message in messages)
 

@@ -1,5 +1,5 @@
-"""Requests about transactions: a producer decides (37); an administrator has one that was given up
-asked about again (323).
+"""Requests about transactions: a producer decides (37); an administrator has a half message asked
+about again that was given up (323).
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any
 from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
+from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.transactions.book import State
 from rocketmq_tw.broker.transactions.halves import Half
 from rocketmq_tw.broker.transactions.history import History
 from rocketmq_tw.broker.transactions.settling import Settling
+from rocketmq_tw.broker.transactions.work import TransactionWork
 from rocketmq_tw.broker.writing.commit import SAFE, STORED
-from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
@@ -29,7 +30,7 @@ from rocketmq_tw.wire.headers.send import (
     ResumeCheckHalfMessageRequestHeader,
 )
 
-#: Requests that may wait until it is known which half messages do.
+#: Requests that may wait until it is known which half messages are pending.
 MAX_WAITING = 10_000
 
 _UNKNOWN = 0
@@ -42,27 +43,15 @@ log = Logger()
 
 
 class TransactionRequests:
-    """Answers while the broker is the master. `settling` gives what settles half messages, or a
-    Deferred that fires with it once it is known which of them wait; `recent` has some that came
-    last, by where they start in the log."""
+    """Answers both requests while `work`, that of the master, lasts."""
 
-    def __init__(
-        self,
-        store: IMessageStore,
-        history: History,
-        config: BrokerConfig,
-        now_ms: Callable[[], int],
-        settling: Callable[[], Settling | Deferred[Settling]],
-        recent: dict[int, Half],
-    ) -> None:
+    def __init__(self, host: Host, store: IMessageStore, work: TransactionWork) -> None:
+        self._config = host.config
+        self._now_ms = host.now_ms
         self._store = store
-        self._history = history
-        self._config = config
-        self._now_ms = now_ms
-        self._settling = settling
-        self._recent = recent
-        self._waiting = 0
-        #: Of half messages that wait no more one is looked up at a time.
+        self._history = History(store, host.in_slices)
+        self._work = work
+        #: Of settled half messages one is looked up at a time.
         self._looking_up = DeferredLock()
 
     def handlers(self) -> dict[int, Handler]:
@@ -74,7 +63,8 @@ class TransactionRequests:
     def end(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand] | RemotingCommand:
-        """Stock's checks in their order; what stock leaves unanswered is answered here."""
+        """Answers request 37, with stock's checks in their order; decisions that stock leaves
+        unanswered are answered here."""
         header = request.header(EndTransactionRequestHeader)
         if header.commit_or_rollback == _UNKNOWN:
             return request.response(remark="not decided: the producer will be asked")
@@ -89,9 +79,9 @@ class TransactionRequests:
         return self._when_ready(lambda settling: self._decide(request, half, state, settling))
 
     def _half(self, header: EndTransactionRequestHeader) -> Half:
-        """The half message that is meant, as stock checks it."""
+        """The half message that a decision is about, as stock checks it."""
         position = header.commit_log_offset
-        half = self._recent.pop(position, None)
+        half = self._work.new.recent.pop(position, None)
         if half is None:
             message = self._store.message_at(position)
             if message is None or message.topic != HALF_TOPIC:
@@ -125,28 +115,23 @@ class TransactionRequests:
         if not half.is_whole:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"the half message at {position} of the log says not where it is meant to go",
+                f"the half message at {position} of the log does not say for which queue it is",
             )
         return half
 
     def _when_ready(
         self, then: Callable[[Settling], Deferred[RemotingCommand]]
     ) -> Deferred[RemotingCommand]:
-        settling = self._settling()
-        if not isinstance(settling, Deferred):
+        settling = self._work.settling
+        if settling is not None:
             return then(settling)
-        if self._waiting >= MAX_WAITING:
+        if self._work.asking >= MAX_WAITING:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
-                f"{self._waiting} decisions wait until it is known which messages do: decide later",
+                f"{self._work.asking} decisions wait until it is known which messages do: decide"
+                " later",
             )
-        self._waiting += 1
-
-        def counted(result: Any) -> Any:
-            self._waiting -= 1
-            return result
-
-        return settling.addBoth(counted).addCallback(then)
+        return self._work.when_taken_over().addCallback(then)
 
     def _decide(
         self, request: RemotingCommand, half: Half, state: State, settling: Settling
@@ -168,8 +153,8 @@ class TransactionRequests:
     def _decide_again(
         self, request: RemotingCommand, current: int, state: State, settling: Settling
     ) -> Answer:
-        """About one that was decided in this role; the decision may be on its way to the disk, the
-        replicas, or fail."""
+        """Answers for a half message that was decided in this role: that decision may still be on
+        its way to the disk and the replicas, or fail."""
         known = settling.book.state(current)
         code = yield settling.safe()
         if code not in SAFE or settling.book.is_pending(current):
@@ -180,8 +165,8 @@ class TransactionRequests:
     def _decide_late(
         self, request: RemotingCommand, half: Half, state: State, settling: Settling
     ) -> Answer:
-        """About one that waits no more: it may be in the log already, or have been given up; what
-        was given up may still be decided, once."""
+        """Answers for a settled half message: its decision may be in the log already, or it was
+        given up. One that was given up may still be decided, once."""
         end = self._store.end_offset
         code = yield settling.safe()
         if code not in SAFE or self._store.dispatched_offset < end:
@@ -214,7 +199,8 @@ class TransactionRequests:
         return _committed(request, code)
 
     def resume(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Puts a message that was given up back, as if nobody had been asked."""
+        """Answers request 323: puts back a message that was given up, as if no producer had been
+        asked about it."""
         header = request.header(ResumeCheckHalfMessageRequestHeader)
         try:
             position = parse_offset_message_id(header.msg_id or "").offset
@@ -231,7 +217,7 @@ class TransactionRequests:
         if not half.is_whole:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"the message at {position} of the log says not where it is meant to go",
+                f"the message at {position} of the log does not say for which queue it is",
             )
         log.info("{peer} has {id} asked about again", peer=peer.address, id=header.msg_id)
         return self._when_ready(lambda settling: self._resume(request, half, settling))
@@ -269,7 +255,7 @@ def _rolled_back(request: RemotingCommand, code: ResponseCode) -> RemotingComman
 
 
 def _unknown_yet(request: RemotingCommand, code: ResponseCode) -> RemotingCommand:
-    """To whoever decides while it is not certain that what was decided before holds."""
+    """The answer to a decision while it is not certain that an earlier one holds."""
     why = "is not known yet" if code in SAFE else f"may not hold: {code.name}"
     return request.response(
         ResponseCode.SYSTEM_ERROR, f"what was decided before {why}; decide again"
@@ -277,7 +263,7 @@ def _unknown_yet(request: RemotingCommand, code: ResponseCode) -> RemotingComman
 
 
 def _decided(request: RemotingCommand, known: State, state: State) -> RemotingCommand:
-    """To whoever decides again."""
+    """The answer to a decision behind another one, that of `known`."""
     remark = f"it was {_WORDS[known]} before"
     if known is state:
         return request.response(remark=remark)

@@ -1,9 +1,10 @@
-"""Finding out, when a broker becomes the master, which half messages wait.
+"""Finds out, when a broker becomes the master, which half messages wait.
 
-Half messages that no op message names wait. But what settled one stands in front of its op message,
-and a crash may have come between the two; stock leaves seconds between them, and writes no op for
-a half message that it puts back. So the log is looked at too, from the first half message on that
-seems to wait: what is found there settles it, and gets its op message now.
+Half messages that no op message names wait. But the message that settled one stands in front of its
+op message, and a crash may have come between the two; stock leaves seconds between them, and writes
+no op message for a half message that it puts back. So the log is looked at too, from the first half
+message that seems to wait: what is found there settles it, and gets its op message now
+(docs/formats/transactions.md, "What is promised").
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterator
 
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.transactions.book import HalfBook, State
-from rocketmq_tw.broker.transactions.halves import QUEUE, SYSTEM_GROUP, Half, settled_offsets
+from rocketmq_tw.broker.transactions.halves import QUEUE, Half, settled_offsets
+from rocketmq_tw.broker.transactions.progress import SettledProgress
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, StoredMessage, transaction_value
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.record import decode_record, decode_records
@@ -32,62 +33,46 @@ log = Logger()
 class Takeover:
     """Fills `book`; `steps` is to be gone through in slices.
 
-    Afterwards `waiting` has the half messages that wait, by offset, and `found` what the log says
-    of some without an op message.
+    Afterwards `waiting` has the half messages that wait, by offset, and `found` those that the log
+    says are settled though no op message does. Where the progress was copied, or is ahead of a
+    queue, all half messages are looked at again that were stored within `margin_ms` of the last.
     """
 
-    def __init__(
-        self, store: IMessageStore, offsets: OffsetTable, margin_ms: int, *, was_slave: bool
-    ) -> None:
-        """To a former slave its master's progress may have come before the messages that it stands
-        for: then, and where the progress is ahead of a queue, all is looked at again that came
-        within `margin_ms` of the last half message."""
+    def __init__(self, store: IMessageStore, progress: SettledProgress, margin_ms: int) -> None:
         self._store = store
-        self._offsets = offsets
+        self._progress = progress
         self._margin_ms = margin_ms
-        self._was_slave = was_slave
         self.book = HalfBook(0)
         self.waiting: dict[int, Half] = {}
         self.found: list[tuple[int, State]] = []
         self._by_origin: dict[int, Half] = {}
         self._by_unique_id: dict[str, Half] = {}
-        #: From here on op messages were read.
+        #: The first op message that was read.
         self.op_offset = 0
         self._read_to = 0
 
     def steps(self) -> Iterator[None]:
-        """Raises what reading the store raises; then a new one is needed."""
+        """Raises what reading the store raises; then another `Takeover` is needed."""
         self._begin()
         yield
         yield from self._read_ops()
         yield from self._read_halves()
         yield from self._look_at_log()
         yield from self._read_halves()
-        # What came since the last step; nothing is decided before this is over.
+        # Those that came since the last step; nothing is decided before this is over.
         for _ in self._read_halves():
             pass
 
     def _begin(self) -> None:
-        store = self._store
-        start, op_start = (
-            self._progress(HALF_TOPIC, store.max_queue_offset(HALF_TOPIC, QUEUE)),
-            self._progress(OP_HALF_TOPIC, store.max_queue_offset(OP_HALF_TOPIC, QUEUE)),
-        )
-        if start is None or op_start is None or self._was_slave:
+        start, op_start = self._progress.start(HALF_TOPIC), self._progress.start(OP_HALF_TOPIC)
+        if start is None or op_start is None or self._progress.is_copied:
             start, op_start = self._earlier(start, op_start)
         self.book = HalfBook(start)
         self.op_offset = op_start
         self._read_to = start
 
-    def _progress(self, topic: str, end: int) -> int | None:
-        """Where stock's group is in a queue; None where that is behind its end."""
-        offset = self._offsets.query(SYSTEM_GROUP, topic, QUEUE)
-        if offset > end:
-            return None
-        return max(offset, self._store.min_queue_offset(topic, QUEUE))
-
     def _earlier(self, start: int | None, op_start: int | None) -> tuple[int, int]:
-        """Offsets from which to look again: op messages from the first half message on."""
+        """Where to look again from: op messages from behind the first half message on."""
         store = self._store
         end = store.max_queue_offset(HALF_TOPIC, QUEUE)
         last = store.store_time(HALF_TOPIC, QUEUE, end - 1) if end else -1
@@ -112,7 +97,7 @@ class Takeover:
                 named = settled_offsets(op)
                 end = store.max_queue_offset(HALF_TOPIC, QUEUE)
                 for half_offset in named:
-                    # One that names what is not there would grow the book without end.
+                    # An offset that no half message has would grow the book without end.
                     if half_offset < end:
                         book.settle(half_offset, State.SETTLED, written=True)
                 book.op_written(op.queue_offset, max(named, default=-1))
@@ -145,7 +130,7 @@ class Takeover:
     def _inherit(self, half: Half) -> None:
         if not half.is_whole:
             log.error(
-                "half message {offset} says not where it is meant to go, and is passed over",
+                "half message {offset} does not say for which queue it is, and is skipped",
                 offset=half.offset,
             )
             self.book.settle(half.offset, State.SETTLED, written=True)
@@ -160,13 +145,13 @@ class Takeover:
             self._by_unique_id[half.unique_id] = half
 
     def _same(self, other: Half) -> Half | None:
-        """The one that waits of which `other` is a copy; stock's name no origin."""
+        """The waiting one of which `other` is a copy; copies of stock's name no origin."""
         if other.names_origin:
             return self._by_origin.get(other.origin)
         return self._by_unique_id.get(other.unique_id)
 
     def _pass_over(self, offset: int, end: int) -> None:
-        """What was not among the records read is no more in the log."""
+        """Settles those that were not among the records read: the log has them no more."""
         while (offset := self.book.next_pending(offset)) < min(end, self.book.end):
             if offset not in self.waiting:
                 self.book.settle(offset, State.SETTLED, written=True)
@@ -200,7 +185,7 @@ class Takeover:
             self._settled(half.offset, state)
 
     def _half_of(self, message: StoredMessage) -> Half | None:
-        """The half message that waits though `message` is what it became."""
+        """The half message that seems to wait though it became `message`."""
         record = self._store.record_at(message.prepared_transaction_offset)
         if record is None:
             return None

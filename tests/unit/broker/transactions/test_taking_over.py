@@ -188,6 +188,6 @@ def test_many_that_wait_are_found_in_slices() -> None:
     broker.stop()
     again = BrokerInMemory(broker.files, clock=broker.clock)
     let(again, 0.2)
-    settling = again.broker[Transactions].settling
-    assert settling is not None
-    assert settling.book.pending == 700
+    work = again.broker[Transactions].work
+    assert work is not None and work.settling is not None
+    assert work.pending == 700

@@ -177,7 +177,7 @@ class TestDecisions:
         sent = begin(broker)
         broker.become(RoleState(Role.SLAVE, 1))
         assert end(broker, sent).code == ResponseCode.SLAVE_NOT_AVAILABLE
-        assert broker.broker[Transactions].settling is None
+        assert broker.broker[Transactions].work is None
         peer = connect(broker)
         let(broker, 100)
         assert not questions(peer)
@@ -447,7 +447,8 @@ class TestWhatIsKept:
         sent = begin(broker)
         broker.stop()
         broker = BrokerInMemory(broker.files, clock=broker.clock)
-        assert broker.broker[Transactions].settling is None
+        work = broker.broker[Transactions].work
+        assert work is not None and work.settling is None
         ok(end(broker, sent))
         assert bodies(broker) == {b"x": 1}
 

@@ -1,7 +1,8 @@
-"""When which half message is due to be asked about: lines in the order of their times.
+"""When each half message is due to be asked about, as docs/formats/transactions.md says under
+"When producers are asked".
 
-All that wait equally long stand in one line, so that only its first one is looked at; who asked for
-a time of its own stands in the line of that time.
+All half messages with the same interval stand in one line, so that only the first of each line is
+looked at. A half message that names an interval of its own stands in the line of that.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-#: Lines of those that wait as configured, before the first check and between two, and of those
-#: that the store refused.
+#: Intervals that are configured: before the first check, between two checks, and before another try
+#: where the store refused. Others are seconds, 0 and more, that half messages name.
 FIRST_CHECK, NEXT_CHECK, RETRY = -1, -2, -3
-#: Further lines of their own; other times are rounded up to a power of two.
+#: Lines at most; the intervals of further ones are rounded up to a power of two.
 MAX_LINES = 1024
-#: Stored messages may be so far ahead of the clock.
+#: Milliseconds by which stored messages may be ahead of the clock.
 MAX_AHEAD_MS = 2_000
-#: Settled ones that are passed over in one look.
+#: Settled half messages that one call of `take_due` drops at most.
 MAX_STEPS = 20_000
 
 
 def due_at(base_ms: int, wait_ms: int, now_ms: int) -> int:
-    """When the time of what waits from `base_ms` on is over. A base further in the future than
-    clocks differ says that the clock was set back: then it is over now."""
+    """When an interval of `wait_ms` from `base_ms` on is over. A base further in the future than
+    clocks differ means that the clock was set back: then it is over now."""
     return now_ms if base_ms > now_ms + MAX_AHEAD_MS else base_ms + wait_ms
 
 
 class _Line:
-    """Offsets and the times from which they wait."""
+    """Queue offsets of half messages, and the times (ms since 1970) from which they wait."""
 
     __slots__ = ("bases", "head", "offsets")
 
@@ -43,20 +44,20 @@ class _Line:
             self.head = 0
 
 
-class WaitingLines:
-    """`waits_ms` says how long a line waits: FIRST_CHECK, NEXT_CHECK, RETRY, or what seconds (0 and
-    more) come to."""
+class CheckSchedule:
+    """Knows when half messages are due. `waits_ms` tells the ms of an interval."""
 
     def __init__(self, waits_ms: Callable[[int], int]) -> None:
         self._waits_ms = waits_ms
         self._lines: dict[tuple[int, bool], _Line] = {}
 
-    def add(self, offset: int, base_ms: int, line: int, *, late: bool = False) -> None:
-        """`offset` waits from `base_ms` on. `late`: that was long before those who came last."""
-        key = (line, late)
+    def add(self, offset: int, base_ms: int, interval: int, *, late: bool = False) -> None:
+        """Makes the half message at `offset` due an interval behind `base_ms`. `late`: that base is
+        long before those that were added last, so it would hold up their line."""
+        key = (interval, late)
         if key not in self._lines:
-            if line >= 0 and len(self._lines) >= MAX_LINES:
-                key = (1 << line.bit_length(), late)
+            if interval >= 0 and len(self._lines) >= MAX_LINES:
+                key = (1 << interval.bit_length(), late)
             self._lines.setdefault(key, _Line())
         found = self._lines[key]
         found.offsets.append(offset)
@@ -65,8 +66,8 @@ class WaitingLines:
     def take_due(
         self, now_ms: int, most: int, is_pending: Callable[[int], bool]
     ) -> tuple[list[int], int | None]:
-        """Up to `most` that are due and still wait, in the order of their queue, and when to look
-        again, None for never. They are in no line any more."""
+        """Takes at most `most` offsets that are due and still pending. Returns them in the order of
+        the queue, with the time in ms when to look again, None for never."""
         due: list[int] = []
         next_look: int | None = None
         steps = MAX_STEPS
