@@ -1,8 +1,7 @@
-"""SYSTEM_BUSY for requests that waited too long until somebody looked at them.
+"""Refuses requests that waited too long before they were served (brokerFastFailureEnable).
 
-A round of the reactor serves what had come when it began, so what is served late in a long one has
-waited at least since then. Its sender has better things to do than to wait for more, and another
-broker may have time.
+A round of the reactor serves what had come when it began, so a request that is served late in a
+long round has waited at least since then. SYSTEM_BUSY has its sender try another broker.
 """
 
 from __future__ import annotations

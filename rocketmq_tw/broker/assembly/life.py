@@ -25,10 +25,10 @@ log = Logger()
 
 
 class Life:
-    """Leads the parts of one assembly through it.
+    """Starts the parts of one assembly, leads them from role to role, and stops them.
 
-    In the beginning the role is ISOLATED. `change` may be called again and again once `start` has
-    fired; each change is over before the next one begins.
+    The first role is ISOLATED. Once `start` has fired, `change` may be called at any time; each
+    change is over before the next one begins.
     """
 
     def __init__(self, host: Host, parts: Assembly, holder: RoleHolder) -> None:
@@ -38,13 +38,14 @@ class Life:
         self._changing = DeferredLock()
         self._started: list[Part] = []
         self._loaded: list[KeptTable] = []
-        self._is_ready = False
+        self._is_started = False
         self._stopped = False
         self._periodic: list[PeriodicCall] = []
 
     @inlineCallbacks
     def start(self) -> Steps:
-        """Starts the parts and loads their tables; fails with the first that fails."""
+        """Starts the parts and loads their tables; fails with the first failure, without starting
+        the rest."""
         for part in self._parts:
             # Also one whose start fails half-way has something to release.
             self._started.append(part)
@@ -58,10 +59,11 @@ class Life:
             for task in part.periodic():
                 self._add_periodic(task)
         self._serve()
-        self._is_ready = True
+        self._is_started = True
 
     def opened(self) -> None:
-        """The ports are open: periodic work begins, and who gives the role may do so."""
+        """Begins periodic work and tells the parts that the ports are open: those that ask others
+        for the broker's role begin with that."""
         for call in self._periodic:
             call.start()
         for part in self._parts:
@@ -71,13 +73,13 @@ class Life:
     def change(self, state: RoleState) -> Steps:
         """Leads all parts from the present role into the one of `state`; fires once requests are
         answered as that role wants. Fails with `ValueError` for a role that cannot follow, changing
-        nothing, or with what a part cannot do; then the broker is isolated. All parts leave
-        whatever one of them cannot do, as a log that cannot be made durable; nobody goes on."""
+        nothing, or with the failure of a part; then the broker is isolated. Every part leaves its
+        role also where another one fails to, as with a log that cannot be made durable."""
         yield self._changing.acquire()
         try:
             if self._stopped:
                 return
-            if not self._is_ready:
+            if not self._is_started:
                 raise ValueError("a broker that is not started has no role to change")
             isolated = state.role is Role.ISOLATED
             if not isolated and state.role not in TRANSITIONS[Role.ISOLATED]:
@@ -110,10 +112,11 @@ class Life:
 
     @inlineCallbacks
     def stop(self) -> Steps:
-        """In the order that loses nothing: no new requests, the role left (with it the log made
-        durable and held requests answered), the tables saved, all released.
+        """Stops in the order that loses nothing: takes no new requests, leaves the role (which
+        makes the log durable and answers held requests), saves the tables, releases everything.
 
-        What fails is logged and keeps nothing else from its turn; then `stop` fails with the first.
+        A step that fails is logged, and the others are done all the same; then `stop` fails with
+        the first failure.
         """
         # A start that is under way finds none to begin.
         calls, self._periodic = self._periodic, []
@@ -155,7 +158,7 @@ class Life:
             failures.append(error)
 
     def _serve(self) -> None:
-        """Requests are answered as the role wants from now on."""
+        """Has requests answered as the present role wants."""
         role = self._holder.role
         self._host.listener.serve(merge_handlers(part.handlers(role) for part in self._parts))
 

@@ -19,9 +19,8 @@ from rocketmq_tw.net.interfaces import Handler
 
 
 class Periodic(NamedTuple):
-    """Work that comes again: `seconds`, a number or what tells one, lie between two calls of
-    `work`, and in other roles than `roles` it is left out. What `may_hang` on a peer is not waited
-    for when the broker stops."""
+    """Work that is done every `seconds`, a number or a callable that returns one, in `roles` only.
+    A stop of the broker does not wait for work that `may_hang` on a peer."""
 
     name: str
     seconds: float | Callable[[], float]
@@ -31,8 +30,8 @@ class Periodic(NamedTuple):
 
 
 class KeptTable(NamedTuple):
-    """A table with a file: `load` reads it at the start; `save` fires once all that the table has
-    is in the file. It is called at the end and, where there are `seconds`, that often before."""
+    """A table with a file: `load` reads it; `save` fires once the file has all that the table has.
+    It is called when the broker stops and, where there are `seconds`, that often before."""
 
     name: str
     load: Callable[[], None]
@@ -41,7 +40,7 @@ class KeptTable(NamedTuple):
 
 
 class Part:
-    """A capability without anything; a real one overrides what it has. Which hook is for what:
+    """A capability of the broker. The methods do nothing here; a part overrides those it needs:
 
     ============  =================================  =============================================
     hook          called                             duty
@@ -66,41 +65,41 @@ class Part:
     """
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        """Request code to handler, as it is in `role`."""
+        """Returns request code -> handler for `role`."""
         return {}
 
     def tables(self) -> Iterable[KeptTable]:
-        """The tables to load behind `start` and to save at the end."""
+        """Returns the tables to load behind `start` and to save when the broker stops."""
         return ()
 
     def periodic(self) -> Iterable[Periodic]:
-        """The work to do from time to time, from the first role on."""
+        """Returns the work to do again and again once the ports are open."""
         return ()
 
     def start(self) -> Deferred[Any] | None:
-        """Prepares; the parts that this one uses are prepared. Where it fails, nothing is stopped
-        but what was started."""
+        """Prepares, behind the parts that this one uses. Where it fails, the broker does not start,
+        and only the parts that were started are stopped, this one among them."""
 
     def opened(self) -> None:
-        """Every part is started and the ports are open; a broker whose role is not configured
-        looks for one from here on."""
+        """Goes on when all parts are started and the ports are open: a broker whose role is not
+        configured looks for one."""
 
     def enter(self, state: RoleState) -> Deferred[Any] | None:
-        """Begins what the role wants, behind the parts that this one uses; nobody is served yet,
-        and nothing is appended."""
+        """Prepares for a role, behind the parts that this one uses; no request is served yet, and
+        nothing may be appended. Where it fails, the role is left again."""
 
     def ready(self, state: RoleState) -> None:
-        """Every part is in the role, and requests are answered as the role wants it."""
+        """Begins the work of a role: every part has entered it, and requests are answered."""
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
-        """Ends what the role wanted, before the parts that this one uses; fires once it is over.
-        The role is ISOLATED by then."""
+        """Ends the work of the role `state`, before the parts that this one uses; fires once it is
+        over. The broker's role is ISOLATED by then."""
 
     def stop(self) -> Deferred[Any] | None:
-        """Releases what `start` took; the role was left and the tables are saved."""
+        """Releases what `start` took; the role is left and the tables are saved by then."""
 
     def runtime_info(self) -> Mapping[str, str]:
-        """What request 28 tells of it."""
+        """Returns its share of the runtime info (request 28)."""
         return {}
 
     def metrics(self) -> Iterable[Metric]:

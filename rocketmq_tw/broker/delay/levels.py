@@ -39,8 +39,9 @@ class DelayLevels:
         return self._delays[level - 1]
 
     def redirect(self, draft: Draft) -> bool:
-        """Lets a message wait that asks for a level; see `Redirects`. A level beyond the last is
-        the last. Topic and queue move into properties. Raises `RequestError` for a batch."""
+        """Moves a message that asks for a level into that level's queue and returns True; see
+        `Redirects`. A level beyond the last is the last. Topic and queue move into properties.
+        Raises `RequestError` (MESSAGE_ILLEGAL) for a batch."""
         level = draft.delay_level
         if level <= 0:
             return False
@@ -61,13 +62,13 @@ class DelayLevels:
 
 
 def queue_of(level: int) -> int:
-    """The queue of the schedule topic where messages of a level wait."""
+    """Returns the queue of the schedule topic where messages of a level wait."""
     return level - 1
 
 
 def due_message(waiting: StoredMessage) -> StoredMessage | None:
-    """The message that `waiting` becomes at its time; None where it does not say for which topic
-    and queue. Its properties stay, as consumers of stock see them."""
+    """Returns the message that `waiting` becomes at its time; None where it names no topic and
+    queue. Its properties stay, as consumers of stock see them."""
     properties = parse_properties(waiting.properties)
     topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID)
     if topic is None or queue_id is None or not queue_id.isdecimal():
@@ -76,7 +77,7 @@ def due_message(waiting: StoredMessage) -> StoredMessage | None:
 
 
 def delivered_level(head: RecordHead) -> int | None:
-    """The level at which a message says it has waited; None where it did not."""
+    """Returns the level at which a message says that it waited; None where it says none."""
     if b"REAL_TOPIC" not in head.properties or head.topic == SCHEDULE_TOPIC:
         return None
     properties = parse_properties(head.properties)
