@@ -1,9 +1,33 @@
-"""Which client of an ordered consumer group may consume which queue (requests 41 and 42)."""
+"""Locks of orderly consumers: which client of a group may consume which queue.
+
+Requests 41 and 42 take and free them. They are kept in `config/rebalanceLock.json`
+(docs/formats/config-files.md), so that they outlive the broker: a client goes on with the queues
+that it has locked for half a minute without a word from the broker. One that started without locks
+would give them to another client meanwhile, and both would consume the same queues.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sized
 from typing import TypeVar
+
+from msgspec import field
+from twisted.logger import Logger
+
+from rocketmq_tw.broker.tables.versioned import TableFile
+from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
+from rocketmq_tw.message import names
+from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.wire.bodies.base import Body, decode_request, decode_table, encode_body
+from rocketmq_tw.wire.bodies.queues import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+)
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 
 Q = TypeVar("Q", bound=Hashable)
 
@@ -15,6 +39,10 @@ LOCK_OUTLIVES_MS = 30_000
 MAX_LOCKS = 200_000
 #: Locks that are looked at in one step of the scan for expired ones.
 _STEP = 1000
+#: Queues of one request; a consumer asks for those of one topic that are its own.
+MAX_QUEUES = 10_000
+
+log = Logger()
 
 
 class RebalanceLock:
@@ -29,7 +57,8 @@ class RebalanceLock:
         self.changed = False
 
     def held(self) -> list[tuple[str, list[tuple[Hashable, str]]]]:
-        """Group, with each locked queue and its client; may be called in any thread."""
+        """Returns each group with its locked queues and their clients; may be called in any
+        thread."""
         return [
             (group, [(queue, owner[0]) for queue, owner in list(queues.items())])
             for group, queues in list(self._groups.items())
@@ -112,3 +141,95 @@ class RebalanceLock:
                 if not held:
                     del self._groups[group]
                 yield
+
+
+class ClientLocks(Body):
+    """The queues that one client of a group has locked."""
+
+    group: str = ""
+    client_id: str = ""
+    queues: list[MessageQueue] = field(default_factory=list)
+
+
+class LockTable(Body):
+    """All locks."""
+
+    locks: list[ClientLocks] = field(default_factory=list)
+
+
+class LockFile(WriteBehindTable):
+    """The file of `locks`, written when some were taken or freed."""
+
+    def __init__(self, locks: RebalanceLock, file: TableFile) -> None:
+        super().__init__(file.write)
+        self._locks = locks
+        self._file = file
+
+    def load(self) -> None:
+        """Takes what the file has; one that cannot be read counts as empty."""
+        try:
+            table = self._file.read(lambda data: decode_table(LockTable, data))
+        except Exception:
+            log.failure("the locks of orderly consumers cannot be read: they are taken anew")
+            return
+        for each in table.locks if table is not None else ():
+            for queue in each.queues:
+                self._locks.take_over(each.group, queue, each.client_id)
+
+    def pending_write(self) -> Callable[[], bytes] | None:
+        self._dirty |= self._locks.changed
+        self._locks.changed = False
+        return super().pending_write()
+
+    def _encoder(self) -> Callable[[], bytes]:
+        return self._encode
+
+    def _encode(self) -> bytes:
+        table = LockTable()
+        for group, queues in self._locks.held():
+            clients: dict[str, ClientLocks] = {}
+            for queue, client_id in queues:
+                if not isinstance(queue, MessageQueue):
+                    continue
+                if client_id not in clients:
+                    clients[client_id] = ClientLocks(group=group, client_id=client_id)
+                    table.locks.append(clients[client_id])
+                clients[client_id].queues.append(queue)
+        return encode_body(table)
+
+
+class LockRequests:
+    """Takes or renews locks on queues (41) and frees them (42)."""
+
+    def __init__(self, locks: RebalanceLock) -> None:
+        self._locks = locks
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+        }
+
+    def lock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        body = decode_request(LockBatchRequestBody, request.body)
+        _check_number(body.mq_set)
+        names.check_group(body.consumer_group)
+        names.check_length("clientId", body.client_id)
+        for queue in body.mq_set:
+            names.check_length("topic", queue.topic)
+            names.check_length("brokerName", queue.broker_name)
+        locked = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
+        return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=locked)))
+
+    def unlock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        body = decode_request(UnlockBatchRequestBody, request.body)
+        _check_number(body.mq_set)
+        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        return request.response()
+
+
+def _check_number(queues: Sized) -> None:
+    if len(queues) > MAX_QUEUES:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER, f"{len(queues)} queues at once: ask for {MAX_QUEUES}"
+        )

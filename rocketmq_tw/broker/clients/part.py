@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,9 +13,7 @@ from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import KeptTable, Part, Periodic
 from rocketmq_tw.broker.clients.client_requests import ClientRequests
 from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
-from rocketmq_tw.broker.clients.kept_locks import KeptLocks
-from rocketmq_tw.broker.clients.lock_requests import LockRequests
-from rocketmq_tw.broker.clients.locks import RebalanceLock
+from rocketmq_tw.broker.clients.locks import LockFile, LockRequests, RebalanceLock
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequests
 from rocketmq_tw.broker.role.state import Role
@@ -37,38 +36,27 @@ class Clients(Part):
         self._host = host
         self.registry = ClientRegistry(host.config, host.now_ms, host.elapsed_ms)
         self.locks = RebalanceLock(host.elapsed_ms)
-        self._kept = KeptLocks(self.locks, host.table_file("rebalanceLock"), host.in_thread)
+        self._lock_file = LockFile(self.locks, host.table_file("rebalanceLock"))
         registry, topics, groups = self.registry, tables.topics, tables.groups
-        self._handlers = merge_handlers(
-            [
-                ClientRequests(
-                    host.in_slices, host.config, registry, groups, topics, tables.announcements
-                ).handlers(),
-                ConnectionRequests(
-                    host.config,
-                    registry,
-                    topics,
-                    groups,
-                    writing.store,
-                    host.in_slices,
-                    host.in_thread,
-                ).handlers(),
-                SubscriptionRequests(
-                    registry,
-                    tables.offsets,
-                    host.in_slices,
-                    GrowingAnswers(host.in_slices, host.in_thread),
-                ).handlers(),
-                LockRequests(self.locks).handlers(),
-            ]
+        in_slices, in_thread = host.in_slices, host.in_thread
+        growing = GrowingAnswers(in_slices, in_thread)
+        families = (
+            ClientRequests(in_slices, host.config, registry, groups, topics, tables.announcements),
+            ConnectionRequests(
+                host.config, registry, topics, groups, writing.store, in_slices, in_thread
+            ),
+            SubscriptionRequests(registry, tables.offsets, in_slices, growing),
+            LockRequests(self.locks),
         )
+        self._handlers = merge_handlers(family.handlers() for family in families)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return self._handlers
 
     def tables(self) -> Iterable[KeptTable]:
-        kept = self._kept
-        return [KeptTable("the locks of orderly consumers", kept.load, kept.save, LOCK_SECONDS)]
+        file = self._lock_file
+        save = partial(file.save, self._host.in_thread)
+        return [KeptTable("the locks of orderly consumers", file.load, save, LOCK_SECONDS)]
 
     def periodic(self) -> Iterable[Periodic]:
         yield Periodic("the scan for silent clients", SCAN_SECONDS, self._expire)

@@ -78,11 +78,4 @@ class Filters(Part):
     @inlineCallbacks
     def _save(self) -> Generator[Deferred[Any], Any, None]:
         yield self._host.in_slices(self.table.check())
-        encode = self.table.pending_write()
-        if encode is None:
-            return
-        try:
-            yield self._host.in_thread(lambda: self.table.write(encode()))
-        except Exception:
-            self.table.write_failed()
-            raise
+        yield self.table.save(self._host.in_thread)

@@ -32,13 +32,11 @@ class WriteBehindTable(ABC):
 
     @abstractmethod
     def _encoder(self) -> Callable[[], bytes]:
-        """What gives the file's bytes, to be called in any thread, also while the table changes."""
+        """Returns what makes the file's bytes, in any thread, also while the table changes."""
 
     def pending_write(self) -> Callable[[], bytes] | None:
-        """What gives the bytes to `write`, to be called in any thread; None where nothing changed.
-
-        Where one of them fails, `write_failed` makes it due again.
-        """
+        """Returns what makes the bytes to `write`, in any thread; None where nothing changed. Where
+        making or writing them fails, `write_failed` makes it due again."""
         if not self._dirty:
             return None
         self._dirty = False
@@ -52,22 +50,27 @@ class WriteBehindTable(ABC):
         """The write is due again."""
         self._dirty = True
 
+    @inlineCallbacks
+    def save(
+        self, in_thread: InThread, flush_log: Callable[[], Deferred[bool]] | None = None
+    ) -> Generator[Deferred[Any], Any, None]:
+        """Writes the file, if the table changed, after what `flush_log` waits for, which fires with
+        whether the log is durable. Fails where either cannot be; the next call tries again."""
+        encode = self.pending_write()
+        if encode is None:
+            return
+        try:
+            data = yield in_thread(encode)
+            # Behind it: an offset that was taken meanwhile stands for what is written by now.
+            if flush_log is not None and not (yield flush_log()):
+                raise NotWritableError("the log could not be made durable")
+            yield in_thread(lambda: self.write(data))
+        except Exception:
+            self.write_failed()
+            raise
 
-@inlineCallbacks
-def write_progress(
-    table: WriteBehindTable, commit: Commit, in_thread: InThread
-) -> Generator[Deferred[Any], Any, None]:
+
+def write_progress(table: WriteBehindTable, commit: Commit, in_thread: InThread) -> Deferred[None]:
     """Writes `table`, if it changed, once all that is in the log by now is durable; fails where
     either cannot be, and the next call tries again."""
-    encode = table.pending_write()
-    if encode is None:
-        return
-    try:
-        data = yield in_thread(encode)
-        # Behind it: an offset that was taken meanwhile stands for what is written by now.
-        if not (yield commit.flushed()):
-            raise NotWritableError("the log could not be made durable")
-        yield in_thread(lambda: table.write(data))
-    except Exception:
-        table.write_failed()
-        raise
+    return table.save(in_thread, commit.flushed)
