@@ -25,17 +25,7 @@ class Cluster(Part):
         self._config = host.config
         self._forget_config = on_change(host.config, self._config_changed)
         self._topics = tables.topics
-        self.membership = Membership(
-            host.config,
-            tables.topics,
-            tables.mappings,
-            host.client,
-            addresses,
-            tables.announcements,
-            role,
-            host.in_thread,
-            host.in_slices,
-        )
+        self.membership = Membership(host, addresses, tables, role)
         role.changed.add(self._role_changed)
 
     def periodic(self) -> Iterable[Periodic]:
@@ -45,18 +35,16 @@ class Cluster(Part):
         yield Periodic("registering again", RETRY_SECONDS, membership.retry, may_hang=True)
 
     def ready(self, state: RoleState) -> None:
-        self.membership.is_ready = True
         if state.role is Role.MASTER and state.epoch is not None:
             # Name servers pass over a master of an older epoch, which may not know yet that it is
             # none any more.
             self._topics.touch()
-        # Nobody waits for it: a name server that hangs takes its time.
+        self.membership.begin()
+        # Nothing waits for it: a name server that hangs takes its time.
         self.membership.register(force=True)
 
     def _role_changed(self, former: RoleState, now: RoleState) -> None:
         """A master that is elected once more enters no role."""
-        if former.role is not now.role:
-            self.membership.is_ready = False
         if former.role is now.role is Role.MASTER and former.epoch != now.epoch:
             self.ready(now)
 

@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.assembly.part import Part, Periodic
-from rocketmq_tw.broker.cluster.membership import Master
 from rocketmq_tw.broker.cluster.part import Cluster
+from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.master import MasterLinks
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.replicas.replicated_log import StoreLog
@@ -94,7 +94,7 @@ class Replicas(Part):
         if not host.store_config.enable_dledger_commit_log:
             is_controlled = host.config.enable_controller_mode
             self._protocol = self.switching if is_controlled else ClassicHA(host, writing, settings)
-        self._membership.on_master(self._learned)
+        self._membership.masters.add(self._learned)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         requests = ReplicaRequests(

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.cluster.membership import Master
+from rocketmq_tw.broker.cluster.registration import Master
 from rocketmq_tw.broker.replicas.log_matching import LogMatching
 from rocketmq_tw.broker.replicas.metadata import SlaveMetadata
 from rocketmq_tw.broker.writing.part import Writing

@@ -1,16 +1,20 @@
 import zlib
+from types import SimpleNamespace
 
 import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
 from rocketmq_tw.broker.assembly.host import Addresses
-from rocketmq_tw.broker.cluster import membership as membership_module
-from rocketmq_tw.broker.cluster.membership import Master, Membership
+from rocketmq_tw.broker.cluster import registration
+from rocketmq_tw.broker.cluster.membership import Membership
+from rocketmq_tw.broker.cluster.registration import Master
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.runtime.slices import all_steps
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
 from rocketmq_tw.wire.bodies.registration import RegisterBrokerBody, decode_registration
 from rocketmq_tw.wire.bodies.route import TopicRouteData
@@ -97,16 +101,20 @@ class World:
         self.announcements = Announcements(self.clock)
         addresses = Addresses(self.config)
         addresses.port, addresses.ha_port = 10911, 10912
-        self.membership = Membership(
-            self.config,
-            self.topics,
-            QueueMappings("broker-a", MemoryStateFile(), lambda: 1_000),
-            self.network.client(),
-            addresses,
-            self.announcements,
-            a_master(),
-            self.threads,
+        host = SimpleNamespace(
+            config=self.config,
+            client=self.network.client(),
+            in_thread=self.threads,
+            in_slices=all_steps,
         )
+        tables = SimpleNamespace(
+            topics=self.topics,
+            mappings=QueueMappings("broker-a", MemoryStateFile(), lambda: 1_000),
+            announcements=self.announcements,
+        )
+        self.role = a_master()
+        self.membership = Membership(host, addresses, tables, self.role)
+        self.membership.begin()
 
     def settle(self, deferred) -> bool:
         """Lets everything arrive; whether `deferred` fired."""
@@ -217,7 +225,7 @@ def test_a_large_table_is_split_into_versions_of_their_own() -> None:
 def test_a_table_too_large_for_a_frame_is_split_without_being_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(membership_module, "MAX_TOPICS", 5)
+    monkeypatch.setattr(registration, "MAX_TOPICS", 5)
     world = World()
     with capturedLogs() as logs:
         world.settle(world.membership.register())
@@ -291,7 +299,7 @@ def test_the_master_and_ordered_topics_are_taken_from_the_answer() -> None:
     )
     server.ordered = {"T": "broker-a:4"}
     heard: list[Master] = []
-    world.membership.on_master(heard.append)
+    world.membership.masters.add(heard.append)
     world.settle(world.membership.register())
     assert Master("10.0.0.8:10911", "10.0.0.8:10912") in heard
     assert world.topics.all()["T"].order
@@ -339,3 +347,25 @@ def test_one_that_could_not_be_reached_is_asked_again_alone() -> None:
     world.servers[FIRST].requests.clear()
     assert world.settle(world.membership.retry())
     assert not world.servers[FIRST].requests
+
+
+def test_a_role_that_is_over_is_registered_no_more() -> None:
+    world = World()
+    world.threads.eager = False
+    registered = world.membership.register(force=True)
+    world.role.change(RoleState(Role.ISOLATED, 0))
+    world.topics.create_on_send("T", "TBW102", "peer", 4, 0)
+    while world.threads.run():
+        pass
+    assert world.settle(registered) and world.settle(world.membership.register(force=True))
+    assert world.settle(world.membership.retry())
+    assert not world.servers[FIRST].requests
+    assert world.announcements.under_way("T") is None
+    world.threads.eager = True
+    world.role.change(RoleState(Role.SLAVE, 1))
+    assert world.settle(world.membership.register(force=True)), "the role is not entered yet"
+    assert not world.servers[FIRST].requests
+    world.membership.begin()
+    assert world.settle(world.membership.register(force=True))
+    (request,) = world.servers[FIRST].requests
+    assert request.header(RegisterBrokerRequestHeader).broker_id == 1
