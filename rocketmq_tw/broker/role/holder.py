@@ -80,15 +80,6 @@ class RoleHolder:
             raise ValueError(f"epoch {epoch} cannot follow {known}")
         self._set(attrs.evolve(self.state, group=group))
 
-    def on_end(self, end: Callable[[], None]) -> None:
-        """Calls `end` whenever a role is over; a master that is elected again stays one."""
-
-        def changed(former: RoleState, now: RoleState) -> None:
-            if former.role is not now.role:
-                end()
-
-        self.changed.add(changed)
-
     def _set(self, state: RoleState) -> None:
         former, scope = self.state, self.scope
         self._take(state)

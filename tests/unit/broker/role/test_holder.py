@@ -116,17 +116,6 @@ def test_a_confirmed_offset_only_grows() -> None:
     assert not told, "the role is what it was"
 
 
-def test_a_role_ends_once_and_not_where_it_is_given_again() -> None:
-    holder, ended = RoleHolder(state(Role.MASTER, epoch=3)), []
-    holder.on_end(lambda: ended.append(holder.role))
-    holder.renew(group(4))
-    holder.confirm(5)
-    holder.cut(2)
-    assert not ended
-    holder.change(state(Role.ISOLATED))
-    assert ended == [Role.ISOLATED]
-
-
 def test_no_confirmed_offset_where_nobody_gives_one() -> None:
     with pytest.raises(ValueError, match="has no confirmed offset"):
         RoleHolder(state(Role.MASTER)).confirm(1)
