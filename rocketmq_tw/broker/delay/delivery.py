@@ -14,11 +14,10 @@ from functools import partial
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.delay.levels import DelayLevels, due_message, queue_of
 from rocketmq_tw.broker.delay.offsets import DelayOffsets
-from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
+from rocketmq_tw.broker.writing.sink import Attempt, IMessageSink, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rocketmq_tw.message.record import decode_records
@@ -26,8 +25,6 @@ from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import Arrived, IMessageStore
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
 
 #: Messages and bytes of one level that are delivered in one turn.
 BATCH_MESSAGES = 256
@@ -155,24 +152,15 @@ class DelayDelivery:
             self._pass_over(level, waiting, "it names no topic to go to")
             return
 
-        def written(result: PutResult) -> None:
-            if not result.is_stored:
-                self._failed(level, waiting.queue_offset, result.code.name)
-
-        def refused(failure: Failure) -> None:
-            error = failure.value
-            if not isinstance(error, RequestError):
-                log.failure("delay level {number}", failure=failure, number=level.level)
-                self._failed(level, waiting.queue_offset, repr(error))
-            elif error.code == ResponseCode.MESSAGE_ILLEGAL:
-                # It will never be taken, and those behind it must not wait for ever.
-                self._pass_over(level, waiting, error.remark)
-            else:
-                self._failed(level, waiting.queue_offset, error.remark)
+        def ended(result: Attempt) -> None:
+            if result.is_hopeless:
+                self._pass_over(level, waiting, result.why)
+            elif not result.is_stored:
+                self._failed(level, waiting.queue_offset, result.why)
+            self._finish_one(level, 0)
 
         level.unfinished += 1
-        put = self._sink.put(message)
-        put.addCallbacks(written, refused).addCallback(lambda _: self._finish_one(level, 0))
+        attempt(self._sink.put(message)).addCallback(ended)
 
     def _finish_one(self, level: _Level, sleep: float | None) -> None:
         """Once all is finished that was begun, the level sleeps for so many seconds, with None

@@ -14,7 +14,6 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
@@ -28,7 +27,7 @@ from rocketmq_tw.broker.pop.check_points import (
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
-from rocketmq_tw.broker.writing.sink import PutResult
+from rocketmq_tw.broker.writing.sink import Attempt, PutResult, attempt
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.properties import parse_properties
@@ -37,7 +36,6 @@ from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
-from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
 #: Messages of a revive queue that are read at once, and their bytes.
@@ -218,41 +216,29 @@ class Revival:
         queue.reviving += 1
         pending.under_way.add(offset)
 
-        def ended(result: PutResult | Failure) -> None:
+        def ended(result: Attempt) -> None:
             queue.reviving -= 1
             pending.under_way.discard(offset)
-            if isinstance(result, Failure):
-                self._refused(queue, pending, offset, result)
-            elif result.is_stored:
+            if result.is_stored:
                 self._settle(queue, pending, offset)
                 self._save_offset(queue)
+            elif result.is_hopeless:
+                # What stands behind it must not wait for ever.
+                log.error(
+                    "message {offset} of {topic} {queue} cannot be given to {group} again: {why}",
+                    offset=offset,
+                    topic=pending.point.topic,
+                    queue=pending.point.queue_id,
+                    group=pending.point.group,
+                    why=result.why,
+                )
+                self._settle(queue, pending, offset)
             else:
-                self._failed(queue, pending, result.code.name)
+                self._failed(queue, pending, result.why)
 
-        put.addBoth(ended)
+        attempt(put).addCallback(ended)
         # Where it failed at once, the check point is due again later.
         return pending.is_reviving
-
-    def _refused(
-        self, queue: _Queue, pending: PendingCheckPoint, offset: int, failure: Failure
-    ) -> None:
-        error = failure.value
-        if not isinstance(error, RequestError):
-            log.failure("a message cannot be revived", failure)
-            self._failed(queue, pending, repr(error))
-        elif error.code == ResponseCode.MESSAGE_ILLEGAL:
-            # It will never be taken, and what stands behind it must not wait for ever.
-            log.error(
-                "message {offset} of {topic} {queue} cannot be given to {group} again: {why}",
-                offset=offset,
-                topic=pending.point.topic,
-                queue=pending.point.queue_id,
-                group=pending.point.group,
-                why=error.remark,
-            )
-            self._settle(queue, pending, offset)
-        else:
-            self._failed(queue, pending, error.remark)
 
     def _settle(self, queue: _Queue, pending: PendingCheckPoint, offset: int) -> None:
         """Notes that the message at `offset` is dealt with."""

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.slots import DueSlot, SlotMessages
-from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
+from rocketmq_tw.broker.writing.sink import Attempt, IMessageSink, attempt
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.runtime.alarm import Alarm
@@ -27,8 +27,6 @@ from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.store.timer.unit import TimerUnit
-from rocketmq_tw.wire.codes import ResponseCode
-from rocketmq_tw.wire.errors import RequestError
 
 #: Messages and bytes that are delivered in one turn, and recalls that are read in one.
 BATCH_MESSAGES = 256
@@ -215,36 +213,25 @@ class TimerDelivery:
                 self._put(slot, position, unit, message)
 
     def _put(self, slot: DueSlot, position: int, unit: TimerUnit, message: StoredMessage) -> None:
-        def ended(result: PutResult) -> None:
+        def ended(result: Attempt) -> None:
             if result.is_stored:
                 self._books.delivered.total += 1
-            else:
-                self._not_delivered(slot, position, result.code.name)
-
-        def refused(failure: Failure) -> None:
-            error = failure.value
-            if not isinstance(error, RequestError):
-                log.failure("delivering a timed message failed", failure=failure)
-                self._not_delivered(slot, position, str(error))
-            elif error.code == ResponseCode.MESSAGE_ILLEGAL:
-                # It will never be taken, and others must not wait for ever.
+            elif result.is_hopeless:
                 log.error(
                     "a timed message for {topic} cannot be delivered and stays at {offset} of the"
                     " log: {why}",
                     topic=message.topic,
                     offset=unit.offset,
-                    why=error.remark,
+                    why=result.why,
                 )
             else:
-                self._not_delivered(slot, position, error.remark)
+                self._not_delivered(slot, position, result.why)
 
-        put = self._sink.put(message)
-        if put.called:
-            # Refused at once; `_go_on` looks after the batch.
-            put.addCallbacks(ended, refused)
-        else:
+        put = attempt(self._sink.put(message)).addCallback(ended)
+        if not put.called:
+            # One that is refused at once is looked after with the batch, by `_go_on`.
             self._unwritten += 1
-            put.addCallbacks(ended, refused).addBoth(self._written)
+            put.addBoth(self._written)
 
     def _written(self, _: object) -> None:
         self._unwritten -= 1

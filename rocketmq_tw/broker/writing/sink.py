@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import Interface, implementer
 
 from rocketmq_tw.broker.role.holder import RoleHolder
@@ -21,6 +23,8 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.store.interface import Appended
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
+
+log = Logger()
 
 
 class PutResult(NamedTuple):
@@ -54,6 +58,32 @@ class IMessageSink(Interface):
         """Calls `compose` once all else of this reactor turn is in the sink, and stores what it
         returns behind that, with the same write; fires once that is written, with None where it
         returned None. Fails with what it raised, or with `RequestError` where that is refused."""
+
+
+class Attempt(NamedTuple):
+    """How one attempt ended to store a message that must be stored in the end."""
+
+    is_stored: bool
+    #: Why it was not; empty where it was.
+    why: str = ""
+    #: No sink will ever take the message: what stands behind it must not wait for that.
+    is_hopeless: bool = False
+
+
+def attempt(put: Deferred[PutResult]) -> Deferred[Attempt]:
+    """Fires with how `put` ended; it never fails. What is no refusal is logged."""
+
+    def refused(failure: Failure) -> Attempt:
+        error = failure.value
+        if isinstance(error, RequestError):
+            return Attempt(False, error.remark, error.code == ResponseCode.MESSAGE_ILLEGAL)
+        log.failure("a message was not stored", failure=failure)
+        return Attempt(False, repr(error))
+
+    return put.addCallbacks(
+        lambda result: Attempt(True) if result.is_stored else Attempt(False, result.code.name),
+        refused,
+    )
 
 
 @implementer(IMessageSink)

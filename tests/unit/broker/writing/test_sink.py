@@ -6,13 +6,21 @@ import errno
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import capturedLogs
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.broker.writing.sink import IMessageSink, LocalLog, PutResult, SinkOfRole
+from rocketmq_tw.broker.writing.sink import (
+    Attempt,
+    IMessageSink,
+    LocalLog,
+    PutResult,
+    SinkOfRole,
+    attempt,
+)
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
@@ -151,3 +159,33 @@ class TestLast:
         assert isinstance(failed[0], LookupError)
         assert refused[0].code == ResponseCode.MESSAGE_ILLEGAL
         assert stored[0].is_stored
+
+
+class TestAttempt:
+    def test_a_message_that_is_stored(self) -> None:
+        broker = BrokerInMemory()
+        results = results_of(attempt(sink_of(broker).put(make_message())))
+        assert not results
+        broker.clock.advance(0)
+        assert results == [Attempt(True)]
+
+    def test_a_message_that_no_sink_will_take(self) -> None:
+        broker = BrokerInMemory()
+        (result,) = results_of(attempt(sink_of(broker).put(make_message(b"x" * 5_000_000))))
+        assert not result.is_stored and result.is_hopeless and "5000" in result.why
+
+    def test_a_message_that_may_be_stored_another_time(self) -> None:
+        files = FaultyFiles(MemoryFiles())
+        broker = BrokerInMemory(files)
+        unwritten = results_of(attempt(sink_of(broker).put(make_message())))
+        files.faults.append(Fault("pwrite", "commitlog", errno.ENOSPC, times=1))
+        broker.clock.advance(0)
+        assert unwritten == [Attempt(False, "SYSTEM_ERROR")]
+        broker.become(RoleState(Role.SLAVE, 1))
+        (refused,) = results_of(attempt(sink_of(broker).put(make_message())))
+        assert "slave" in refused.why and not refused.is_stored and not refused.is_hopeless
+
+    def test_what_is_no_refusal_is_logged(self) -> None:
+        with capturedLogs() as events:
+            (result,) = results_of(attempt(fail(LookupError("no such place"))))
+        assert result == Attempt(False, "LookupError('no such place')") and len(events) == 1
