@@ -124,12 +124,12 @@ class ServerConnection(RemotingProtocol):
         self._opaques.clear()
         self._stuck_since = None
         self._outbox.close()
+        super().connectionLost(reason)
+        self._group.discard(self)
         if self._observer is not None:
             now = self._clock.seconds()
             for code, since, _ in open_requests.values():
                 self._observer((code, None), (now - since) * 1000)
-        super().connectionLost(reason)
-        self._group.discard(self)
 
     def lose_connection(self) -> None:
         if self.connected and not self._closing:

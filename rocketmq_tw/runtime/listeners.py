@@ -17,7 +17,7 @@ class Listeners(Generic[P]):
     told all the same. One that is added or removed meanwhile counts from the next event on.
     """
 
-    __slots__ = ("_by_key", "_event", "added")
+    __slots__ = ("_by_key", "_event", "_listeners")
 
     log = Logger()
 
@@ -25,29 +25,27 @@ class Listeners(Generic[P]):
         self._event = event
         # Keys, since the same callable may be added twice.
         self._by_key: dict[object, Callable[P, object]] = {}
-        #: Those that are told, in order; an attribute, for callers that ask often whether there
-        #: are any.
-        self.added: tuple[Callable[P, object], ...] = ()
+        self._listeners: tuple[Callable[P, object], ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.added)
+    def __len__(self) -> int:
+        return len(self._listeners)
 
     def add(self, listener: Callable[P, object]) -> Callable[[], None]:
         """Tells `listener` of each event from now on; what is returned ends that, and does nothing
         when it is called again."""
         key = object()
         self._by_key[key] = listener
-        self.added = tuple(self._by_key.values())
+        self._listeners = tuple(self._by_key.values())
 
         def remove() -> None:
             self._by_key.pop(key, None)
-            self.added = tuple(self._by_key.values())
+            self._listeners = tuple(self._by_key.values())
 
         return remove
 
     def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Calls every listener with these arguments."""
-        for listener in self.added:
+        for listener in self._listeners:
             try:
                 listener(*args, **kwargs)
             except Exception:

@@ -309,13 +309,13 @@ def test_a_lost_broker_fails_a_send_with_its_address(world):
 def test_a_producer_that_stopped_leaves_nothing_in_a_session_of_others(world):
     session = world.session()
     session.start()
-    listeners = len(session.routes._changed.added)
+    listeners = len(session.routes._changed)
     for _ in range(3):
         producer = Producer(world.client_clock, world.names_address, "producers", session=session)
         world.run(producer.start())
         world.run(producer.send(Message("T", b"x")))
         world.run(producer.stop())
-    assert len(session.routes._changed.added) == listeners
+    assert len(session.routes._changed) == listeners
 
 
 def test_a_producer_that_starts_again_follows_routes_again(world):
