@@ -71,7 +71,7 @@ class Routes:
         #: Topics that nobody knew when asked; they may come to be.
         self._missing: set[str] = set()
         self._asking: dict[str, Waiters[TopicRouteData | None]] = {}
-        self._changed: Listeners[[str, TopicRouteData]] = Listeners("a route changed")
+        self._changed: Listeners[str, TopicRouteData] = Listeners("a route changed")
         self._refresh = PeriodicCall(reactor, "asking for routes", ROUTE_INTERVAL, self.refresh_all)
 
     def start(self) -> None:

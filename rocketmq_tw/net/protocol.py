@@ -20,8 +20,8 @@ from rocketmq_tw.net.address import format_address
 from rocketmq_tw.net.errors import ConnectionLost
 from rocketmq_tw.net.interfaces import ANONYMOUS, Handler, IPeer, RequestCheck
 from rocketmq_tw.net.requests import RequestTable
-from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.runtime.listeners import Listeners
+from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.command import (
     ONEWAY_FLAG,
@@ -64,8 +64,9 @@ class RemotingProtocol(Protocol):
         self._before_request = before_request
         self._frame_limit = frame_limit
         self._decoder = FrameDecoder(frame_limit)
-        self._lost: Listeners[[IPeer]] = Listeners("a connection was lost")
-        self._cut = Alarm(clock, self.abort)
+        self._lost: Listeners[IPeer] = Listeners("a connection was lost")
+        #: Ends when the connection is lost.
+        self._scope = Scope()
         self._requests = RequestTable(clock, self.address)
         self._closing = False
         #: So much is written and not taken by the other end that no request is carried out; the
@@ -149,12 +150,14 @@ class RemotingProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.connected = False
         self._closing = True
-        self._cut.cancel()
+        self._scope.end()
         self._requests.fail_all(reason.getErrorMessage())
         self._ready.clear()
         if self._check is not None:
             self._check.cancel()
         self._lost.tell(self)
+        # They may refer to the connection.
+        self._lost.clear()
 
     # IPeer
 
@@ -196,13 +199,12 @@ class RemotingProtocol(Protocol):
         if self.connected and not self._closing:
             assert self.transport is not None
             self._closing = True
-            self._cut.set(CLOSE_TIMEOUT)
+            self._scope.later(self._clock, CLOSE_TIMEOUT, self.abort)
             self.transport.loseConnection()
 
     def abort(self) -> None:
         """Cuts the connection; what is not sent yet is dropped."""
         self._closing = True
-        self._cut.cancel()
         if self.connected:
             self.transport.abortConnection()  # type: ignore[union-attr]
 

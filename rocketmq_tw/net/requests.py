@@ -30,7 +30,8 @@ class RequestTable:
         self._clock = clock
         self._address = address
         self._waiting: dict[int, _Waiting] = {}
-        self._timer = Alarm(clock, self._expire)
+        #: Made with the first request: most connections of a server never have one.
+        self._timer: Alarm | None = None
         #: When it rings; infinity while it is not set.
         self._timer_at = inf
 
@@ -63,7 +64,10 @@ class RequestTable:
 
     def fail_all(self, reason: str) -> None:
         """Fails all requests with `ConnectionLost`."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            # Its call refers to this table.
+            self._timer = None
         self._timer_at = inf
         waiting, self._waiting = self._waiting, {}
         for entry in waiting.values():
@@ -73,6 +77,8 @@ class RequestTable:
         self._waiting.pop(opaque, None)
 
     def _set_timer(self, deadline: float) -> None:
+        if self._timer is None:
+            self._timer = Alarm(self._clock, self._expire)
         self._timer_at = deadline
         self._timer.set(max(0.0, deadline - self._clock.seconds()))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, ParamSpec
+from typing import Generic, TypeVarTuple
 
 from twisted.logger import Logger
 
-P = ParamSpec("P")
+Args = TypeVarTuple("Args")
 
 
-class Listeners(Generic[P]):
+class Listeners(Generic[*Args]):
     """Callables that are told of each event, in the order in which they were added.
 
     What one of them raises is logged with `event`, the words for what happened, and the others are
@@ -24,13 +24,13 @@ class Listeners(Generic[P]):
     def __init__(self, event: str) -> None:
         self._event = event
         # Keys, since the same callable may be added twice.
-        self._by_key: dict[object, Callable[P, object]] = {}
-        self._listeners: tuple[Callable[P, object], ...] = ()
+        self._by_key: dict[object, Callable[[*Args], object]] = {}
+        self._listeners: tuple[Callable[[*Args], object], ...] = ()
 
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def add(self, listener: Callable[P, object]) -> Callable[[], None]:
+    def add(self, listener: Callable[[*Args], object]) -> Callable[[], None]:
         """Tells `listener` of each event from now on; what is returned ends that, and does nothing
         when it is called again."""
         key = object()
@@ -43,10 +43,15 @@ class Listeners(Generic[P]):
 
         return remove
 
-    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
+    def clear(self) -> None:
+        """Tells nobody any more."""
+        self._by_key.clear()
+        self._listeners = ()
+
+    def tell(self, *args: *Args) -> None:
         """Calls every listener with these arguments."""
         for listener in self._listeners:
             try:
-                listener(*args, **kwargs)
+                listener(*args)
             except Exception:
                 self.log.failure("a listener failed when {event}", event=self._event)

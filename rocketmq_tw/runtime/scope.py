@@ -19,6 +19,8 @@ class Scope:
     next one, since that is another object.
     """
 
+    __slots__ = ("_ends", "is_over")
+
     log = Logger()
 
     def __init__(self) -> None:

@@ -145,7 +145,7 @@ class Truncation:
         self._working = DeferredLock()
         self._derived: list[DerivedOffsets] = []
         #: Told of the new end once the log was cut.
-        self.after_cut = Listeners[[int]]("the log was cut")
+        self.after_cut = Listeners[int]("the log was cut")
 
     def register(self, derived: DerivedOffsets) -> None:
         """Has `derived` go back with each cut, behind those that were registered before."""

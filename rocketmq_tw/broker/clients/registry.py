@@ -132,7 +132,7 @@ class ClientRegistry:
         self._size = 0
         #: Told of a group with the subscriptions that a heartbeat has in full; with None once the
         #: group's last consumer left.
-        self.subscribed: Listeners[[str, Sequence[SubscriptionData] | None]] = Listeners(
+        self.subscribed: Listeners[str, Sequence[SubscriptionData] | None] = Listeners(
             "a group's subscriptions were told"
         )
 

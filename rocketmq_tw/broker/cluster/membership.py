@@ -34,7 +34,7 @@ class Membership:
         self._role = role
         self._announcements = tables.announcements
         #: Told of the master's address in answers to registrations.
-        self.masters = Listeners[[Master]]("a name server told of the master")
+        self.masters = Listeners[Master]("a name server told of the master")
         self._links = {
             address: NameServerLink(host.client, address, self._came_back)
             for address in split_addresses(host.config.namesrv_addr)

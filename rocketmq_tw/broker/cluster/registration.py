@@ -164,7 +164,7 @@ class Registration:
         tables: Tables,
         role: RoleHolder,
         links: Links,
-        masters: Listeners[[Master]],
+        masters: Listeners[Master],
     ) -> None:
         self._config = host.config
         self._in_thread = host.in_thread

@@ -87,7 +87,7 @@ class FilterTable(WriteBehindTable):
         #: (topic, group) of those whose consumers left, the first to leave in front.
         self._dead: dict[tuple[str, str], GroupFilter] = {}
         self._unchecked: deque[GroupFilter] = deque()
-        self.changes: Listeners[[str]] = Listeners("an expression of a group changed")
+        self.changes: Listeners[str] = Listeners("an expression of a group changed")
         #: Store time in ms of the newest message that came into its queue: its bits, and those of
         #: older ones, say nothing of expressions that are added later.
         self.newest_stored = 0

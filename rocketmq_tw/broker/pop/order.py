@@ -42,7 +42,7 @@ class OrderBook(WriteBehindTable):
         self._file = file
         self._now_ms = now_ms
         self._table: dict[str, dict[int, OrderInfo]] = {}
-        self.changed: Listeners[[PoppedQueue]] = Listeners("the order of a queue changed")
+        self.changed: Listeners[PoppedQueue] = Listeners("the order of a queue changed")
 
     def load(self) -> None:
         """Takes over the file; raises what reading it raises where it is damaged."""

@@ -23,7 +23,7 @@ class RoleHolder:
     def __init__(self, state: RoleState | None = None) -> None:
         #: Told of each change of the role or of its epoch, which the confirmed offset is not, with
         #: the state before and the state now.
-        self.changed = Listeners[[RoleState, RoleState]]("the broker's role changed")
+        self.changed = Listeners[RoleState, RoleState]("the broker's role changed")
         self._take(state or RoleState(Role.ISOLATED, 0))
         #: Over as soon as the present role is, before anybody is told or does what the next role
         #: wants. A master that is elected again keeps its role.

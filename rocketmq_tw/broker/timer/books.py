@@ -77,7 +77,7 @@ class TimerBooks:
         #: Messages that went into the wheel, and that were delivered.
         self.entered, self.delivered = Rate(), Rate()
         #: Told of each entry that goes into the wheel.
-        self.added: Listeners[[TimerUnit]] = Listeners("a timed message went into the wheel")
+        self.added: Listeners[TimerUnit] = Listeners("a timed message went into the wheel")
 
     def load(self) -> None:
         """Reads the files but that of the counts, in any thread; raises `StoreError` or `OSError`.

@@ -64,7 +64,7 @@ class TimerProgress:
         self._path = posixpath.join(directory, "timercheck")
         self._dirty = False
         #: Told after each time that a master's checkpoint was followed.
-        self.followed: Listeners[[]] = Listeners("a master's timer checkpoint was followed")
+        self.followed: Listeners[()] = Listeners("a master's timer checkpoint was followed")
 
     def load(self) -> None:
         """Takes what the file has, if there is one. A damaged one is logged and ignored: a slave

@@ -112,7 +112,7 @@ class Commit:
         self.replicator: IReplicator | None = None
         #: Whether it is asked about the others as well: what it does not confirm may be lost.
         self.all_wait = False
-        self._written = Listeners[[]]("the log was written")
+        self._written = Listeners[()]("the log was written")
         self._appends: list[_Entry] = []
         self._turn_is_open = False
         self._is_ending_turn = False

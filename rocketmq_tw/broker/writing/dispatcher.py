@@ -27,7 +27,7 @@ class Dispatcher:
     def __init__(self, store: IMessageStore, clock: IReactorTime) -> None:
         self._store = store
         self._clock = clock
-        self._dispatched = Listeners[[]]("messages came into their queues")
+        self._dispatched = Listeners[()]("messages came into their queues")
         self._retry = Alarm(clock, self.dispatch)
         self._later = Alarm(clock, self.dispatch)
         self._stopped = False

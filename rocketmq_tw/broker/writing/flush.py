@@ -80,7 +80,7 @@ class Flusher:
         self._clock = clock
         self._in_thread = in_thread
         self._waiting: list[tuple[int, Flushed]] = []
-        self._rounds = Listeners[[]]("the log was made durable")
+        self._rounds = Listeners[()]("the log was made durable")
         self._running = False
         #: When the last thorough checkpoint began, and where the log ended at the last of any kind.
         self._checkpoint_at = 0.0

@@ -1,8 +1,13 @@
+import gc
+import weakref
+
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.logger import capturedLogs
+from twisted.python.failure import Failure
 
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.protocol import RemotingProtocol
@@ -304,3 +309,21 @@ class TestBothEnds:
         peer.request(RemotingCommand.request(40), 3).addErrback(outcome.append)
         network.clock.advance(3)
         assert outcome[0].check(RequestTimeout)
+
+
+def test_a_lost_connection_needs_no_garbage_collector():
+    connection = Connection()
+    connection.send(request(ECHO))
+    protocol = connection.protocol
+    protocol.when_lost(lambda _, kept=protocol: None)
+    protocol.request(RemotingCommand.request(40), 3).addErrback(lambda failure: None)
+    lost = weakref.ref(protocol)
+    gc.disable()
+    try:
+        protocol.lose_connection()
+        protocol.connectionLost(Failure(ConnectionDone()))
+        connection.transport.protocol = connection.protocol = connection.peers = None
+        del protocol
+        assert lost() is None, gc.get_referrers(lost())
+    finally:
+        gc.enable()

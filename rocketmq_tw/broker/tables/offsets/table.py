@@ -55,7 +55,7 @@ class OffsetTable(WriteBehindTable):
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         #: Told group, topic and queue id of each reset.
-        self.was_reset: Listeners[[str, str, int]] = Listeners("an offset was reset")
+        self.was_reset: Listeners[str, str, int] = Listeners("an offset was reset")
         self._pairs = PairIndex()
         #: Keys of `_offsets` that nobody sees any more and that are about to go.
         self._removed: set[str] = set()
