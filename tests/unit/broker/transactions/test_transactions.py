@@ -424,7 +424,7 @@ class TestWhatIsKept:
         ok(end(broker, sent))
         broker = restarted(broker)
         (figure,) = [m for m in broker.broker.metrics() if m.name == "rocketmq_half_messages"]
-        assert (figure.value, figure.labels) == (1, {"topic": "Topic"})
+        assert (figure.value, figure.labels["topic"]) == (1, "Topic")
 
     @pytest.mark.parametrize("seconds", [0, 8, 40])
     def test_a_restart_asks_again(self, seconds: float) -> None:
