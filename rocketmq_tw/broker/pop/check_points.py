@@ -18,8 +18,8 @@ from rocketmq_tw.broker.writing.sink import IMessageSink, PutResult
 from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.names import SYSTEM_GROUP_PREFIX
-from rocketmq_tw.message.properties import join_properties
-from rocketmq_tw.wire.bodies.base import encode_body
+from rocketmq_tw.message.properties import join_properties, parse_properties
+from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -81,6 +81,24 @@ def popped_offsets(point: PopCheckPoint) -> list[int]:
     """The queue offsets of a check point's messages."""
     diffs = (point.offset_diffs or range(point.count))[: max(point.count, 0)]
     return [point.start_offset + diff for diff in diffs]
+
+
+def acknowledged_offsets(ack: AckMsg) -> list[int]:
+    """The queue offsets of the messages that an acknowledgement is for."""
+    return ack.ack_offsets if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
+
+
+def decode_revive_message(message: StoredMessage) -> PopCheckPoint | AckMsg | None:
+    """The body of a message of the revive topic; None where its tag is none of the three. Raises
+    `BodyError` where it is damaged."""
+    tag = parse_properties(message.properties).get(props.TAGS)
+    if tag == CHECK_POINT_TAG:
+        return decode_body(PopCheckPoint, message.body)
+    if tag == ACK_TAG:
+        return decode_body(AckMsg, message.body)
+    if tag == BATCH_ACK_TAG:
+        return decode_body(BatchAckMsg, message.body)
+    return None
 
 
 class ReviveLog:

@@ -1,4 +1,4 @@
-"""What every request of a group that pops must fulfil."""
+"""Which topics, queues and messages a group may pop, peek at and acknowledge."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LONGEST_TOPIC = len(RETRY_PREFIX) + MAX_GROUP_LENGTH
 
 
 def not_popped(role: Role) -> str:
-    """Why nothing can be popped from a broker in this role."""
+    """The remark for requests to a broker in a role from which nothing can be popped."""
     return f"a broker that is {role.value} stores no check points: pop from the master"
 
 
 class PopChecks:
-    """Refuses by `RequestError`, with stock's codes."""
+    """Refuses requests: raises `RequestError` with stock's codes."""
 
     def __init__(
         self, config: BrokerConfig, role: RoleHolder, tables: Tables, store: IMessageStore
@@ -35,9 +35,9 @@ class PopChecks:
         self._store = store
 
     def may_pop(self, topic: str, group: str, queue_id: int) -> TopicConfig:
-        """The topic, of which this queue (or any, where it is negative) may be popped from by the
-        group."""
-        # What was held is looked at again when the role is over.
+        """Checks that the group may pop this queue of a topic, or all where the id is negative;
+        returns the topic."""
+        # Requests that were held come again when the role is over.
         if not self._role.is_master:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(self._role.role))
         ip = self._config.broker_ip1
@@ -66,8 +66,8 @@ class PopChecks:
         return found
 
     def is_popped(self, topic: str, queue_id: int, offset: int, *, last: int = 0) -> None:
-        """There is such a message, as far as its queue tells; `last` is how far behind the queue's
-        end an offset may be."""
+        """Checks that there is such a message, as far as its queue tells; `last` is how far behind
+        the queue's end an offset may be."""
         found = self._topic(topic)
         if not 0 <= queue_id < found.read_queue_nums:
             raise RequestError(

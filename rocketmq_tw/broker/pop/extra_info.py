@@ -1,4 +1,5 @@
-"""What a client hands back with an acknowledgement, and what an answer to a pop says for it."""
+"""What a client hands back with an acknowledgement, and what an answer to a pop says for it
+(docs/formats/pop.md, "Extra infos")."""
 
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ class ExtraInfo(NamedTuple):
 
     @property
     def is_orderly(self) -> bool:
+        """Whether the pop was one of an orderly group, which has no check point."""
         return self.revive_queue_id == ORDER_REVIVE_QUEUE
 
     def __str__(self) -> str:
@@ -40,7 +42,7 @@ class ExtraInfo(NamedTuple):
 
 
 def parse_extra_info(text: str) -> ExtraInfo:
-    """Reads what the client was given; raises `RequestError` that says what is wrong with it."""
+    """Reads an extra info; raises `RequestError`, which says what is wrong with the text."""
     parts = text.split(SEPARATOR, _PARTS)
     try:
         if len(parts) < 6:
@@ -57,7 +59,7 @@ def parse_extra_info(text: str) -> ExtraInfo:
 
 
 def kind_of(topic: str) -> str:
-    """How a topic is called in extra infos."""
+    """The kind of a topic in extra infos: `NORMAL`, `RETRY` or `RETRY_V2`."""
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY
@@ -75,7 +77,8 @@ def topic_of_kind(topic: str, group: str, kind: str) -> str:
 
 
 class OffsetInfos:
-    """Collects the three texts of one answer."""
+    """Collects the three texts of one answer: `startOffsetInfo`, `msgOffsetInfo` and
+    `orderCountInfo`."""
 
     def __init__(self) -> None:
         self._starts: list[str] = []
@@ -83,30 +86,33 @@ class OffsetInfos:
         self._counts: list[str] = []
 
     def add(self, topic: str, queue_id: int, start: int, offsets: Iterable[int]) -> None:
-        """Messages of one queue, whose check point begins at `start`."""
+        """Adds messages of one queue by their offsets; their check point begins at `start`."""
         queue = f"{kind_of(topic)} {queue_id} "
         self._starts.append(f"{queue}{start}")
         self._offsets.append(queue + ",".join(map(str, offsets)))
 
     def add_counts(self, topic: str, queue_id: int, counts: Sequence[tuple[int, int]]) -> None:
-        """How often messages, named by their offsets, were consumed before: those that were."""
+        """Adds pairs of an offset and how often its message was consumed before."""
         kind = kind_of(topic)
         self._counts += [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in counts]
 
     def add_least_count(self, topic: str, queue_id: int, count: int) -> None:
-        """How often all of a queue's messages were consumed before, for older clients."""
+        """Adds how often all messages of a queue were consumed before, for older clients."""
         self._counts.append(f"{kind_of(topic)} {queue_id} {count}")
 
     @property
     def starts(self) -> str:
+        """The text `startOffsetInfo`."""
         return ";".join(self._starts)
 
     @property
     def offsets(self) -> str:
+        """The text `msgOffsetInfo`."""
         return ";".join(self._offsets)
 
     @property
     def counts(self) -> str:
+        """The text `orderCountInfo`."""
         return ";".join(self._counts)
 
 

@@ -15,7 +15,6 @@ from rocketmq_tw.broker.filters.part import Filters
 from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
 from rocketmq_tw.broker.pop.check_points import PoppedQueue, ReviveLog
 from rocketmq_tw.broker.pop.checks import PopChecks, not_popped
-from rocketmq_tw.broker.pop.cut import PoppedBehind
 from rocketmq_tw.broker.pop.held_pops import HeldPops
 from rocketmq_tw.broker.pop.order import OrderBook, OrderWatch
 from rocketmq_tw.broker.pop.peek_and_notify import PeekAndNotify
@@ -26,6 +25,7 @@ from rocketmq_tw.broker.pop.queues import PopQueues
 from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages
 from rocketmq_tw.broker.pop.revive import Revival
+from rocketmq_tw.broker.pop.rewind import PopRewind
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.stats.part import Stats
@@ -165,8 +165,8 @@ class Pop(Part):
 
     def _rewind(self, cut: LogCut) -> Iterator[None]:
         topic = revive_topic(self._host.config.broker_cluster_name)
-        behind = PoppedBehind(self._writing.store, self._tables.offsets, topic, cut)
-        return behind.take_back(self._host.config.revive_queue_num)
+        rewind = PopRewind(self._writing.store, self._tables.offsets, topic, cut)
+        return rewind.steps(self._host.config.revive_queue_num)
 
     def _save_offsets(self) -> Deferred[None]:
         return write_progress(self._tables.offsets, self._writing.commit, self._host.in_thread)

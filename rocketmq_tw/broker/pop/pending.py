@@ -58,6 +58,7 @@ class PendingCheckPoint:
 
     @property
     def due_ms(self) -> int:
+        """When its messages are visible again, in ms."""
         return self.point.pop_time + self.point.invisible_time
 
 

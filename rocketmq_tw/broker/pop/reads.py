@@ -85,6 +85,7 @@ class Popped:
 
     @property
     def data(self) -> bytes:
+        """The records of all messages, as clients get them."""
         return b"".join(self.parts)
 
 

@@ -17,25 +17,21 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.pop.check_points import (
-    ACK_TAG,
-    BATCH_ACK_TAG,
-    CHECK_POINT_TAG,
     REVIVE_GROUP,
     ReviveLog,
+    acknowledged_offsets,
     check_point_key,
+    decode_revive_message,
 )
 from rocketmq_tw.broker.pop.pending import InFlight, PendingCheckPoint, PendingCheckPoints
 from rocketmq_tw.broker.pop.retry_messages import RetryMessages, Unreachable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.writing.sink import Attempt, PutResult, attempt
-from rocketmq_tw.message import properties as props
 from rocketmq_tw.message.model import StoredMessage
-from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.message.record import decode_records
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import IMessageStore
-from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
+from rocketmq_tw.wire.bodies.pop import AckMsg
 from rocketmq_tw.wire.errors import BodyError, RequestError
 
 #: Messages of a revive queue that are read at once, and their bytes.
@@ -163,20 +159,14 @@ class Revival:
         return books.read_offset > before
 
     def _take(self, books: PendingCheckPoints, message: StoredMessage) -> None:
-        tag = parse_properties(message.properties).get(props.TAGS)
-        if tag == CHECK_POINT_TAG:
-            point = decode_body(PopCheckPoint, message.body)
-            if point.topic and point.group:
-                key = check_point_key(point, self._broker_name)
-                books.add(key, point, message.queue_offset)
-        elif tag in (ACK_TAG, BATCH_ACK_TAG):
-            if tag == ACK_TAG:
-                ack = decode_body(AckMsg, message.body)
-                acked = [ack.ack_offset]
-            else:
-                ack = decode_body(BatchAckMsg, message.body)
-                acked = ack.ack_offsets
-            books.acknowledge(check_point_key(ack, self._broker_name), acked)
+        point = decode_revive_message(message)
+        if point is None:
+            return
+        key = check_point_key(point, self._broker_name)
+        if isinstance(point, AckMsg):
+            books.acknowledge(key, acknowledged_offsets(point))
+        elif point.topic and point.group:
+            books.add(key, point, message.queue_offset)
 
     # Reviving
 

@@ -115,13 +115,13 @@ class LogicPull:
             following = item_behind(items, item)
             if following is None:
                 # Where the next item begins is not decided yet.
-                return item, answer._replace(code=ResponseCode.PULL_NOT_FOUND)
+                return item, replace(answer, code=ResponseCode.PULL_NOT_FOUND)
             start = following.start_offset
             answer = _with(_again(answer, start), min_offset=start, max_offset=start)
             return following, answer
         if is_first and offset < first:
             answer = _with(answer, next_begin_offset=first)
-            answer = answer._replace(code=ResponseCode.PULL_OFFSET_MOVED)
+            answer = replace(answer, code=ResponseCode.PULL_OFFSET_MOVED)
         return item, answer
 
 
@@ -165,9 +165,9 @@ class LogicPulls:
 
 def _with(answer: PullAnswer, **fields: int) -> PullAnswer:
     """The answer with other fields of its header."""
-    return answer._replace(header=replace(answer.header, **fields))
+    return replace(answer, header=replace(answer.header, **fields))
 
 
 def _again(answer: PullAnswer, offset: int) -> PullAnswer:
     answer = _with(answer, next_begin_offset=offset)
-    return answer._replace(code=ResponseCode.PULL_RETRY_IMMEDIATELY)
+    return replace(answer, code=ResponseCode.PULL_RETRY_IMMEDIATELY)

@@ -13,6 +13,7 @@ from rocketmq_tw.broker.reading.logic_pull import LogicPulls
 from rocketmq_tw.broker.reading.pull_checks import PullChecks, PullForbidden
 from rocketmq_tw.broker.reading.pull_reads import PullAnswer, PullReads
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import MessageFilter
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.pull import PULL_SUSPEND, PullMessageRequestHeader
@@ -38,39 +39,31 @@ class PullRequests:
         self._reads = reads
         self._held = held
         self._pull = budget.retrying(self.pull)
-        self._resume = budget.retrying(self.resume)
+        self._resume = budget.retrying(partial(self.pull, is_first=False))
 
     def handlers(self) -> dict[int, Handler]:
         """The handlers by request code."""
         return {RequestCode.PULL_MESSAGE: self._pull, RequestCode.LITE_PULL_MESSAGE: self._pull}
 
     def pull(
-        self, request: RemotingCommand, peer: IPeer
+        self, request: RemotingCommand, peer: IPeer, is_first: bool = True
     ) -> RemotingCommand | Deferred[RemotingCommand] | None:
-        """The answer, or what fires with it; None where the pull is held and answered later."""
-        return self._serve(request, peer, is_first=True)
-
-    def resume(
-        self, request: RemotingCommand, peer: IPeer
-    ) -> RemotingCommand | Deferred[RemotingCommand] | None:
-        """The answer to a pull that was held: it neither commits an offset nor is held again."""
-        return self._serve(request, peer, is_first=False)
-
-    def _serve(
-        self, request: RemotingCommand, peer: IPeer, *, is_first: bool
-    ) -> RemotingCommand | Deferred[RemotingCommand] | None:
+        """The answer, or what fires with it; None where the pull is held and answered later. One
+        that was held, and comes not for the first time, commits no offset and is not held again."""
         try:
-            answer = self._answer(request, peer, is_first=is_first)
+            answer = self._answer(request, peer, is_first)
         except PullForbidden as error:
             response = request.response(error.code, error.remark)
             response.ext_fields["forbiddenType"] = str(error.forbidden_type)
             return response
+        if answer is None:
+            return None
         if isinstance(answer, Deferred):
             return answer.addCallback(partial(_response, request))
-        return None if answer is None else _response(request, answer)
+        return _response(request, answer)
 
     def _answer(
-        self, request: RemotingCommand, peer: IPeer, *, is_first: bool
+        self, request: RemotingCommand, peer: IPeer, is_first: bool
     ) -> PullAnswer | Deferred[PullAnswer] | None:
         """The stages; None where the pull is held."""
         header = request.header(PullMessageRequestHeader)
@@ -81,27 +74,38 @@ class PullRequests:
             if not logic.is_here:
                 return Deferred.fromCoroutine(self._logic_pulls.ask(logic))
             header = logic.header
-        authorised = self._checks.authorise(request.code, header)
-        wanted = self._checks.filter(header, authorised.group, peer)
+        group, topic = self._checks.authorise(request.code, header)
+        wanted = self._checks.filter(header, group, peer)
         committer = peer.address if is_first else None
-        answer = self._reads.read(header, wanted, authorised, committer)
+        answer = self._reads.read(header, wanted, group, topic, committer)
         if logic is not None:
             answer = logic.translate(answer)
         may_hold = is_first and answer.code is ResponseCode.PULL_NOT_FOUND
-        if may_hold and header.sys_flag & PULL_SUSPEND:
-            # Nothing of the body is read, and it would be kept as long as the request.
-            request.body = b""
-            if self._held.hold(
-                (header.topic, header.queue_id),
-                header.queue_offset,
-                wanted,
-                header.suspend_timeout_millis,
-                peer,
-                lambda: answer_later(self._resume, request, peer),
-            ):
-                return None
+        if may_hold and self._hold(request, header, wanted, peer):
+            return None
         self._reads.count(header, answer)
         return answer
+
+    def _hold(
+        self,
+        request: RemotingCommand,
+        header: PullMessageRequestHeader,
+        wanted: MessageFilter,
+        peer: IPeer,
+    ) -> bool:
+        """Whether the pull is held: it may be, and there is room."""
+        if not header.sys_flag & PULL_SUSPEND:
+            return False
+        # Nothing of the body is read, and it would be kept as long as the request.
+        request.body = b""
+        return self._held.hold(
+            (header.topic, header.queue_id),
+            header.queue_offset,
+            wanted,
+            header.suspend_timeout_millis,
+            peer,
+            lambda: answer_later(self._resume, request, peer),
+        )
 
 
 def _response(request: RemotingCommand, answer: PullAnswer) -> RemotingCommand:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rocketmq_tw.broker.clients.registry import ClientRegistry, ConsumerGroup
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.tables.part import Tables
@@ -36,13 +34,6 @@ class PullForbidden(RequestError):
         self.forbidden_type = forbidden_type
 
 
-class Authorised(NamedTuple):
-    """The group and the topic of a pull that is allowed."""
-
-    group: SubscriptionGroupConfig
-    topic: TopicConfig
-
-
 class PullChecks:
     """Refuses pulls with stock's codes: raises `RequestError`, of which `PullForbidden` is one."""
 
@@ -55,9 +46,11 @@ class PullChecks:
         self._clients = clients
         self._filters = filters
 
-    def authorise(self, code: int, header: PullMessageRequestHeader) -> Authorised:
-        """Checks the permissions of broker, group and topic, and that there is such a queue; `code`
-        is that of the request."""
+    def authorise(
+        self, code: int, header: PullMessageRequestHeader
+    ) -> tuple[SubscriptionGroupConfig, TopicConfig]:
+        """The group and the topic of a pull, once the permissions of broker, group and topic are
+        checked, and that there is such a queue; `code` is that of the request."""
         config = self._config
         if not is_readable(config.broker_permission):
             raise PullForbidden(
@@ -84,7 +77,7 @@ class PullChecks:
                 f"{header.topic} has no queue {header.queue_id}:"
                 f" it has {topic.read_queue_nums} to read from",
             )
-        return Authorised(group, topic)
+        return group, topic
 
     def filter(
         self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, peer: IPeer

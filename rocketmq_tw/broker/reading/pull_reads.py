@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.part import Part
-from rocketmq_tw.broker.reading.pull_checks import Authorised
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.stats.part import Stats
@@ -15,6 +14,7 @@ from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.store.interface import GetStatus, MessageFilter, QueueRead
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.route import MASTER_ID
+from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.pull import (
@@ -37,7 +37,7 @@ _CODES = {
 }
 
 
-class PullAnswer(NamedTuple):
+class PullAnswer(msgspec.Struct, frozen=True, gc=False):
     """What is answered to a pull, unless it is held instead: the offsets in `header` are those of
     the queue that was read."""
 
@@ -84,23 +84,24 @@ class PullReads(Part):
         self,
         header: PullMessageRequestHeader,
         wanted: MessageFilter,
-        authorised: Authorised,
+        group: SubscriptionGroupConfig,
+        topic: TopicConfig,
         committer: str | None,
     ) -> PullAnswer:
-        """Reads the queue of `header`, or tells the group where its offset was reset to. The offset
-        that the pull commits is taken over in the name of `committer`, an address; None: it was
-        when the pull came first."""
-        group_name, topic_name, queue_id = header.consumer_group, header.topic, header.queue_id
+        """Reads the queue of `header`, of this group and topic, or tells the group where its offset
+        was reset to. The offset that the pull commits is taken over in the name of `committer`, an
+        address; None: it was when the pull came first."""
+        queue_id = header.queue_id
         reset, seconds = None, 0.0
         if self._config.use_server_side_reset_offset:
-            reset = self._offsets.take_reset(group_name, topic_name, queue_id)
+            reset = self._offsets.take_reset(header.consumer_group, header.topic, queue_id)
         if reset is not None:
             read, code = self._at_reset(header, reset), ResponseCode.PULL_OFFSET_MOVED
         else:
             began = self._seconds()
             # The store has limits of its own; the client may ask for less.
             read = self._store.read_queue(
-                topic_name,
+                header.topic,
                 queue_id,
                 header.queue_offset,
                 header.max_msg_nums,
@@ -111,8 +112,7 @@ class PullReads(Part):
             code = _code(read.status, header.queue_offset)
             if committer is not None and header.sys_flag & PULL_COMMIT_OFFSET:
                 self._commit_offset(header, committer)
-        self._offsets.pulled.note(group_name, topic_name, queue_id, read.next_offset)
-        group = authorised.group
+        self._offsets.pulled.note(header.consumer_group, header.topic, queue_id, read.next_offset)
         return PullAnswer(
             self._code_of_slave(code) if self._role.copies_log else code,
             read.status.name if reset is None else "OFFSET_RESET",
@@ -121,7 +121,7 @@ class PullReads(Part):
                 next_begin_offset=read.next_offset,
                 min_offset=read.min_offset,
                 max_offset=read.max_offset,
-                topic_sys_flag=authorised.topic.topic_sys_flag,
+                topic_sys_flag=topic.topic_sys_flag,
                 group_sys_flag=group.group_sys_flag or 0,
             ),
             read.data,

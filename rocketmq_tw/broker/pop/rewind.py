@@ -1,9 +1,9 @@
-"""What the end of the log, before it is cut, says of popped messages holds no more.
+"""How far popped messages are dealt with, and groups have popped, once the log's end is cut off.
 
 A check point is dealt with by acknowledgements, by messages of retry topics, or by check points
-for a later time. Those that are cut off leave it open: the revive group goes back to it. What was
-acknowledged in front of the cut stays so. And a message whose check point is cut off is to be
-popped again.
+for a later time. Where those are cut off it is open again, and the revive group goes back to it;
+acknowledgements in front of the cut still count. A message whose check point is cut off is popped
+again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from collections.abc import Iterator
 
 from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.pop.check_points import (
-    ACK_TAG,
-    BATCH_ACK_TAG,
-    CHECK_POINT_TAG,
     REVIVE_GROUP,
     PoppedQueue,
+    decode_revive_message,
     popped_offsets,
 )
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
@@ -26,24 +24,25 @@ from rocketmq_tw.message.names import RETRY_PREFIX, pop_retry_topic
 from rocketmq_tw.message.properties import number, parse_properties
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.interface import IMessageStore
-from rocketmq_tw.wire.bodies.base import decode_body
-from rocketmq_tw.wire.bodies.pop import AckMsg, BatchAckMsg, PopCheckPoint
+from rocketmq_tw.wire.bodies.pop import AckMsg, PopCheckPoint
 from rocketmq_tw.wire.errors import BodyError
 
-#: Queues that are looked at in one step, and messages of a revive queue.
-SLICE = 500
-STEPS_BACK = 50
-#: Messages of one revive queue that are looked through: clients may name any time.
+#: Queues that one step goes back in, and messages of a revive queue that one step looks at.
+_QUEUES_A_STEP = 500
+_MESSAGES_A_STEP = 50
+#: Messages of one revive queue that are looked through at most, since clients may name any time.
 MOST_BACK = 1_000_000
-#: By so much clocks may have been set back between a pop and the check point's place in the log.
+#: Milliseconds by which a clock may have been set back between a pop and the append of its check
+#: point.
 CLOCK_MS = 60_000
 
 #: A retry topic and the unique id of a message there.
 _Revived = tuple[str, str | None]
 
 
-class PoppedBehind:
-    """Finds out about what a cut of the log takes away."""
+class PopRewind:
+    """Takes back the offsets of the revive group, and of groups that pop, to what the log says once
+    `cut` is made."""
 
     def __init__(
         self, store: IMessageStore, offsets: OffsetTable, revive_topic: str, cut: LogCut
@@ -53,33 +52,35 @@ class PoppedBehind:
         self._topic = revive_topic
         self._cut = cut
         cut.need_messages_of(revive_topic)
-        cut.observe(self._see)
-        #: What was popped when, of which check points are dealt with there.
-        self._named: set[tuple[PoppedQueue, int]] = set()
-        self._named_since: int | None = None
-        #: What was revived there -> when it was popped at the earliest.
+        cut.observe(self._observe)
+        #: Queues and pop times of check points that records behind the cut deal with.
+        self._dealt_with: set[tuple[PoppedQueue, int]] = set()
+        self._oldest_dealt_with: int | None = None
+        #: Messages that were revived behind the cut -> when they were popped first, in ms.
         self._revived: dict[_Revived, int] = {}
-        #: Of each queue the first message with a check point there -> its pop time.
+        #: Queue -> the first messages of check points behind the cut -> their pop times.
         self._popped: dict[PoppedQueue, dict[int, int]] = {}
-        #: Messages that had another check point before.
-        self._hidden: set[tuple[PoppedQueue, int]] = set()
+        #: Messages whose check point behind the cut took the place of another one.
+        self._had_another: set[tuple[PoppedQueue, int]] = set()
 
-    def take_back(self, queue_count: int) -> Iterator[None]:
-        """Takes offsets back to what is not dealt with in front of that place, in steps. Nothing is
-        popped or revived meanwhile."""
-        self._named_since = min((popped_ms for _, popped_ms in self._named), default=None)
+    def steps(self, queue_count: int) -> Iterator[None]:
+        """Takes offsets back, in steps, once `cut` was gone through; there are `queue_count` revive
+        queues. Nothing is popped or revived meanwhile."""
+        self._oldest_dealt_with = min(
+            (popped_ms for _, popped_ms in self._dealt_with), default=None
+        )
         for queue_id in range(queue_count):
-            yield from self._queue_back(queue_id)
+            yield from self._rewind_queue(queue_id)
         for count, (queue, popped) in enumerate(self._popped.items(), 1):
-            self._pop_again(queue, popped)
-            if count % SLICE == 0:
+            self._rewind_pops(queue, popped)
+            if count % _QUEUES_A_STEP == 0:
                 yield
 
-    def _see(self, head: RecordHead) -> None:
+    def _observe(self, head: RecordHead) -> None:
         if head.topic == self._topic:
             message = self._store.message_at(head.physical_offset)
             if message is not None:
-                self._see_revive_message(message)
+                self._observe_revive_message(message)
         elif head.topic.startswith(RETRY_PREFIX):
             properties = parse_properties(head.properties)
             popped_ms = number(properties.get(props.FIRST_POP_TIME))
@@ -87,22 +88,22 @@ class PoppedBehind:
                 revived = (head.topic, properties.get(props.UNIQ_KEY))
                 self._revived[revived] = min(popped_ms, self._revived.get(revived, popped_ms))
 
-    def _see_revive_message(self, message: StoredMessage) -> None:
+    def _observe_revive_message(self, message: StoredMessage) -> None:
         point = _decode(message)
         if isinstance(point, PopCheckPoint):
             queue, offsets = _queue_of(point), popped_offsets(point)
             if point.re_put_times:
-                self._named.add((queue, point.pop_time))
+                self._dealt_with.add((queue, point.pop_time))
             elif offsets:
                 self._popped.setdefault(queue, {}).setdefault(offsets[0], point.pop_time)
         elif point is not None:
             queue = _queue_of(point)
-            self._named.add((queue, point.pop_time))
+            self._dealt_with.add((queue, point.pop_time))
             popped = self._popped.get(queue, {}).get(point.ack_offset)
             if popped is not None and point.pop_time < popped:
-                self._hidden.add((queue, point.ack_offset))
+                self._had_another.add((queue, point.ack_offset))
 
-    def _queue_back(self, queue_id: int) -> Iterator[None]:
+    def _rewind_queue(self, queue_id: int) -> Iterator[None]:
         store, topic = self._store, self._topic
         known = self._offsets.query(REVIVE_GROUP, topic, queue_id)
         back = min(known, self._cut.end_of(topic, queue_id) - 1)
@@ -119,21 +120,21 @@ class PoppedBehind:
                 point = _decode(message)
                 if isinstance(point, PopCheckPoint) and self._is_open(point, revived):
                     back = offset - 1
-            if offset % STEPS_BACK == 0:
+            if offset % _MESSAGES_A_STEP == 0:
                 since = self._since(revived)
                 yield
         if back < known:
             self._offsets.commit(REVIVE_GROUP, topic, queue_id, back, "the broker")
 
     def _since(self, revived: dict[_Revived, int]) -> int | None:
-        """When the first of all that is looked for was popped; None where there is nothing."""
-        times = [] if self._named_since is None else [self._named_since]
+        """When the oldest message of an open check point was popped, in ms; None: there is none."""
+        times = [] if self._oldest_dealt_with is None else [self._oldest_dealt_with]
         return min([*times, *revived.values()], default=None)
 
     def _is_open(self, point: PopCheckPoint, revived: dict[_Revived, int]) -> bool:
-        """Whether some of it is dealt with behind the cut; `revived` is less by what it explains,
-        for a message's next revival came from its next check point."""
-        if (_queue_of(point), point.pop_time) in self._named:
+        """Whether a check point is dealt with behind the cut, wholly or in part. What it explains
+        is taken out of `revived`: a message's next revival came from its next check point."""
+        if (_queue_of(point), point.pop_time) in self._dealt_with:
             return True
         topic, group = point.topic or "", point.group or ""
         topics = {topic, pop_retry_topic(topic, group, 1), pop_retry_topic(topic, group, 2)}
@@ -148,12 +149,12 @@ class PoppedBehind:
                 return True
             unique_id = parse_properties(message.properties).get(props.UNIQ_KEY)
             found |= {(name, unique_id) for name in topics} & revived.keys()
-        for claim in found:
-            del revived[claim]
+        for key in found:
+            del revived[key]
         return bool(found)
 
-    def _pop_again(self, queue: PoppedQueue, popped: dict[int, int]) -> None:
-        offsets = [offset for offset in popped if (queue, offset) not in self._hidden]
+    def _rewind_pops(self, queue: PoppedQueue, popped: dict[int, int]) -> None:
+        offsets = [offset for offset in popped if (queue, offset) not in self._had_another]
         topic, group, queue_id = queue
         known = self._offsets.of(group, topic).get(queue_id)
         if offsets and known is not None and min(offsets) < known:
@@ -165,16 +166,9 @@ def _queue_of(point: PopCheckPoint | AckMsg) -> PoppedQueue:
 
 
 def _decode(message: StoredMessage) -> PopCheckPoint | AckMsg | None:
-    """What a message of the revive topic says; None where it says nothing."""
-    tag = parse_properties(message.properties).get(props.TAGS)
+    """The body of a message of the revive topic; None where it is of no kind or damaged."""
     try:
-        if tag == CHECK_POINT_TAG:
-            return decode_body(PopCheckPoint, message.body)
-        if tag == ACK_TAG:
-            return decode_body(AckMsg, message.body)
-        if tag == BATCH_ACK_TAG:
-            return decode_body(BatchAckMsg, message.body)
+        return decode_revive_message(message)
     except BodyError:
-        # The revival passes it over too.
-        pass
-    return None
+        # The revival skips it too.
+        return None
