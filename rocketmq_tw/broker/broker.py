@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import attrs
-import msgspec
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.error import CannotListenError
 from twisted.logger import Logger
@@ -18,7 +17,7 @@ from rocketmq_tw.broker.assembly.life import Life
 from rocketmq_tw.broker.assembly.part import Part
 from rocketmq_tw.broker.assignment.part import Assignment
 from rocketmq_tw.broker.clients.part import Clients
-from rocketmq_tw.broker.cluster.addresses import announced_host, host_name, resolve
+from rocketmq_tw.broker.cluster.addresses import named_config, resolve
 from rocketmq_tw.broker.cluster.broker_client import BrokerClient
 from rocketmq_tw.broker.cluster.part import Cluster
 from rocketmq_tw.broker.control.part import Control
@@ -42,7 +41,6 @@ from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.timer.part import Timer
 from rocketmq_tw.broker.transactions.part import Transactions
 from rocketmq_tw.broker.writing.part import Writing
-from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.metrics.instruments import Metric, labelled
 from rocketmq_tw.net.interfaces import RequestCheck
 from rocketmq_tw.net.server_metrics import MetricsLog
@@ -80,17 +78,6 @@ PARTS: tuple[type[Part], ...] = (
 VIP_DISTANCE = 2
 
 log = Logger()
-
-
-def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
-    """`config` with the host's name and addresses where it has none."""
-    ip1 = config.broker_ip1 or announced_host(bind_address)
-    return msgspec.structs.replace(
-        config,
-        broker_name=config.broker_name or host_name(),
-        broker_ip1=ip1,
-        broker_ip2=config.broker_ip2 or ip1,
-    )
 
 
 class Broker:

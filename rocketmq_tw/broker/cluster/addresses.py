@@ -5,8 +5,22 @@ from __future__ import annotations
 import socket
 from ipaddress import ip_address
 
+import msgspec
+
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.properties import ConfigError
 from rocketmq_tw.net.address import host_address
+
+
+def named_config(config: BrokerConfig, bind_address: str) -> BrokerConfig:
+    """`config` with the host's name and addresses where it has none."""
+    ip1 = config.broker_ip1 or announced_host(bind_address)
+    return msgspec.structs.replace(
+        config,
+        broker_name=config.broker_name or host_name(),
+        broker_ip1=ip1,
+        broker_ip2=config.broker_ip2 or ip1,
+    )
 
 
 def announced_host(bind_address: str) -> str:

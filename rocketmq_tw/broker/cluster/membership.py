@@ -1,7 +1,7 @@
 """This broker's place in the cluster, over all its roles: which name servers it is registered with.
 
-While the broker has a role, a `Registration` keeps it registered; one that is isolated, or on its
-way into a role, is not. A name server that is down is passed over, and asked again and again until
+While the broker has a role, a `RoleRegistration` keeps it registered; one that is isolated, or on
+its way into a role, is not. A name server that is down is passed over, and asked again and again until
 it has everything. What name servers answer about the master and ordered topics is handed on.
 """
 
@@ -12,7 +12,12 @@ from collections.abc import Callable, Sequence
 from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
-from rocketmq_tw.broker.cluster.registration import Master, NameServerLink, Registration, tell_all
+from rocketmq_tw.broker.cluster.registration import (
+    Master,
+    NameServerLink,
+    RoleRegistration,
+    tell_all,
+)
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.address import split_addresses
@@ -40,8 +45,8 @@ class Membership:
             for address in split_addresses(host.config.namesrv_addr)
         }
         links = tuple(self._links.values())
-        self._registration: Registration | None = None
-        self._begin: Callable[[], Registration] = lambda: Registration(
+        self._registration: RoleRegistration | None = None
+        self._begin: Callable[[], RoleRegistration] = lambda: RoleRegistration(
             host, addresses, tables, role, links, self.masters
         )
         self._left = False

@@ -153,7 +153,7 @@ def tell_all(
     return DeferredList(told).addCallback(lambda _: None)
 
 
-class Registration:
+class RoleRegistration:
     """Keeps the broker registered with `links` until `end` is called. `masters` are told what name
     servers say of the broker's master."""
 

@@ -14,7 +14,7 @@ from rocketmq_tw.message.sql92 import (
     MAX_TESTS,
     Compiled,
     ExpressionError,
-    check_length,
+    check_expression_length,
     compile_expression,
 )
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type, parse_tag_expression, tag_match
@@ -122,7 +122,7 @@ class MessageFilters:
                 raise ExpressionError(1, f"{kind} expressions are unknown: use TAG or SQL92")
             if not text:
                 raise ExpressionError(1, "it is empty")
-            check_length(text)
+            check_expression_length(text)
             self.budget.admit(text)
             return compile_expression(text)
         except ExpressionError as error:

@@ -17,7 +17,12 @@ from rocketmq_tw.broker.filters.bloom import BloomFilter
 from rocketmq_tw.broker.tables.versioned import TableFile
 from rocketmq_tw.broker.tables.write_behind import WriteBehindTable
 from rocketmq_tw.config.broker import BrokerConfig
-from rocketmq_tw.message.sql92 import Compiled, ExpressionError, check_length, compile_expression
+from rocketmq_tw.message.sql92 import (
+    Compiled,
+    ExpressionError,
+    check_expression_length,
+    compile_expression,
+)
 from rocketmq_tw.message.tags import SQL92_TYPE, is_tag_type
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
@@ -226,7 +231,7 @@ class FilterTable(WriteBehindTable):
         try:
             if data.expression_type != SQL92_TYPE:
                 raise ExpressionError(1, f"{data.expression_type} is unknown: use TAG or SQL92")
-            check_length(data.expression or "")
+            check_expression_length(data.expression or "")
         except ExpressionError as error:
             self._log_wrong(data, error)
             return False

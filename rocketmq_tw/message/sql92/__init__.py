@@ -5,7 +5,7 @@ it gives is asked with the bytes of properties. Format and rules: docs/filters.m
 from rocketmq_tw.message.sql92.compiled import (
     Compiled,
     PropertiesMatch,
-    check_length,
+    check_expression_length,
     compile_expression,
     is_remembered,
 )
@@ -17,7 +17,7 @@ __all__ = [
     "Compiled",
     "ExpressionError",
     "PropertiesMatch",
-    "check_length",
+    "check_expression_length",
     "compile_expression",
     "is_remembered",
 ]

@@ -111,7 +111,7 @@ _memory = _Memory(_REMEMBERED)
 _results = _Results(_KNOWN_RESULTS)
 
 
-def check_length(text: str) -> None:
+def check_expression_length(text: str) -> None:
     """Raises `ExpressionError` where a text is too long to be looked at as an expression."""
     if len(text) > MAX_EXPRESSION:
         raise ExpressionError(
@@ -129,7 +129,7 @@ def compile_expression(text: str) -> Compiled:
     where it is wrong and what was expected."""
     made = _memory.get(text)
     if made is None:
-        check_length(text)
+        check_expression_length(text)
         try:
             made = _compile(text)
         except ExpressionError as error:

@@ -35,7 +35,7 @@ from rocketmq_tw.message.sql92.syntax import (
     Or,
     Property,
     TextTest,
-    kind_of,
+    value_kind,
 )
 
 #: The values of the properties that an expression names, in the order of `names`.
@@ -116,7 +116,7 @@ class Compiler:
             return lambda values: False
         evaluate = self.compile(node.operand)
         test, text, wanted = _TEXT_TESTS[node.word], node.text, not node.negated
-        is_text = kind_of(node.operand) is Kind.TEXT
+        is_text = value_kind(node.operand) is Kind.TEXT
 
         def has(values: Values) -> bool:
             value = evaluate(values)
@@ -133,9 +133,9 @@ class Compiler:
                 self._index(left.name), order, _NUMBER_OF_TEXT[right.kind], right.value
             )
         first, second = self.compile(left), self.compile(right)
-        if kind_of(left) is Kind.TEXT and kind_of(right) is Kind.TEXT:
+        if value_kind(left) is Kind.TEXT and value_kind(right) is Kind.TEXT:
             return _compared_as_doubles(first, order, second)
-        double = Kind.DOUBLE in (kind_of(left), kind_of(right))
+        double = Kind.DOUBLE in (value_kind(left), value_kind(right))
 
         def compared(values: Values) -> bool | None:
             one = first(values)
@@ -153,7 +153,7 @@ class Compiler:
             # But for an unknown side, which counts as such only on the left, = has no direction.
             return _false_without(self._index(right.name), self._equal(right, left))
         first, second = self.compile(left), self.compile(right)
-        equal = _equality(kind_of(left), kind_of(right))
+        equal = _equality(value_kind(left), value_kind(right))
         if isinstance(left, Property) and isinstance(right, Literal):
             return _equals_constant(self._index(left.name), equal, right.value)
 

@@ -132,7 +132,7 @@ Node = (
 CONDITIONS = (IsTrue, Comparison, IsNull, ListTest, TextTest, Not, And, Or)
 
 
-def kind_of(node: Node) -> Kind:
+def value_kind(node: Node) -> Kind:
     """The type that the values of a node have, where it has one."""
     if isinstance(node, Literal):
         return node.kind
