@@ -1,6 +1,6 @@
 """Changes of a configuration while its server runs: of the keys marked `Live`, all or none.
 
-Whoever keeps more than a look at an attribute (a timer, a pool) follows it with `on_change`.
+Code that keeps something made from an attribute (a timer, a pool) follows it with `on_change`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _Type = Annotated[str, Format(choice("DLedger"))]
 
 
 class ControllerConfig(Config, frozen=True):
-    """Who the controllers are, and how they look after brokers. Times in ms."""
+    """The group of controllers, and how they look after brokers. Times in ms."""
 
     #: Where changes over the wire are kept: the file given with -c.
     config_store_path: LocalPath = "${user.home}/controller/controller.properties"

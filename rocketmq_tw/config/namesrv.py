@@ -19,7 +19,7 @@ from rocketmq_tw.config.values import LONG, path
 
 
 class NamesrvConfig(Config, frozen=True):
-    """What a name server keeps and tells. Times in ms unless the key says seconds."""
+    """What a name server keeps and answers. Times in ms unless the key says seconds."""
 
     #: Beneath the home directory where the file does not say.
     kv_config_path: Annotated[LocalPath, Format(path)] = "${user.home}/namesrv/kvConfig.json"

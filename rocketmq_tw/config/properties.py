@@ -15,7 +15,7 @@ class ConfigError(ValueError):
 class Setting(NamedTuple):
     """A key, its value as it was written, and where that was ("broker.properties:12", "-o").
 
-    A key that nobody knows is refused where it `must_be_known`, and warned of elsewhere.
+    An unknown key is refused where it `must_be_known`, and warned of elsewhere.
     """
 
     key: str

@@ -44,7 +44,7 @@ UNSUPPORTED_SWITCHES = {
 @attrs.frozen
 class Key:
     """A key with an effect: the attribute that holds it, how its text is read, whether it may
-    change while the server runs, and who is told its value."""
+    change while the server runs, and whether its value may be told over the wire."""
 
     name: str
     attribute: str

@@ -22,7 +22,7 @@ Parse = Callable[[str], Any]
 
 
 def parse_bool(text: str) -> bool:
-    """`true` or `false`; Java takes whatever else for false, which hides typing errors."""
+    """`true` or `false`; Java takes every other text for false, which hides typing errors."""
     match text.strip().lower():
         case "true":
             return True
@@ -105,7 +105,7 @@ def delay_levels(text: str) -> str:
 
 
 def any_text(text: str) -> str:
-    """Reads whatever stands there."""
+    """Reads any text as it is."""
     return text
 
 

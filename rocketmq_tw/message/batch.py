@@ -13,7 +13,7 @@ import msgspec
 
 from rocketmq_tw.message.properties import MAX_PROPERTIES_LENGTH
 
-# Total size, magic and CRC (both 0, nobody reads them), flag, body length.
+# Total size, magic and CRC (both 0 and never read), flag, body length.
 _HEAD = Struct(">iiiii")
 _PROPERTIES_LENGTH = Struct(">h")
 

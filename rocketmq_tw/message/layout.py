@@ -1,8 +1,8 @@
 """Where each field of a stored record stands: the one place that knows it.
 
 Format: docs/formats/commitlog.md. A record is its fixed part, whose length depends on whether its
-two hosts are IPv4 or IPv6, then body, topic and properties. Whoever reads only some fields takes a
-`struct.Struct` from `fields` that passes over the others.
+two hosts are IPv4 or IPv6, then body, topic and properties. `fields` gives a `struct.Struct` for
+some fields only, which passes over the others.
 """
 
 from __future__ import annotations

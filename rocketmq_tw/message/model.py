@@ -33,7 +33,7 @@ class StoredMessage(msgspec.Struct, kw_only=True, gc=False):
     `(ip text, port)`; IPv6 sets the flag of `sys_flag`. Times are milliseconds since 1970.
     `physical_offset`, `queue_offset`, `store_timestamp`, `store_size` and `body_crc` are the
     store's to fill. `parsed` spares reading tags, keys and unique id again: what
-    `parse_properties` gives for `properties`, all ASCII; whoever changes these must drop it.
+    `parse_properties` gives for `properties`, all ASCII; what changes these must set it to None.
     """
 
     topic: str

@@ -1,6 +1,6 @@
 """Names of topics and groups: what is legal, and the ones that brokers and clients give a meaning.
 
-A topic's name becomes a directory's, so whatever comes from outside passes `check_topic` or
+A topic's name becomes a directory's, so every name from outside passes `check_topic` or
 `check_group` before it is kept.
 """
 

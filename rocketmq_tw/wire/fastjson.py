@@ -68,7 +68,7 @@ def loads(data: bytes, max_values: int = MAX_VALUES) -> Any:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise WireError(f"JSON that is not UTF-8: {error}") from error
-    # Hardly anybody sends what is not strict, and it takes a server milliseconds to import.
+    # Imported here: it takes milliseconds, and hardly any peer sends what is not strict.
     from rocketmq_tw.wire.fastjson_reader import read
 
     return read(text, has_references=has_references)

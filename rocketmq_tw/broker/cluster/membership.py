@@ -1,8 +1,8 @@
 """This broker's place in the cluster, over all its roles: which name servers it is registered with.
 
 While the broker has a role, a `RoleRegistration` keeps it registered; one that is isolated, or on
-its way into a role, is not. A name server that is down is passed over, and asked again and again until
-it has everything. What name servers answer about the master and ordered topics is handed on.
+its way into a role, is not. A name server that is down is passed over, and asked again and again
+until it has everything. What name servers answer about the master and ordered topics is handed on.
 """
 
 from __future__ import annotations

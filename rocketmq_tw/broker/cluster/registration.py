@@ -179,7 +179,7 @@ class RoleRegistration:
         self.end = self._scope.end
         #: What is registered is encoded one after the other, and so leaves in order.
         self._encoding = DeferredLock()
-        #: Topics that changed while that goes on, and who waits until they are registered.
+        #: Topics that changed while that goes on, and those that wait until they are registered.
         self._changed: dict[str, TopicConfig] = {}
         self._changed_waiting = Waiters[None]()
         self._sent_version: DataVersion | None = None

@@ -114,7 +114,8 @@ class MappingCleaner:
         return end == 0 or first == end
 
     async def _forget_moved(self, topic: str, detail: TopicQueueMappingDetail) -> None:
-        """Whoever led a queue keeps it as long as the next leader leads it, to send readers on."""
+        """Forgets queues that have moved on from the broker to which they moved from here: until
+        then readers are sent on to that one."""
         former = {
             logic_id: leader_of(items)
             for logic_id, items in detail.hosted_queues.items()
@@ -148,7 +149,7 @@ class MappingCleaner:
         items: dict[int, LogicQueueMappingItem] | None = None,
         queues: Sequence[int] = (),
     ) -> None:
-        """Whatever changed while others were asked stays."""
+        """Removes items and queues of a topic; what changed in them meanwhile stays."""
         detail = self._mappings.get(topic)
         if detail is None:
             return

@@ -79,7 +79,7 @@ def decode_body(
 
 
 def decode_request(body_type: type[B], data: bytes) -> B:
-    """Reads the body of a request, which anybody may have sent: `decode_body`, with the slow and
+    """Reads the body of a request, which any peer may have sent: `decode_body`, with the slow and
     tolerant way only up to `TOLERANT_REQUEST_BYTES`. Raises `BodyError`."""
     return decode_body(body_type, data, tolerant_bytes=TOLERANT_REQUEST_BYTES)
 

@@ -91,7 +91,7 @@ class BloomFilterData(Body):
 
 class ConsumerFilterData(Body):
     """What a group asks of a topic. `born_time` and `dead_time` are milliseconds: since when it
-    asks so, and since when nobody of the group is there; 0 while somebody is. `client_version` is
+    asks so, and since when no member of the group is connected; 0 while one is. `client_version` is
     the subscription's version."""
 
     bloom_filter_data: BloomFilterData | None = None

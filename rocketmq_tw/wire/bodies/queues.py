@@ -1,4 +1,4 @@
-"""Queues of topics: their offsets, where groups are in them, locks, and who is assigned which.
+"""Queues of topics: their offsets, those of groups, locks, and assignments to consumers.
 
 Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
 """

@@ -1,4 +1,4 @@
-"""What a broker counts and tells of itself: figures, replication, what waits.
+"""What a broker counts and reports of itself: rates, replication, messages that wait.
 
 Format: docs/formats/bodies.md.
 """

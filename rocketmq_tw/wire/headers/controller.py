@@ -23,7 +23,7 @@ class AlterSyncStateSetResponseHeader(Header, kw_only=True):
 
 class ElectMasterRequestHeader(Header, kw_only=True):
     """1002. A broker gives its own id, which a group without any master before gets for its first;
-    an administrator designates one. -1: whoever is best. `master_epoch`: of the master that is to
+    an administrator designates one. -1: the best one. `master_epoch`: of the master that is to
     be one no more, and of no later one; stock knows no such field and passes it over."""
 
     cluster_name: str = ""
@@ -35,7 +35,7 @@ class ElectMasterRequestHeader(Header, kw_only=True):
 
 
 class ElectMasterResponseHeader(Header, kw_only=True):
-    """Answer to 1002; the body is an `ElectMasterResponseBody`. All None where nobody is master."""
+    """Answer to 1002; the body is an `ElectMasterResponseBody`. All None without a master."""
 
     master_broker_id: Long | None = None
     master_address: str | None = None
@@ -124,7 +124,7 @@ class GetNextBrokerIdResponseHeader(Header, kw_only=True):
 
 
 class ApplyBrokerIdRequestHeader(Header, kw_only=True):
-    """1013. The code begins with the broker's address and a `;`: whoever has it owns the id."""
+    """1013. The code begins with the broker's address and a `;`; it proves who owns the id."""
 
     cluster_name: str
     broker_name: str
