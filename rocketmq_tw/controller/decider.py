@@ -110,7 +110,7 @@ class Decider:
         self._life = life
         self._config = config
         self._turns = SerialQueue[str]()
-        #: Up to here the log may have entries that somebody gave up waiting for.
+        #: Up to this index the log may have entries whose decision has timed out or failed.
         self._doubtful_end = -1
         self._waiting = self._reading = 0
         self._ready_term: int | None = None
@@ -123,14 +123,13 @@ class Decider:
 
     def decide(self, name: str, make: Decide) -> "Deferred[Decision]":
         """Fires with the decision on the group of this name once its events are applied; one
-        without events once it is certain that nobody else could have decided meanwhile. Those on
-        different groups do not wait for each other: no event of one group touches another one."""
+        without events once it is certain that no other leader could have decided meanwhile. Those
+        on different groups do not wait for each other: no event of one group touches another."""
         self._check_leads()
         if self._waiting >= MAX_WAITING:
             raise RequestError(ResponseCode.SYSTEM_BUSY, "too many requests wait for a decision")
         self._waiting += 1
-        turn = self._turns.run(name, lambda: Deferred.fromCoroutine(self._decide(make)))
-        return self._within_time(turn).addBoth(self._decided)
+        return self._within_time(self._in_turn(name, make)).addBoth(self._decided)
 
     def read(self, make: Decide) -> "Deferred[Decision]":
         """Fires with the decision on a request that only looks: it sees all that was answered
@@ -147,6 +146,9 @@ class Decider:
             leader = self._node.leader_id
             known = "no leader is known" if leader is None else f"{leader} leads the controllers"
             raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, f"not the leader: {known}")
+
+    def _in_turn(self, name: str, make: Decide) -> "Deferred[Decision]":
+        return self._turns.run(name, lambda: Deferred.fromCoroutine(self._decide(make)))
 
     async def _decide(self, make: Decide) -> Decision:
         core = self._node.core
@@ -232,6 +234,6 @@ class Decider:
 
 
 def _nothing_done(error: Refused) -> Refused:
-    """Where nothing was decided yet, a new leader is just another one to be asked."""
+    """As a refusal for not leading: nothing was decided, so the new leader can be asked."""
     lost = error.code is Code.TERM_CHANGED
     return Refused(Code.NOT_LEADER, error.remark) if lost else error

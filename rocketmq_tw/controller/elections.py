@@ -1,4 +1,4 @@
-"""Elections that a controller calls itself: the master of a group is gone."""
+"""Elections that a controller begins by itself, where the master of a group is gone."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ class Elections:
         self._begin()
 
     async def _try_to_elect(self, name: str) -> None:
-        """Tries again where the Raft group did not answer, never where the answer is nobody."""
+        """Tries again where the Raft group did not answer, never where no broker can be elected."""
         request = ElectMasterRequestHeader(broker_name=name)
         for attempt in range(1, self._config.elect_master_max_retry_count + 1):
             try:

@@ -20,8 +20,8 @@ MAX_LINES = 20
 
 
 class BrokerLiveness:
-    """Takes heartbeats (904) on every controller, so that whoever leads next knows who lives.
-    `on_gone` hears of each broker that is lost."""
+    """Takes heartbeats (904) on every controller, so that the next leader knows which brokers are
+    alive. `on_gone` is called with each broker that is lost."""
 
     log = Logger()
 
@@ -32,7 +32,7 @@ class BrokerLiveness:
         interval: float,
         on_gone: Callable[[ReplicaKey], None],
     ) -> None:
-        """`interval` is what passes between two looks at who is silent, in seconds."""
+        """`interval`: seconds between two looks for brokers that are silent."""
         self._live = live
         self._on_gone = on_gone
         self._watched: set[IPeer] = set()
@@ -69,9 +69,9 @@ class BrokerLiveness:
         return request.response(remark="Heart beat success")
 
     def scan(self) -> None:
-        """Takes out who was silent for too long."""
+        """Takes out the brokers that were silent for too long."""
         gone = self._live.expire()
-        self._say_gone([key for key, _ in gone], "silent for too long")
+        self._log_gone([key for key, _ in gone], "silent for too long")
         for key, owner in gone:
             # Others on that connection may be well.
             if not self._live.owns_any(owner):
@@ -81,11 +81,11 @@ class BrokerLiveness:
     def _lost(self, peer: IPeer) -> None:
         self._watched.discard(peer)
         gone = self._live.lose(peer)
-        self._say_gone(gone, "without a connection")
+        self._log_gone(gone, "without a connection")
         for key in gone:
             self._on_gone(key)
 
-    def _say_gone(self, keys: Sequence[ReplicaKey], why: str) -> None:
+    def _log_gone(self, keys: Sequence[ReplicaKey], why: str) -> None:
         for key in keys[:MAX_LINES]:
             self.log.warn("{broker} is {why}", broker=key, why=why)
         if len(keys) > MAX_LINES:

@@ -18,12 +18,13 @@ from rocketmq_tw.wire.headers.controller import (
     NotifyBrokerRoleChangedRequestHeader,
 )
 
-#: News that wait for their connection; groups have a few brokers, but anybody may register more.
+#: Notifications that wait for their connection: groups have a few brokers, but may register any
+#: number.
 MAX_ON_THEIR_WAY = 256
 
 
 class RoleNotifier:
-    """Oneway, to those that are alive: a broker that misses it asks from time to time."""
+    """Notifies the brokers that are alive, oneway: one that misses it asks from time to time."""
 
     log = Logger()
 
@@ -72,7 +73,7 @@ class RoleNotifier:
         for address in addresses:
             old = self._on_their_way.pop(address, None)
             if old is not None:
-                # News that is still waiting for the connection is old by now.
+                # What still waits for the connection is old by now.
                 old.cancel()
             if len(self._on_their_way) >= MAX_ON_THEIR_WAY:
                 self.log.warn(

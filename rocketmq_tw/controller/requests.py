@@ -114,7 +114,7 @@ class ControllerRequests:
         if self._config.notify_broker_role_changed:
             self._notifier.elected(decision)
         if decision.code not in _ROUTINE:
-            self._say_refused(request, peer, decision.code, decision.remark)
+            self._log_refusal(request, peer, decision.code, decision.remark)
         return request.response(
             decision.code,
             decision.remark,
@@ -133,14 +133,14 @@ class ControllerRequests:
                     answer = await answer
             except RequestError as error:
                 if error.code not in _ROUTINE:
-                    self._say_refused(request, peer, error.code, error.remark)
+                    self._log_refusal(request, peer, error.code, error.remark)
                 raise
             assert isinstance(answer, RemotingCommand)
             return answer
 
         return handle
 
-    def _say_refused(
+    def _log_refusal(
         self, request: RemotingCommand, peer: IPeer, code: int, remark: str | None
     ) -> None:
         self.log.warn(

@@ -152,7 +152,7 @@ def required(
 
 
 class ClassicHAService(HAService[ClassicMasterLink]):
-    """Slaves count while they are near the log's end; nobody knows who they are."""
+    """Slaves count while they are near the log's end; they have no names."""
 
     def new_link(self) -> ClassicMasterLink:
         """See `HAService`."""

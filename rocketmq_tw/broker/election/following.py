@@ -98,8 +98,8 @@ class ControllerFollower:
         self._identity: Identity | None = None
         #: Roles are changed one after the other.
         self._changing = DeferredLock()
-        #: Questions that somebody else's word gave rise to, one at a time.
-        self._hearsay = SharedResults(Slices(host.reactor))
+        #: Questions that notifications (1008) led to, one at a time.
+        self._asked_when_told = SharedResults(Slices(host.reactor))
         self._heard_epoch = 0
         #: The newest master epoch when this process first asked; None before.
         self._former_epoch: int | None = None
@@ -136,10 +136,10 @@ class ControllerFollower:
             )
 
     def told(self, master_epoch: int) -> None:
-        """Somebody says that the group has a master of this epoch (1008): asks a controller, since
-        anyone who reaches the port may say so; at most one question at a time."""
+        """A notification (1008) says that the group has a master of this epoch: asks a controller,
+        since any client may send one; at most one question at a time."""
         if master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED:
-            self._hearsay.get("the group", self.poll)
+            self._asked_when_told.get("the group", self.poll)
 
     @inlineCallbacks
     def propose(self, members: Iterable[int]) -> Generator[Any, Any, SyncStateSet]:

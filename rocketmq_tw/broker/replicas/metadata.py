@@ -140,7 +140,7 @@ class SlaveMetadata(Part):
         topics, kinds = yield self.calls.table(
             address, RequestCode.GET_ALL_TOPIC_CONFIG, _decode_topics
         )
-        self._say_unserved(kinds)
+        self._log_unserved(kinds)
         if topics.data_version != self.topics.data_version or self._lost:
             lost = yield self._lost_by_master(address, topics)
             if not master.is_over:
@@ -213,7 +213,7 @@ class SlaveMetadata(Part):
         if waiting.timer is not None:
             self._timer.follow(waiting.timer)
 
-    def _say_unserved(self, kinds: dict[str, str]) -> None:
+    def _log_unserved(self, kinds: dict[str, str]) -> None:
         """Topics whose queues are of a kind that does not exist here were left out: what a slave
         would show of them has other offsets than the master's."""
         for name in kinds.keys() - self._unserved.keys():

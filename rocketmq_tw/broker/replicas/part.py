@@ -153,7 +153,7 @@ class Replicas(Part):
                 self.endpoint_for,
                 "" if state.group is None else state.group.master_address,
             )
-        # Whoever asks a slave sees all that it has acknowledged.
+        # A client that asks a slave sees all that it has acknowledged.
         host.listener.before_request.append(self._catch_up)
         scope.on_end(lambda: host.listener.before_request.remove(self._catch_up))
         self.slave.start()

@@ -97,7 +97,8 @@ class TableCopier:
 
     def arrived(self, runs: Sequence[Arrived]) -> None:
         """The store's arrival callback: where a topic or its number of queues is new to this slave,
-        the topics are copied soon. Were it the master before, nobody would read what is in them."""
+        the topics are copied soon: were it the master before, no client would find these messages.
+        """
         for run in runs:
             config = self._topics.get(run.topic)
             if config is None or run.queue_id >= max(

@@ -1,7 +1,8 @@
-"""What a broker has for auto-switch HA: its epochs, and both ends of links in a controller's group.
+"""Auto-switch HA of a broker (docs/formats/auto-switch-ha.md): the epochs of its log, and both ends
+of links in a group with a controller.
 
-Whoever speaks to the controller gives `propose` and tells `apply` and `renew`; roles come by way of
-`Broker.change_role`.
+Roles come by way of `Broker.change_role`. What asks the controller sets `propose` and `renounce`,
+and calls `apply` and `renew`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class LogProgress(NamedTuple):
 
 
 def _no_controller(wanted: frozenset[int]) -> Deferred[SyncStateSet]:
-    return fail(ConnectionError("nobody speaks to the controller"))
+    return fail(ConnectionError("this broker has no connection to a controller"))
 
 
 class Switching:

@@ -33,7 +33,7 @@ from rocketmq_tw.wire.headers.controller import (
     RegisterBrokerToControllerResponseHeader,
 )
 
-#: Anybody may apply for ids, so there is an end to it: groups, replicas of all groups together (a
+#: Limits, since any client may apply for ids: groups, replicas of all groups together (a
 #: few more where many apply at once), and characters of a name, an address or a code.
 MAX_GROUPS = 10_000
 MAX_REPLICAS = 20_000
@@ -192,7 +192,7 @@ def elect_master(
             header=ElectMasterResponseHeader(),
         )
     if sync.master_epoch == 0 and asked in group.table.replicas:
-        # There was never a master: the first one that asks has nobody to be behind.
+        # There was never a master: the first broker that asks lacks nothing.
         new: int | None = asked
     else:
         circles = [sorted(sync.members)]
@@ -201,7 +201,7 @@ def elect_master(
         designated = asked if request.designate_elect else None
         new = elect(life, group.cluster, group.name, circles, sync.master, designated)
     if new is None:
-        return _nobody_elected(group, request)
+        return _no_master_elected(group, request)
     if new == sync.master:
         return Decision(
             code=ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
@@ -229,7 +229,7 @@ def _is_over(request: ElectMasterRequestHeader, sync: SyncState) -> bool:
     return request.master_epoch not in (None, sync.master_epoch)
 
 
-def _nobody_elected(group: Group, request: ElectMasterRequestHeader) -> Decision:
+def _no_master_elected(group: Group, request: ElectMasterRequestHeader) -> Decision:
     if request.broker_id != -1:
         who = f"broker {request.broker_id} cannot be elected"
         if not request.designate_elect:
@@ -240,7 +240,7 @@ def _nobody_elected(group: Group, request: ElectMasterRequestHeader) -> Decision
             f" {sorted(group.sync.members)}, and only those alive count",
             header=ElectMasterResponseHeader(),
         )
-    # Nobody asks for himself, so this is about the old master: it is gone.
+    # No broker asks for itself: the controller found that the old master is gone.
     return Decision(
         code=ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
         remark=f"nobody of the SyncStateSet of broker-set {group.name} is alive: no master",
@@ -351,7 +351,7 @@ def clean_broker_data(
                 ids = frozenset(_ids_in(wanted))
             except ValueError as error:
                 return _not_cleaned(f"brokerControllerIdsToClean is ids with ';' between: {error}")
-            # By the group's own cluster: a wrong one must not make anybody seem dead.
+            # By the group's own cluster: a wrong one must not make a broker seem dead.
             alive = [] if group is None else [one for one in ids if is_alive(life, group, one)]
             if alive:
                 return _not_cleaned(f"broker {min(alive)} of broker-set {name} is alive")

@@ -1,4 +1,5 @@
-"""Who becomes master: the rules of stock's only policy."""
+"""The rules by which a master is elected: those of stock's only policy
+(docs/formats/controller.md)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -17,13 +18,13 @@ class CandidateStanding(NamedTuple):
 
 
 class BrokerLife(Protocol):
-    """What is known of the brokers' heartbeats at the moment of a decision."""
+    """Which brokers are alive at the moment of a decision, by their heartbeats."""
 
     def standing(self, cluster: str, name: str, broker_id: int) -> CandidateStanding | None:
         """None for a broker that is not alive."""
 
     def address(self, cluster: str, name: str, broker_id: int) -> str:
-        """Where a broker that is alive says that it is; empty for another one."""
+        """The `host:port` that a broker that is alive tells; empty for one that is not."""
 
 
 def elect(
@@ -38,8 +39,8 @@ def elect(
 
     `circles` are ids, tried one after the other: the SyncStateSet, then, where unclean elections
     are allowed, all replicas. Only those alive count. The old master stays unless another one is
-    designated; one who is designated is elected or nobody is. Else the newest epoch wins, then
-    the longest log, then the lowest priority, then the lowest id.
+    designated; then that one is elected or none is. Otherwise the newest epoch wins, then the
+    longest log, then the lowest priority, then the lowest id.
     """
     for circle in circles:
         alive = {

@@ -34,7 +34,7 @@ class AlterSyncStateSet(_Event, kw_only=True, frozen=True):
 
 
 class ApplyBrokerId(_Event, kw_only=True, frozen=True):
-    """A broker owns an id; whoever shows the code is that broker."""
+    """A broker owns an id; the check code proves that it is that broker."""
 
     number = 2
     event_type = "APPLY_BROKER_ID_EVENT"

@@ -1,4 +1,4 @@
-"""The books on heartbeats: who is alive, and how far its log is."""
+"""The books on heartbeats: which brokers are alive, and how far their logs are."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -10,7 +10,7 @@ from rocketmq_tw.controller.core.election import CandidateStanding
 
 #: Stock's, for a heartbeat that says nothing of it.
 DEFAULT_TIMEOUT_MS = 10_000
-#: Brokers whose group is unknown here, so that anybody can invent them.
+#: Brokers whose group is unknown here, so that a client may invent them.
 MAX_STRANGERS = 1000
 #: Between two looks at all of them where there is no room for one more.
 SWEEP_MS = 1000
@@ -21,7 +21,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 
 class ReplicaKey(NamedTuple):
-    """Who sends heartbeats."""
+    """A broker that sends heartbeats."""
 
     cluster: str
     name: str
@@ -107,7 +107,7 @@ class LiveBrokers(Generic[Owner]):
         return keys
 
     def expire(self) -> list[tuple[ReplicaKey, Owner]]:
-        """Takes out those who were silent for too long; gives them and their connections."""
+        """Takes out the brokers that were silent for too long; returns each with its connection."""
         now = self._now_ms()
         silent = [key for key, one in self._live.items() if one.seen_at + one.timeout_ms < now]
         gone = []

@@ -21,7 +21,7 @@ from rocketmq_tw.controller.core.events import (
 
 #: The lowest id; 0 is what a master shows to clients.
 FIRST_BROKER_ID = 1
-#: No group has so many brokers: whoever applied for an id behind this made it up.
+#: No group has so many brokers: an id behind this was never given in turn.
 LAST_ID_IN_TURN = 1 << 31
 
 
@@ -41,7 +41,7 @@ class ReplicaTable(msgspec.Struct):
 
     @property
     def free_id(self) -> int:
-        """The next id that nobody has: somebody may have applied for one that was not its turn.
+        """The next id that no broker has; one may have applied for an id before its turn.
         After all in sync were cleaned away the count begins anew; such a table has no first id,
         and its next one is behind all that it has."""
         free, highest = self.next_id, max(self.replicas, default=0)
@@ -52,10 +52,12 @@ class ReplicaTable(msgspec.Struct):
         return free
 
     def address(self, broker_id: int | None) -> str | None:
+        """`host:port` of a broker; None where it is not known."""
         replica = None if broker_id is None else self.replicas.get(broker_id)
         return None if replica is None else replica.address
 
     def add(self, broker_id: int, replica: Replica) -> None:
+        """Gives a broker its id."""
         self.replicas[broker_id] = replica
         # Whatever id was applied for: as in stock, which counts.
         self.next_id += 1
@@ -71,10 +73,12 @@ class SyncState(msgspec.Struct):
     epoch: int = 0
 
     def set_master(self, broker_id: int | None) -> None:
+        """Makes a broker the master, or none, in a new master epoch."""
         self.master = broker_id
         self.master_epoch += 1
 
     def set_members(self, members: frozenset[int]) -> None:
+        """Makes these the SyncStateSet, in a new epoch of the set."""
         self.members = members
         self.epoch += 1
 
@@ -88,6 +92,7 @@ class Group(NamedTuple):
 
     @property
     def cluster(self) -> str:
+        """The cluster that the brokers belong to; empty where stock's log names none."""
         return self.table.cluster or ""
 
 
@@ -104,6 +109,7 @@ class ControllerState(msgspec.Struct):
         return None if table is None or sync is None else Group(name, table, sync)
 
     def groups(self) -> Iterator[Group]:
+        """All groups that are in both tables."""
         for name in self.sync_states:
             group = self.group(name)
             if group is not None:
@@ -111,6 +117,7 @@ class ControllerState(msgspec.Struct):
 
     @property
     def replica_count(self) -> int:
+        """The number of brokers in all groups."""
         return sum(len(table.replicas) for table in self.replica_tables.values())
 
     def apply(self, event: ControllerEvent) -> None:

@@ -23,7 +23,7 @@ from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.settings import HASettings
 
-#: Whoever disagrees has something that the master lacks.
+#: A slave whose log disagrees has something that the master lacks.
 ADVICE = (
     "nothing was changed. This broker has messages that the master lacks: before anything is"
     ' removed read docs/controller.md, "A broker that follows no master"'
@@ -198,7 +198,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
     @inlineCallbacks
     def _check_confirmed(self, master: MasterHandshake, point: int) -> Generator[Any, Any, None]:
         """What all in sync had is cut off for a master only that has it as well, under another
-        epoch. Without `allAckInSyncStateSet` nobody is promised that, and stock's masters call
+        epoch. Without `allAckInSyncStateSet` that is not promised, and stock's masters call
         confirmed what no slave has; but a master that has nothing of this log has lost its store,
         or is another group's."""
         confirmed = self._switched.confirmed_offset

@@ -23,23 +23,24 @@ from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import SyncStateSet
 
-#: After a proposal without success the next one waits so long.
+#: Milliseconds between a proposal that was not taken and the next one.
 RETRY_MS = 1000
 
-#: Refusals of a controller that was asked about the set that it has: this proposal was not taken,
-#: nor was an earlier one by then. Of any other one that is not known before it tells a newer set.
+#: Refusals which show that the controller had the set that the proposal was for: neither this
+#: proposal nor an earlier one was taken by then. After any other refusal that is not known before
+#: the controller tells a newer set.
 NOT_TAKEN = frozenset(
     {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
 )
-#: Of these, one that says nothing of a question that comes later than its repetition: who is not
-#: alive may be so by then.
+#: Of these, one that an earlier proposal, which may come after its repetition, need not meet: a
+#: broker that is not alive may be so by then.
 NOT_YET = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
 
-#: A master that has waited so long for somebody who is not there, and may be in the set by a
-#: question that is still on its way, has its epoch ended; later, where somebody under that id is
-#: there, for nobody else can be proposed meanwhile.
-DOUBT_MS = 2000
-LONGEST_DOUBT_MS = 10_000
+#: A master that does not know whether an earlier proposal will be taken has its epoch ended after
+#: so many milliseconds: sooner where a proposed broker is not connected, later where all are, since
+#: no other broker can be proposed meanwhile.
+UNKNOWN_MS = 2000
+LONGEST_UNKNOWN_MS = 10_000
 
 log = Logger()
 
@@ -94,7 +95,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._own_id = begin.own_id
         self._epochs = epochs
         self._controller = controller
-        self._in_doubt_ms: int | None = None
+        self._unknown_since_ms: int | None = None
         self._asked: Deferred[Any] | None = None
         self._named: dict[int, SlaveConnection[AutoSwitchMasterLink]] = {}
         self._check_at_ms = self._expand_at_ms = self._now_ms()
@@ -127,13 +128,13 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
     def apply(self, applied: SyncStateSet) -> None:
         """The controller has this SyncStateSet; old news change nothing."""
         if self.states.apply(applied):
-            self._in_doubt_ms = None
+            self._unknown_since_ms = None
             log.info(
                 "in sync are {members}, in the set's epoch {epoch}",
                 members=sorted(applied.members),
                 epoch=applied.epoch,
             )
-            self._moved()
+            self._recount()
 
     # What the links ask
 
@@ -186,7 +187,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
             del self._named[name.broker_id]
             self.states.lost(name.broker_id, self._now_ms())
             self._check()
-            self._moved()
+            self._recount()
 
     def _required(self) -> int | None:
         if not self._settings.all_ack:
@@ -212,7 +213,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self.states.tick(now_ms)
         if now_ms >= self._check_at_ms:
             self._check()
-        self._moved()
+        self._recount()
         super()._tick()
 
     def _check(self) -> None:
@@ -257,27 +258,26 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
             self.states.unanswered()
             self._expand_at_ms = retry_at_ms
         elif code == NOT_YET and self.states.may_be_taken:
-            self._doubt(now_ms)
+            self._wait_for_newer_set(now_ms)
         else:
             # Others may be asked for at once: the refused one has its own pause.
-            self._in_doubt_ms = None
+            self._unknown_since_ms = None
             self.states.refused(now_ms)
-            self._moved()
+            self._recount()
 
-    def _doubt(self, now_ms: int) -> None:
-        """An earlier question may be answered with yes after this no. So its members are waited
-        for until the controller tells a newer set; a master that is alone gets one by an election.
-        """
-        if self._in_doubt_ms is None:
-            self._in_doubt_ms = now_ms
-        limit_ms = DOUBT_MS if self.states.lacks_proposed else LONGEST_DOUBT_MS
-        if now_ms - self._in_doubt_ms >= limit_ms:
-            self._in_doubt_ms = None
-            log.info("asks for an election: nobody knows who is in sync")
+    def _wait_for_newer_set(self, now_ms: int) -> None:
+        """An earlier proposal may be taken after this refusal. So its members are waited for until
+        the controller tells a newer set; a master that is alone gets one by an election."""
+        if self._unknown_since_ms is None:
+            self._unknown_since_ms = now_ms
+        limit_ms = UNKNOWN_MS if self.states.lacks_proposed else LONGEST_UNKNOWN_MS
+        if now_ms - self._unknown_since_ms >= limit_ms:
+            self._unknown_since_ms = None
+            log.info("asks for an election: it is not known which brokers are in sync")
             self._controller.renounce()
 
-    def _moved(self) -> None:
-        """Others are waited for than before: what is confirmed, and who is answered?"""
+    def _recount(self) -> None:
+        """Other slaves are waited for than before: confirms and answers what all of them have."""
         self._advance()
         self.acknowledged()
 

@@ -1,8 +1,8 @@
-"""Who is in sync with the master: pure book-keeping.
+"""Which replicas are in sync with the master: pure book-keeping (docs/formats/auto-switch-ha.md).
 
 The SyncStateSet names the replicas of which one is elected when the master is gone. The controller
-keeps it; the master proposes changes, and holds to the old members and the new ones until it knows
-which of them the controller has.
+keeps it; the master proposes changes, and waits for the old members and the new ones until it knows
+which of the two sets the controller has.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ JOINING_MS = 1000
 #: so long before its next try, twice as long after each further one, and up to so long.
 FIRST_PAUSE_MS = 1000
 MAX_PAUSE_MS = 30_000
-#: Anybody may connect under any id, so these books have an end; the oldest go.
+#: A connection may claim any id, so these books have an end; the oldest pauses are forgotten.
 MAX_PAUSES = 1000
-#: Stands for all ids that were never members: who invents one for each try waits like who has one.
+#: Stands for all ids that were never members: a new id for each try brings no shorter pause.
 _STRANGERS = None
 
 
@@ -57,8 +57,8 @@ class _Pause(NamedTuple):
 class SyncStates:
     """What the master `own_id` knows of its group; times are milliseconds of any clock.
 
-    `proposed` are members that the controller was asked for and may have taken: in one who was not
-    taken nothing is lost by waiting for it. `not_caught_up_ms` tells for how long a member may lag.
+    `proposed` are members that the controller was asked for and may have taken; waiting for one
+    that was not taken loses nothing. `not_caught_up_ms` tells for how long a member may lag.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class SyncStates:
         self._own_id = own_id
         self._not_caught_up_ms = not_caught_up_ms
         self._slaves: dict[int, _Slave] = {}
-        # By ids, not links: who connects anew is not forgiven.
+        # By ids, not links: a new connection ends no pause.
         self._pauses: dict[int | None, _Pause] = {}
         self._were_members = set(applied.members)
         self._waited_for: frozenset[int] = frozenset()
-        self._look()
+        self._update_waited_for()
 
     @property
     def waited_for(self) -> frozenset[int]:
@@ -95,12 +95,12 @@ class SyncStates:
         self._slaves[broker_id] = _Slave(
             is_learner=is_learner, caught_up_ms=now_ms, mark_ms=now_ms, mark_end=log_end
         )
-        self._look()
+        self._update_waited_for()
 
     def lost(self, broker_id: int, now_ms: int) -> None:
         """A slave is gone."""
         self._gone(broker_id, now_ms)
-        self._look()
+        self._update_waited_for()
 
     def reported(
         self,
@@ -125,12 +125,12 @@ class SyncStates:
             and offset >= epoch_start
             and log_end - offset <= JOINING_GAP
             and self._may_try(broker_id, now_ms)
-            # Nobody waits for one who has all that it needs.
+            # No send waits for a slave that has all that it needs.
             and (offset >= promised_end or self._may_be_waited_for(broker_id, now_ms))
         ):
             slave.join_start = offset
             slave.join_end, slave.joining_until_ms = promised_end, now_ms + JOINING_MS
-            self._look()
+            self._update_waited_for()
 
     # What is known of all
 
@@ -157,8 +157,8 @@ class SyncStates:
         """The members to propose because some slave has all that it needs to be one; None while
         there is nothing new, or a proposal whose end is not known.
 
-        One slave at a time, since the controller refuses a set for a single bad id: first who was
-        refused least often, of these who is connected longest."""
+        One slave at a time, since the controller refuses a set for a single bad id: first the one
+        that was refused least often, of these the one that is connected longest."""
         if self.proposed is not None:
             return None
         ready = [
@@ -187,22 +187,22 @@ class SyncStates:
         for member in self.proposed:
             if member in self._slaves:
                 self._slaves[member].joining_until_ms = None
-        self._look()
+        self._update_waited_for()
 
     def unanswered(self) -> None:
-        """Nobody knows whether the controller has taken the proposal, or will."""
+        """It is not known whether the controller has taken the proposal, or will."""
         self.may_be_taken = True
 
     def refused(self, now_ms: int) -> None:
-        """The controller has the members that it had before the last proposal; whom that would
-        have added has to wait for the next try."""
+        """The controller has the members that it had before the last proposal; those that it would
+        have added have to wait for the next try."""
         for broker_id in (self.proposed or frozenset()) - self.applied.members:
             self._pause(broker_id, now_ms)
-        self._settled()
-        self._look()
+        self._forget_proposal()
+        self._update_waited_for()
 
     def apply(self, applied: SyncStateSet) -> bool:
-        """The controller has this set; False where that is old news. With a newer epoch whatever
+        """The controller has this set; False where its epoch is not newer. With a newer epoch what
         was proposed under the former one cannot be taken any more."""
         if applied.epoch <= self.applied.epoch:
             return False
@@ -210,25 +210,25 @@ class SyncStates:
         if applied.members - self._were_members:
             self._pauses.pop(_STRANGERS, None)
         self._were_members |= applied.members
-        self._settled()
+        self._forget_proposal()
         for member in applied.members:
             self._pauses.pop(member, None)
-        self._look()
+        self._update_waited_for()
         return True
 
     @property
     def lacks_proposed(self) -> bool:
-        """Whether somebody is waited for who is proposed only, and not there."""
+        """Whether a slave is waited for that is only proposed, and not connected."""
         return not (self.proposed or frozenset()) - self.applied.members <= self._slaves.keys()
 
     def tick(self, now_ms: int) -> None:
-        """Those that did not manage to join in time are waited for no more."""
+        """Slaves that did not manage to join in time are waited for no more."""
         for broker_id, slave in self._slaves.items():
             if slave.joining_until_ms is not None and now_ms >= slave.joining_until_ms:
                 self._end_joining(broker_id, slave, now_ms)
-                self._look()
+                self._update_waited_for()
 
-    def _settled(self) -> None:
+    def _forget_proposal(self) -> None:
         self.proposed = None
         self.may_be_taken = False
 
@@ -272,7 +272,7 @@ class SyncStates:
         if len(self._pauses) > MAX_PAUSES:
             del self._pauses[next(iter(self._pauses))]
 
-    def _look(self) -> None:
+    def _update_waited_for(self) -> None:
         joining = {
             broker_id
             for broker_id, slave in self._slaves.items()

@@ -94,7 +94,10 @@ def decides_before_its_log_is_applied(patch: pytest.MonkeyPatch) -> None:
 
 
 def decides_out_of_turn(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Decider, "_in_turn", lambda decider, _name, make: decider._decide(make))
+    def decide(decider: Decider, name: str, make: Any) -> Deferred[Decision]:
+        return Deferred.fromCoroutine(decider._decide(make))
+
+    patch.setattr(Decider, "_in_turn", decide)
     patch.setattr(Decider, "_append_empty", Decider._confirm)
 
 

@@ -207,7 +207,7 @@ def takes_a_refusal_for_that_of_all_questions(patch: pytest.MonkeyPatch) -> None
 
 
 def waits_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(service, "DOUBT_MS", 1 << 40)
+    patch.setattr(service, "UNKNOWN_MS", 1 << 40)
 
 
 @pytest.mark.parametrize(
