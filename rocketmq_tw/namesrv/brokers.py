@@ -78,7 +78,7 @@ class LiveBroker:
 class MinIdChange(NamedTuple):
     """A broker name has another smallest id; `addresses` are those of all that are left.
 
-    `offline_address` is who left, `ha_address` that of the newcomer.
+    `offline_address` is that of the broker that left, `ha_address` that of one that came.
     """
 
     broker_name: str

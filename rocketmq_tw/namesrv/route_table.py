@@ -1,4 +1,4 @@
-"""Which brokers are there, and which topics they have. Pure: who calls says what time it is."""
+"""Registered brokers and the topics that they have. Pure: callers pass the time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RouteTable:
         self._owned: dict[Any, dict[BrokerKey, None]] = {}
         self.queues = TopicQueues()
 
-    # Brokers come, stay and go ---------------------------------------------------------------
+    # Registrations and heartbeats ---------------------------------------------------------------
 
     def register(self, new: Registration, now_ms: int) -> tuple[MasterAddresses, Iterator[None]]:
         """Takes in a broker, or what it says anew; its topics with the steps, which end early where
@@ -344,7 +344,7 @@ class RouteTable:
             enable_acting_master=broker.enable_acting_master,
         )
 
-    # What there is ---------------------------------------------------------------------------
+    # Reading ---------------------------------------------------------------------------
 
     def collect_cluster_info(self, info: ClusterInfo) -> Iterator[None]:
         """Adds all brokers and clusters to `info`, in no order."""

@@ -48,7 +48,7 @@ class AccessChecks:
     connections: Sequence[ConnectionCheck] = ()
 
 
-#: Nobody is asked who he is.
+#: Every peer is let in, and stays anonymous.
 NO_CHECKS = AccessChecks()
 
 
@@ -142,7 +142,7 @@ class IListener(Interface):
 
 
 class IRemotingServer(Interface):
-    """Makes listeners, which share its address, limits and TLS. Who made it stops it."""
+    """Makes listeners, which share its address, limits and TLS. Its maker stops it."""
 
     def listener(*, before_request: Sequence[RequestCheck] = ()) -> IListener:
         """A listener with handlers and connections of its own. Its requests pass the server's

@@ -33,8 +33,8 @@ SHARE = 4
 class Budget:
     """The bytes that all connections of a server hold together, and how many they may.
 
-    Where it is used up, who holds little goes on: half of the limit, in equal shares, belongs to
-    the connections that are open, whatever the others hold.
+    Once it is used up, connections that hold little go on: half of the limit is divided in equal
+    shares among the connections that are open, whatever the others hold.
     """
 
     def __init__(self, limit: int, sharers: Sized) -> None:

@@ -129,6 +129,17 @@ def test_listeners_are_told_in_their_order_whatever_one_raises() -> None:
     assert told == ["first x", "third x", "first y"]
 
 
+def test_listeners_that_are_cleared_are_told_of_nothing_more() -> None:
+    listeners = Listeners[str]("something came")
+    told: list[str] = []
+    remove = listeners.add(told.append)
+    assert len(listeners) == 1
+    listeners.clear()
+    listeners.tell("a")
+    remove()
+    assert told == [] and not listeners
+
+
 def test_one_callable_may_listen_twice_and_be_removed_once() -> None:
     told: list[int] = []
     listeners = Listeners[int]("something came")
