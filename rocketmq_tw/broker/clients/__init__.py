@@ -1,4 +1,4 @@
-"""Who is connected, and who holds which queue.
+"""Connected clients, and the locks of orderly consumers on queues.
 
 Public: `Clients` (`part.py`) and its `registry` and `locks`.
 """

@@ -1,4 +1,4 @@
-"""Clients announce themselves and ask for each other: 34, 35, 38."""
+"""Requests of clients: heartbeats (34), unregistration (35), the members of a group (38)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from rocketmq_tw.wire.headers.clients import (
 )
 from rocketmq_tw.wire.permissions import READ, WRITE
 
-#: A thousand subscriptions take a fifth of it; what a client says stays in memory.
+#: A thousand subscriptions take a fifth of it; the content stays in memory.
 MAX_HEARTBEAT_BYTES = 1 << 20
-#: So many groups of one heartbeat are registered at once; for more others had to wait.
+#: Groups of one heartbeat that are registered in one go; more are registered in steps.
 FEW_GROUPS = 100
 #: The bit of a topic's `topic_sys_flag` that says that unit-mode groups subscribe.
 UNIT_SUB_FLAG = 2
 
 
 class ClientRequests:
+    """Registers and unregisters clients, and lists the members of a group."""
+
     def __init__(
         self,
         in_slices: Callable[[Iterator[None]], Deferred[Any]],
@@ -61,8 +63,8 @@ class ClientRequests:
     def heartbeat(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Registers all groups of the client; makes their retry topics, and answers once name
-        servers know these: whoever started a consumer may ask for their routes."""
+        """34: registers all groups of the client and makes their retry topics; answers once these
+        are announced, since a consumer asks for their routes next."""
         if len(request.body) > MAX_HEARTBEAT_BYTES:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -82,7 +84,8 @@ class ClientRequests:
         return registered.addCallback(lambda _: self._registered(request, data, resend))
 
     def _register(self, client: Client, data: HeartbeatData, resend: list[str]) -> Iterator[None]:
-        """One group after the other; adds to `resend` those whose subscriptions are wanted."""
+        """Registers one group in each step; adds to `resend` those whose clients should send their
+        subscriptions in full."""
         for consumer in data.consumer_data_set:
             if not client.peer.connected:
                 return
@@ -111,6 +114,7 @@ class ClientRequests:
         return response if announced is None else announced.addCallback(lambda _: response)
 
     def unregister(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """35: takes the client out of a group of producers, of consumers, or of both."""
         header = request.header(UnregisterClientRequestHeader)
         if header.producer_group is not None:
             self._clients.unregister_producer(header.producer_group, peer)
@@ -119,6 +123,7 @@ class ClientRequests:
         return request.response()
 
     def list_consumers(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """38: the ids of a group's connected consumers."""
         name = request.header(GetConsumerListByGroupRequestHeader).consumer_group
         group = self._clients.consumer_group(name)
         if group is None:

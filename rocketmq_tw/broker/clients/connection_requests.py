@@ -1,4 +1,6 @@
-"""Who is connected (203, 204, 328, 345), and what a consumer says of itself (307, 309)."""
+"""Requests about connected clients (203, 204, 328, 345), and those that are forwarded to a consumer
+(307, 309).
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,15 @@ from rocketmq_tw.wire.headers.clients import (
 )
 from rocketmq_tw.wire.headers.topics import QuerySubscriptionByConsumerRequestHeader
 
-#: Seconds that a client gets to answer what is passed on to it.
+#: Seconds that a client gets to answer a request that is forwarded to it.
 CLIENT_TIMEOUT = 10.0
-#: Groups or connections that are looked at, or encoded, in one go.
+#: Groups that one step lists, and connections that are encoded outside a thread.
 STEP = 200
 
 
 class ConnectionRequests:
+    """Lists connected clients and forwards requests to one of them."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -104,16 +108,17 @@ class ConnectionRequests:
         return self._answer(request, body, len(clients))
 
     def all_producers(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """One such list at a time: looked up in slices, encoded in a thread."""
+        """328: all producers by group; one such list at a time, collected in steps and encoded in a
+        thread."""
         body = ProducerTable()
 
-        def look() -> Deferred[RemotingCommand]:
-            looked = self._in_slices(self._look_at_producers(body))
-            return looked.addCallback(lambda _: self._answer(request, body, len(body.data)))
+        def collect() -> Deferred[RemotingCommand]:
+            collected = self._in_slices(self._collect_producers(body))
+            return collected.addCallback(lambda _: self._answer(request, body, len(body.data)))
 
-        return self._listing.run(look)
+        return self._listing.run(collect)
 
-    def _look_at_producers(self, body: ProducerTable) -> Iterator[None]:
+    def _collect_producers(self, body: ProducerTable) -> Iterator[None]:
         for number, group in enumerate(self._clients.producer_groups(), 1):
             producers = [
                 ProducerInfo(
@@ -139,6 +144,7 @@ class ConnectionRequests:
         return encoded.addCallback(lambda data: request.response(body=data))
 
     def subscription(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """345: what a group's consumers subscribe to in a topic."""
         header = request.header(QuerySubscriptionByConsumerRequestHeader)
         body = SubscriptionQueryBody(
             group=header.group,
@@ -148,11 +154,13 @@ class ConnectionRequests:
         return request.response(body=encode_body(body))
 
     def running_info(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """307: asks one consumer what it is doing."""
         header = request.header(GetConsumerRunningInfoRequestHeader)
-        return self._pass_on(request, header.consumer_group, header.client_id, request.ext_fields)
+        return self._forward(request, header.consumer_group, header.client_id, request.ext_fields)
 
     def consume_directly(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Has one client consume one message of our log; stock's client wants the whole record."""
+        """309: has one client consume one message of this broker's log, of which it gets the whole
+        record."""
         header = request.header(ConsumeMessageDirectlyResultRequestHeader)
         fields = request.ext_fields | {"brokerName": self._config.broker_name}
         topic = self._topics.get(header.topic or "")
@@ -162,7 +170,7 @@ class ConnectionRequests:
         if group is not None:
             fields["groupSysFlag"] = str(group.group_sys_flag or 0)
         record = self._record(header.msg_id or "")
-        return self._pass_on(request, header.consumer_group, header.client_id or "", fields, record)
+        return self._forward(request, header.consumer_group, header.client_id or "", fields, record)
 
     def _record(self, message_id: str) -> bytes:
         try:
@@ -176,7 +184,7 @@ class ConnectionRequests:
             )
         return record
 
-    def _pass_on(
+    def _forward(
         self,
         request: RemotingCommand,
         group: str,

@@ -31,13 +31,13 @@ from rocketmq_tw.wire.errors import RequestError
 
 Q = TypeVar("Q", bound=Hashable)
 
-#: A lock that its owner has not renewed for so long is free.
+#: A lock that its client has not renewed for so many milliseconds is free.
 LOCK_EXPIRES_MS = 60_000
-#: What a client that renewed its lock just before the broker ended takes it to last by itself.
+#: Milliseconds for which a client goes on with its queues without an answer of the broker.
 LOCK_OUTLIVES_MS = 30_000
-#: Locks of all groups together; beyond them a queue is as if another client held it.
+#: Locks of all groups together; with so many, further queues count as locked by another client.
 MAX_LOCKS = 200_000
-#: Locks that are looked at in one step of the scan for expired ones.
+#: Locks that one step of the scan for expired ones visits.
 _STEP = 1000
 #: Queues of one request; a consumer asks for those of one topic that are its own.
 MAX_QUEUES = 10_000
@@ -74,7 +74,8 @@ class RebalanceLock:
         held[queue] = (client_id, self._now_ms() + LOCK_OUTLIVES_MS - self._expires_ms)
 
     def lock(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
-        """Takes or renews what is free or the client's own; returns those, in order."""
+        """Takes the locks that are free and renews those that the client has; returns these queues,
+        in order."""
         now = self._now_ms()
         held = self._groups.setdefault(group, {})
         locked = []
@@ -110,21 +111,21 @@ class RebalanceLock:
             del self._groups[group]
 
     def owner(self, group: str, queue: Hashable) -> str | None:
-        """The client that holds the queue; None where it is free."""
+        """Returns the client that holds the queue; None where it is free."""
         owner = self._groups.get(group, {}).get(queue)
         if owner is None or self._now_ms() - owner[1] > self._expires_ms:
             return None
         return owner[0]
 
     def holds_any(self, group: str) -> bool:
-        """Whether some member of the group holds a lock: the group consumes orderly."""
+        """Returns whether a member of the group holds a lock, as those of orderly groups do."""
         now = self._now_ms()
         held = self._groups.get(group, {})
         return any(now - since <= self._expires_ms for _, since in held.values())
 
     def forget_expired(self) -> Iterator[None]:
-        """Drops locks that nobody renews any more, so that the table does not only grow; a step for
-        some of them, between which the locks may change."""
+        """Removes locks that were not renewed for too long; a step for each thousand, between which
+        locks may change."""
         now = self._now_ms()
         for group in list(self._groups):
             queues = list(self._groups.get(group, ()))

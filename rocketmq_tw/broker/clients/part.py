@@ -1,4 +1,4 @@
-"""Connected clients and the queues that they hold, as a part of the broker."""
+"""Connected clients and the queues that they lock, as a part of the broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOCK_SECONDS = 1.0
 
 
 class Clients(Part):
-    """Knows who is connected, lets them know of each other, and grants locks on queues."""
+    """Registers connected clients, shows them to each other, and grants locks on queues."""
 
     def __init__(self, host: Host, writing: Writing, tables: Tables) -> None:
         self._host = host

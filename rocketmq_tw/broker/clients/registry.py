@@ -1,7 +1,8 @@
 """The producers and consumers that are connected, by group and by connection.
 
-Fed by heartbeats (34), unregistrations (35), lost connections and a scan for silent ones. When the
-members of a group change, all that remain are told (40), so that they share the queues anew.
+Clients come with heartbeats (34) and go with unregistrations (35), lost connections, and a scan for
+those that are silent. When the members of a group of consumers change, all of them are notified
+(40), so that they divide the queues anew.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from rocketmq_tw.wire.headers.clients import NotifyConsumerIdsChangedRequestHead
 BROADCASTING = "BROADCASTING"
 #: One connection may take part in so many groups, producers and consumers each.
 MAX_GROUPS_PER_PEER = 4096
-#: Groups that are looked at in one step.
+#: Groups that one step visits.
 _STEP = 1000
-#: What the subscriptions of all groups may take, roughly; 10,000 groups with 100 topics each do.
+#: Bytes that the subscriptions of all groups may take, roughly: 10,000 groups with 100 topics each.
 MAX_SUBSCRIPTION_BYTES = 512 * 1024 * 1024
 
 log = Logger()
@@ -41,14 +42,14 @@ class Client:
         self.client_id = client_id
         self.language = language
         self.version = version
-        #: The last heartbeat, as time of day and as time that nobody sets.
+        #: The last heartbeat in milliseconds: of the time of day, and of a clock that is never set.
         self.last_update_ms = 0
         self.renewed_ms = 0
 
 
 class ConsumerGroup:
-    """The consumers of one group and what they subscribe to; stock's rules want it to be the
-    same for all of them, and the last to say it wins."""
+    """The consumers of one group and what they subscribe to. All have to subscribe to the same;
+    where they do not, the latest heartbeat counts, as in stock."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,7 +60,7 @@ class ConsumerGroup:
         self.consume_from_where: str | None = None
         self.notify_changes = True
         self.fingerprint = 0
-        #: What its subscriptions take in memory, roughly.
+        #: Bytes that its subscriptions take in memory, roughly.
         self.size = 0
         #: Topic -> a subscription and what `tag_match` made of it; all its reads share that.
         self._matches: dict[str, tuple[SubscriptionData, Callable[[int], bool] | None]] = {}
@@ -79,7 +80,8 @@ class ConsumerGroup:
         return None
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
-        """Takes over what a heartbeat says; whether a topic was added or removed."""
+        """Takes over the subscriptions of a heartbeat; returns whether a topic was added or
+        removed."""
         before = self.subscriptions
         after = {}
         for subscription in wanted:
@@ -94,7 +96,7 @@ class ConsumerGroup:
         return before.keys() != after.keys()
 
     def wanted_tags(self, topic: str) -> Callable[[int], bool] | None:
-        """What a queue's tags code is asked for a topic that the group subscribes to; None where
+        """Returns a predicate of tags codes for a topic that the group subscribes to; None where
         every message matches."""
         made = self._matches.get(topic)
         if made is None:
@@ -115,8 +117,8 @@ class _Memberships:
 
 
 class ClientRegistry:
-    """Who is connected. `now_ms` is the time of day, which may be set; whether a client is silent
-    is judged by `elapsed_ms`."""
+    """Connected producers and consumers. `now_ms` is the time of day in milliseconds, which may be
+    set; whether a client is silent is judged by `elapsed_ms`, which may not."""
 
     def __init__(
         self, config: BrokerConfig, now_ms: Callable[[], int], elapsed_ms: Callable[[], int]
@@ -136,19 +138,20 @@ class ClientRegistry:
             "a group's subscriptions were told"
         )
 
-    # Who is there
+    # Look-up
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
-        """The group while a consumer of it is connected."""
+        """Returns the group while a consumer of it is connected, else None."""
         return self._consumers.get(group)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group's consumers want of a topic."""
+        """Returns what the group's connected consumers subscribe to in a topic, or None."""
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
-    def look_for_subscribers(self, topic: str, found: set[str]) -> Iterator[None]:
-        """Adds the connected groups that consume a topic to `found`; a step for some groups."""
+    def add_subscribers(self, topic: str, found: set[str]) -> Iterator[None]:
+        """Adds the connected groups that consume a topic to `found`; a step for each thousand
+        groups."""
         for number, (name, group) in enumerate(list(self._consumers.items()), 1):
             if topic in group.subscriptions:
                 found.add(name)
@@ -163,7 +166,8 @@ class ClientRegistry:
         return list(self._producers.get(group, {}).values())
 
     def producer_peer(self, client_id: str) -> IPeer | None:
-        """The newest connection over which a client is a producer; None where it is none."""
+        """Returns the newest connection over which a client is a producer; None where it is not
+        one."""
         peers = self._producing.get(client_id)
         return None if peers is None else next(reversed(peers))
 
@@ -174,10 +178,10 @@ class ClientRegistry:
             sum(len(group.clients) for group in self._consumers.values()),
         )
 
-    # Coming
+    # Registration
 
     def register_producer(self, group: str, client: Client) -> None:
-        """Adds the client or renews it."""
+        """Adds the client to a group of producers or renews it."""
         member = self._enter(client.peer).producing
         self._check_limit(member, group, client)
         clients = self._producers.setdefault(group, {})
@@ -217,7 +221,7 @@ class ClientRegistry:
         group.consume_from_where = data.consume_from_where
         group.notify_changes = notify_changes
         member.add(name)
-        changed = self._keep(group, client)
+        changed = self._add_or_renew(group, client)
         if not without_sub:
             changed = group.subscribe(data.subscription_data_set) or changed
             self.subscribed.tell(name, data.subscription_data_set)
@@ -226,24 +230,24 @@ class ClientRegistry:
             self._notify(group)
         return resend
 
-    # Going
+    # Unregistration
 
     def unregister_producer(self, group: str, peer: IPeer) -> None:
-        """The client says that it leaves the group."""
+        """Removes a producer from a group."""
         member = self._peers.get(peer)
         if member is not None:
             member.producing.discard(group)
         self._drop_producer(group, peer)
 
     def unregister_consumer(self, group: str, peer: IPeer) -> None:
-        """The client says that it leaves the group; the others are told."""
+        """Removes a consumer from a group and notifies the others."""
         member = self._peers.get(peer)
         if member is not None:
             member.consuming.discard(group)
         self._drop_consumer(group, peer)
 
     def peer_lost(self, peer: IPeer) -> None:
-        """The connection is gone, and with it all that came over it."""
+        """Removes all memberships of a connection that is lost."""
         member = self._peers.pop(peer, None)
         if member is None:
             return
@@ -253,8 +257,8 @@ class ClientRegistry:
             self._drop_consumer(group, peer)
 
     def expire(self) -> Iterator[None]:
-        """Closes the connections whose heartbeats stopped; a step for each, between which clients
-        may come and go."""
+        """Closes connections without heartbeats for `channelExpiredTimeout` milliseconds; a step
+        for each, between which clients may come and go."""
         oldest = self._elapsed_ms() - self._config.channel_expired_timeout
         for peer in list(self._peers):
             member = self._peers.get(peer)
@@ -298,8 +302,8 @@ class ClientRegistry:
         group.size = size
         self._size += grown
 
-    def _keep(self, group: ConsumerGroup, client: Client) -> bool:
-        """Renews the connection's membership; whether it or its client id is new."""
+    def _add_or_renew(self, group: ConsumerGroup, client: Client) -> bool:
+        """Renews the connection's membership; returns whether it or its client id is new."""
         known = group.clients.get(client.peer)
         if known is not None and known.client_id == client.client_id:
             self._renew(known)

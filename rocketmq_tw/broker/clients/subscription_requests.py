@@ -1,4 +1,4 @@
-"""Which groups consume a topic (300), and which topics a group consumes (343)."""
+"""Requests 300 and 343: the groups that consume a topic, the topics that a group consumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = 2_000
 
 
 class SubscriptionRequests:
-    """Answers from what connected consumers subscribe to and what groups have committed."""
+    """Answers from subscriptions of connected consumers and from consumer offsets."""
 
     def __init__(
         self,
@@ -48,18 +48,20 @@ class SubscriptionRequests:
         }
 
     def consumers(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """300: the groups that subscribe to a topic or have offsets in it."""
         topic = request.header(QueryTopicConsumeByWhoRequestHeader).topic
         groups = self._offsets.groups_of(topic)
 
         def answer(_: None) -> RemotingCommand:
             return request.response(body=encode_body(GroupList(group_list=sorted(groups))))
 
-        looked = self._in_slices(self._clients.look_for_subscribers(topic, groups))
-        return looked.addCallback(answer)
+        added = self._in_slices(self._clients.add_subscribers(topic, groups))
+        return added.addCallback(answer)
 
     def consumed_by(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """343: the topics in which a group has offsets."""
         group = request.header(QueryTopicsByConsumerRequestHeader).group
 
         def fill(body: TopicList) -> Iterator[None]:

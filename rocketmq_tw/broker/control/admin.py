@@ -1,5 +1,5 @@
-"""The broker itself: 25 changes its configuration, 26 shows it, 28 says how it is doing;
-306, 316 and 329 remove what nobody needs.
+"""Requests about the broker as a whole: 25 and 26 change and show its configuration, 28 shows its
+runtime info; 306, 316 and 329 clean queues and files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = Logger()
 
 #: Stock 4.9's exportConfigs fails without this key of brokers that had filter servers.
 _OLD_KEYS = {"filterServerNums": "0"}
-#: Stock's clients parse these; the pools and wheels that they are about do not exist here.
+#: Stock's clients parse these; the thread pools that they are about do not exist here.
 _IDLE = dict.fromkeys(
     (
         "sendThreadPoolQueueSize",
@@ -47,7 +47,7 @@ _IDLE = dict.fromkeys(
     ),
     "0",
 )
-#: What stock's pools hold at most by default: who watches them divides by these.
+#: What stock's pools hold at most by default; monitoring divides by these.
 _CAPACITIES = {
     "sendThreadPoolQueueCapacity": "10000",
     "pullThreadPoolQueueCapacity": "100000",
@@ -61,7 +61,7 @@ _CAPACITIES = {
 
 
 class AdminRequests:
-    """Answers about the broker as a whole."""
+    """Shows and changes the broker's configuration, shows its state, and cleans its files."""
 
     def __init__(
         self,

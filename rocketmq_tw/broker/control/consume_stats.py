@@ -1,4 +1,4 @@
-"""How far groups are behind: 208 for one group, 317 for all, 303 in time."""
+"""Requests about the lag of groups: 208 of one group, 317 of all, 303 in time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_LISTED_QUEUES = 50_000
 
 
 class ConsumeStatsRequests:
-    """Answers from offsets, queues and what is counted."""
+    """Answers from consumer offsets, queues and the counted traffic."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ConsumeStatsRequests:
     def of_group(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Of the topics asked for, or of all that the group has offsets in."""
+        """208: a group's progress in the topics asked for, or in all that it has offsets in."""
         header = request.header(GetConsumeStatsRequestHeader)
         group = header.consumer_group
         listed = {topic for topic in (header.topic_list or "").split(";") if topic}
@@ -82,15 +82,17 @@ class ConsumeStatsRequests:
     def of_all_groups(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """317: the progress of all groups, or in ordered topics only."""
         only_ordered = request.header(GetConsumeStatsInBrokerHeader).is_order
         return self._growing.answer(
             request,
             lambda: ConsumeStatsList(broker_addr=peer.local_address),
-            lambda body: self._look_at_all(body, only_ordered),
+            lambda body: self._fill_all(body, only_ordered),
         )
 
-    def _look_at_all(self, body: ConsumeStatsList, only_ordered: bool) -> Iterator[None]:
-        """Fills `body`; raises `RequestError` where it would be too large."""
+    def _fill_all(self, body: ConsumeStatsList, only_ordered: bool) -> Iterator[None]:
+        """Adds the progress of all groups, in steps; raises `RequestError` where that is more than
+        an answer has room for."""
         queues = 0
         for group in list(self._groups.all()):
             each = []
@@ -118,6 +120,7 @@ class ConsumeStatsRequests:
     def time_span(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """303: the times of the first, the last and the last consumed message of each queue."""
         header = request.header(QueryConsumeTimeSpanRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
@@ -136,7 +139,8 @@ class ConsumeStatsRequests:
         return self._growing.answer(request, ConsumeTimeSpanBody, fill)
 
     def _consumed_topics(self, group: str) -> set[str]:
-        """Where the group has offsets, without what its connected consumers gave up."""
+        """Returns the topics where the group has offsets, without those that its connected
+        consumers do not subscribe to any more."""
         topics = self._offsets.topics_of(group)
         connected = self._clients.consumer_group(group)
         if connected is not None and connected.subscriptions:

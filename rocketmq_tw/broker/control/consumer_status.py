@@ -1,4 +1,4 @@
-"""The offsets that connected consumers work with: 223 asks each of them (221)."""
+"""Request 223: the offsets that connected consumers work with, each of which is asked (221)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from rocketmq_tw.wire.headers.offsets import GetConsumerStatusRequestHeader
 
 log = Logger()
 
-#: Seconds that a client gets to tell its offsets.
+#: Seconds that a client gets to answer with its offsets.
 STATUS_TIMEOUT = 5.0
-#: Bytes that one client may tell, those of some 10,000 queues, and all of them together, which is
-#: what a frame of stock's clients has room for.
+#: Bytes of the answer of one client, enough for some 10,000 queues, and of all of them together,
+#: for which a frame of stock's clients has room.
 MAX_STATUS_BYTES = 1 << 20
 MAX_ALL_BYTES = 12 << 20
-#: Bytes of replies that are read, and encoded again, at once.
+#: Bytes of answers that are parsed and encoded outside a thread.
 SMALL = 4096
 
 
 class ConsumerStatusRequests:
-    """Asks clients bit by bit and reads what they tell in a thread: there may be many, and what
-    they send is theirs."""
+    """Asks clients in steps and parses their answers in a thread, since there may be many and long
+    ones."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ConsumerStatusRequests:
         return {RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status}
 
     def consumer_status(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """The offsets of each connected consumer, or of the named one."""
+        """223: the offsets of each connected consumer, or of the named one."""
         header = request.header(GetConsumerStatusRequestHeader)
         group = self._clients.consumer_group(header.group)
         clients = [
@@ -62,28 +62,28 @@ class ConsumerStatusRequests:
                 ResponseCode.SYSTEM_ERROR, f"no consumer of group {header.group} is connected here"
             )
         question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
-        told = _Told()
+        answers = _Answers()
         answered: list[Deferred[Any]] = []
-        asked = self._in_slices(_ask(clients, question, told, answered))
+        asked = self._in_slices(_ask(clients, question, answers, answered))
         asked.addCallback(lambda _: DeferredList(answered))
-        return asked.addCallback(lambda _: self._answer(request, told))
+        return asked.addCallback(lambda _: self._answer(request, answers))
 
     def _answer(
-        self, request: RemotingCommand, told: _Told
+        self, request: RemotingCommand, answers: _Answers
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        if told.size > MAX_ALL_BYTES:
+        if answers.size > MAX_ALL_BYTES:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the consumers tell offsets of more than {MAX_ALL_BYTES} bytes, which no answer"
                 " has room for: ask one client at a time",
             )
-        if told.size <= SMALL:
-            return request.response(body=told.joined())
-        return self._in_thread(told.joined).addCallback(lambda body: request.response(body=body))
+        if answers.size <= SMALL:
+            return request.response(body=answers.joined())
+        return self._in_thread(answers.joined).addCallback(lambda body: request.response(body=body))
 
 
-class _Told:
-    """What clients told, by their ids."""
+class _Answers:
+    """The answers of clients, by their ids."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -101,7 +101,8 @@ class _Told:
             self._bodies[client.client_id] = reply.body
 
     def joined(self) -> bytes:
-        """The body of the answer; may be called in any thread. What cannot be read is left out."""
+        """Returns the body of the response; may be called in any thread. Answers that cannot be
+        parsed are left out."""
         body = ConsumerStatusBody()
         for client_id, data in self._bodies.items():
             try:
@@ -116,14 +117,14 @@ class _Told:
 def _ask(
     clients: Sequence[Client],
     question: GetConsumerStatusRequestHeader,
-    told: _Told,
+    answers: _Answers,
     answered: list[Deferred[Any]],
 ) -> Iterator[None]:
-    """Asks all, in steps; `answered` gets what fires when a client has told."""
+    """Asks all clients, in steps; adds to `answered` what fires once a client has answered."""
     for number, client in enumerate(clients):
         command = RemotingCommand.request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, question)
         answer = client.peer.request(command, STATUS_TIMEOUT)
-        answer.addCallback(told.take, client)
+        answer.addCallback(answers.take, client)
         answer.addErrback(
             lambda failure, client: _warn(client.client_id, failure.getErrorMessage()), client
         )

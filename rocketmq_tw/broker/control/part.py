@@ -1,4 +1,4 @@
-"""What administrators ask of the broker as a whole, as a part of it."""
+"""The requests of administrators, as a part of the broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOVING = (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RequestCode.CLONE_GROUP_OFF
 
 
 class Control(Part):
-    """Shows what all parts show, changes the configuration, and looks after groups' progress."""
+    """Answers administrators: configuration, runtime info of all parts, progress of groups."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Offsets are moved by an administrator: 222 resets, 314 copies; 308 looks before that."""
+"""Requests that move consumer offsets: 222 resets, 314 copies; 308 shows how far a reset may go."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ LARGEST_LONG = 2**63 - 1
 
 
 class ResetRequests:
+    """Resets and copies a group's consumer offsets."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -67,10 +69,10 @@ class ResetRequests:
     def reset(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """To an offset of one queue, or to a time in all; the connected consumers follow.
+        """222: sets a group back or forth, to an offset in one queue or to a time in all.
 
-        With useServerSideResetOffset the broker holds the offset until a pull takes it up;
-        without, the clients are told (220) and commit it.
+        With useServerSideResetOffset the next pull of the group takes the offset up; without, the
+        connected consumers are told (220) and commit it.
         """
         header = request.header(ResetOffsetRequestHeader)
         config = self._topic(header.topic)
@@ -96,6 +98,7 @@ class ResetRequests:
     def clone(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """314: copies a group's offsets in one topic or all to another group."""
         header = request.header(CloneGroupOffsetRequestHeader)
         source = header.src_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(source)
@@ -131,20 +134,20 @@ class ResetRequests:
     def correction(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """The smallest readable offset of all groups in each queue; where the compared group is
-        behind even that, the largest long says so."""
+        """308: the smallest readable offset of all groups in each queue; the largest long where the
+        compared group is behind even that."""
         header = request.header(QueryCorrectionOffsetHeader)
         left_out = set((header.filter_groups or "").split(","))
 
         def fill(body: CorrectionOffsetBody) -> Iterator[None]:
-            smallest, looked_at = body.correction_offsets, 0
+            smallest, visited = body.correction_offsets, 0
             for group in self._offsets.groups_of(header.topic) - left_out:
                 # A copy: the group goes on meanwhile.
                 for queue_id, offset in list(self._offsets.of(group, header.topic).items()):
                     if offset >= self._store.min_queue_offset(header.topic, queue_id):
                         smallest[queue_id] = min(offset, smallest.get(queue_id, LARGEST_LONG))
-                    looked_at += 1
-                    if every(looked_at):
+                    visited += 1
+                    if every(visited):
                         yield
             for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
                 if smallest.get(queue_id, LARGEST_LONG) > offset:
@@ -230,7 +233,8 @@ class ResetRequests:
             client.peer.send_oneway(order)
 
     def _at_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """As stock: any negative time is the queue's end."""
+        """Returns the offset of the first message stored at or after a time in milliseconds; the
+        queue's end for a negative one, as in stock."""
         if timestamp < 0:
             return self._store.max_queue_offset(topic, queue_id)
         return max(0, self._store.offset_by_time(topic, queue_id, timestamp))

@@ -1,4 +1,4 @@
-"""What is counted.
+"""Statistics: messages and bytes that come and go, of the broker and by topic and group.
 
-Public: `Stats` (`part.py`) and its `statistics` and `traffic`, with the names of what is counted.
+Public: `Stats` (`part.py`) and its `statistics` and `traffic`, with stock's names of statistics.
 """

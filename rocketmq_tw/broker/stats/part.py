@@ -1,4 +1,4 @@
-"""What is counted, as a part of the broker."""
+"""The statistics, as a part of the broker."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Stats(Part):
     def pulled(
         self, topic: str, group: str, messages: int, size: int, seconds: float = 0.0
     ) -> None:
-        """So many messages of `topic`, of `size` bytes, left in one answer to a member of `group`,
-        after a read of so many seconds, where that was measured; no messages: it found nothing."""
+        """Counts one read of a member of `group`: how many messages of `topic` were returned, with
+        how many bytes, and the seconds that it took, where they were measured."""
         self.statistics.count_pulled(messages, seconds)
         if messages:
             self.traffic.pulled(topic, group, messages, size)
@@ -98,4 +98,4 @@ class Stats(Part):
 
     def _sample(self) -> None:
         self.statistics.sample()
-        self.traffic.look()
+        self.traffic.sample()

@@ -1,4 +1,4 @@
-"""How many messages come and go, and how fast, over 10 seconds, a minute and ten."""
+"""Counts of the whole broker, and their rates over 10 seconds, a minute and ten."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rate:
         self._samples.append(self.total)
 
     def per_second(self, window: int) -> float:
-        """The growth over the last `window` seconds, or since the start."""
+        """Returns the mean growth per second over the last `window` seconds, or since the start."""
         steps = min(window // SAMPLE_SECONDS, len(self._samples) - 1)
         if steps == 0:
             return 0.0
@@ -33,7 +33,7 @@ class Rate:
 
 
 class Day:
-    """A total as it was at the last midnights."""
+    """A total as it was at the last two midnights."""
 
     def __init__(self) -> None:
         self.yesterday = 0
@@ -64,14 +64,14 @@ class Statistics:
         self._date = self._today()
 
     def count_sent(self, messages: int, size: int) -> None:
-        """So many messages of so many bytes became readable together."""
+        """Counts messages that became readable together, and their bytes."""
         self.sent.total += messages
         self.sent_bytes += size
         if size > self.most_dispatched:
             self.most_dispatched = size
 
     def count_pulled(self, messages: int, seconds: float) -> None:
-        """So many messages left in one answer, after a read of so many seconds."""
+        """Counts a read: the messages that it returned and the seconds that it took."""
         if messages:
             self.pulled.total += messages
             self.found.total += 1
@@ -81,18 +81,18 @@ class Statistics:
             self.longest_read = seconds
 
     def average_size(self) -> float:
-        """Bytes of a message; 0 without any."""
+        """Returns the mean bytes of a message; 0 without any."""
         return self.sent_bytes / max(self.sent.total, 1)
 
     def reads(self) -> str:
-        """Reads a second, over each window."""
+        """Returns the reads per second over each window, as text."""
         return " ".join(
             f"{self.found.per_second(window) + self.missed.per_second(window):.2f}"
             for window in WINDOWS
         )
 
     def sample(self) -> None:
-        """To be called every `SAMPLE_SECONDS`."""
+        """Remembers the counts; to be called every `SAMPLE_SECONDS`."""
         self.sent.sample()
         self.pulled.sample()
         self.found.sample()
@@ -104,7 +104,7 @@ class Statistics:
             self.pulled_by_day.turn(self.pulled.total)
 
     def uptime(self) -> str:
-        """As stock words it."""
+        """Returns the time since the start as text in stock's form."""
         seconds = max(0, self._now_ms() - self.boot_timestamp) // 1000
         days, rest = divmod(seconds, 86_400)
         hours, rest = divmod(rest, 3_600)

@@ -1,7 +1,7 @@
-"""How many messages and bytes went into each topic, and out to each group: what request 315 tells.
+"""Messages and bytes that came into each topic and went out to each group, for request 315.
 
-As in stock a key has three windows: a minute looked at every 10 seconds, an hour looked at every
-10 minutes, and a day looked at every hour. Each counts from its oldest look on until now.
+As in stock a key has three windows: a minute sampled every 10 seconds, an hour sampled every 10
+minutes, and a day sampled every hour. Each counts from its oldest sample until now.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
 
-#: Keys that are counted at most: names cost memory, and anybody may make some.
+#: Keys that are counted at most: names cost memory, and clients choose them.
 MAX_KEYS = 20_000
-#: Looks of 10 seconds between those of the hour and those of the day.
+#: Samples of 10 seconds between two of the hour, and two of the day.
 _HOUR_STEP, _DAY_STEP = 60, 360
-_MINUTE_LOOKS, _HOUR_LOOKS, _DAY_LOOKS = 6, 6, 24
+_MINUTE_SAMPLES, _HOUR_SAMPLES, _DAY_SAMPLES = 6, 6, 24
 
 TOPIC_PUT, GROUP_GET = "TOPIC_PUT_NUMS", "GROUP_GET_NUMS"
 #: What a group gave back, in portions of one; and messages of the whole broker, whose key is the
@@ -36,7 +36,7 @@ def group_key(topic: str, group: str) -> str:
     return f"{topic}@{group}"
 
 
-class _Look(NamedTuple):
+class _Sample(NamedTuple):
     now_ms: int
     messages: int
     size: int
@@ -44,40 +44,40 @@ class _Look(NamedTuple):
 
 
 class _Flow:
-    """One key: so many messages, of so many bytes, in so many portions."""
+    """What one key counts: messages, their bytes, and the portions in which they came or went."""
 
     __slots__ = ("day", "hour", "messages", "minute", "size", "times")
 
     def __init__(self, now_ms: int) -> None:
         self.messages = self.size = self.times = 0
-        first = _Look(now_ms, 0, 0, 0)
-        self.minute = deque([first], _MINUTE_LOOKS)
-        self.hour = deque([first], _HOUR_LOOKS)
-        self.day = deque([first], _DAY_LOOKS)
+        first = _Sample(now_ms, 0, 0, 0)
+        self.minute = deque([first], _MINUTE_SAMPLES)
+        self.hour = deque([first], _HOUR_SAMPLES)
+        self.day = deque([first], _DAY_SAMPLES)
 
-    def since(self, look: _Look, now_ms: int, *, of_sizes: bool = False) -> BrokerStatsItem:
-        """What came since then: messages, or bytes."""
-        grown = self.size - look.size if of_sizes else self.messages - look.messages
-        times = self.times - look.times
-        lasted = max(now_ms - look.now_ms, 1)
+    def since(self, sample: _Sample, now_ms: int, *, of_sizes: bool = False) -> BrokerStatsItem:
+        """Returns the growth since a sample: of messages, or of bytes."""
+        grown = self.size - sample.size if of_sizes else self.messages - sample.messages
+        times = self.times - sample.times
+        lasted = max(now_ms - sample.now_ms, 1)
         return BrokerStatsItem(
             sum=grown, tps=grown * 1000 / lasted, avgpt=grown / times if times else 0.0
         )
 
 
 class Traffic:
-    """`now_ms` tells milliseconds since 1970; `look` is to be called every 10 seconds. `cluster`
-    is the key of what is counted for the whole broker."""
+    """Counts by name and key. `now_ms` tells milliseconds since 1970; `sample` is to be called
+    every 10 seconds. `cluster` is the key of what is counted for the whole broker."""
 
     def __init__(self, now_ms: Callable[[], int], cluster: str = "") -> None:
         self._now_ms = now_ms
         self._cluster = cluster
         names = (TOPIC_PUT, GROUP_GET, GIVEN_BACK, BROKER_PUT, BROKER_GET)
         self._flows: dict[str, dict[str, _Flow]] = {name: {} for name in names}
-        self._looks = 0
+        self._samples = 0
 
     def arrived(self, runs: Sequence[Arrived]) -> tuple[int, int]:
-        """Messages became readable; returns how many, and their bytes."""
+        """Counts messages that became readable; returns how many, and their bytes."""
         if len(runs) == 1:
             messages, size = runs[0].count, runs[0].size
         else:
@@ -96,41 +96,41 @@ class Traffic:
         return messages, size
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
-        """So many messages of `topic`, of `size` bytes, left in one answer to a member of
-        `group`."""
+        """Counts messages of `topic`, of `size` bytes together, that were returned to a member of
+        `group` in one answer."""
         self._count(GROUP_GET, group_key(topic, group), messages, size)
         self._count(BROKER_GET, self._cluster, messages, size)
 
     def given_back(self, topic: str, group: str) -> None:
-        """A member of `group` gave back a message that came from `topic`."""
+        """Counts a message from `topic` that a member of `group` gave back."""
         self._count(GIVEN_BACK, group_key(topic, group), 1, 0)
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Moves the windows on; a key without a message for a day is forgotten."""
-        self._looks += 1
+        self._samples += 1
         now = self._now_ms()
         for flows in self._flows.values():
             for flow in flows.values():
-                look = _Look(now, flow.messages, flow.size, flow.times)
-                flow.minute.append(look)
-                if self._looks % _HOUR_STEP == 0:
-                    flow.hour.append(look)
-                if self._looks % _DAY_STEP == 0:
-                    flow.day.append(look)
-        if self._looks % _DAY_STEP == 0:
+                sample = _Sample(now, flow.messages, flow.size, flow.times)
+                flow.minute.append(sample)
+                if self._samples % _HOUR_STEP == 0:
+                    flow.hour.append(sample)
+                if self._samples % _DAY_STEP == 0:
+                    flow.day.append(sample)
+        if self._samples % _DAY_STEP == 0:
             self._forget_idle()
 
     def tps(self, name: str, key: str) -> float:
-        """The messages of a key per second of the last minute; 0 for what is not counted."""
+        """Returns the messages of a key per second over the last minute; 0 for an unknown one."""
         flow = self._flows[name].get(key)
         if flow is None:
             return 0.0
         return flow.since(flow.minute[0], self._now_ms()).tps
 
     def of(self, name: str, key: str) -> BrokerStatsData | None:
-        """The windows of a key: a topic for TOPIC_PUT_NUMS and TOPIC_PUT_SIZE, `topic@group` for
-        GROUP_GET_NUMS, GROUP_GET_SIZE and SNDBCK_PUT_NUMS, the cluster for BROKER_PUT_NUMS and
-        BROKER_GET_NUMS."""
+        """Returns the windows of a key: a topic for TOPIC_PUT_NUMS and TOPIC_PUT_SIZE,
+        `topic@group` for GROUP_GET_NUMS, GROUP_GET_SIZE and SNDBCK_PUT_NUMS, the cluster for
+        BROKER_PUT_NUMS and BROKER_GET_NUMS."""
         of_sizes = name in _SIZES
         flow = self._flows.get(_SIZES.get(name, name), {}).get(key)
         if flow is None:
@@ -158,6 +158,6 @@ class Traffic:
             for key in [
                 key
                 for key, flow in flows.items()
-                if len(flow.day) == _DAY_LOOKS and flow.day[0].messages == flow.messages
+                if len(flow.day) == _DAY_SAMPLES and flow.day[0].messages == flow.messages
             ]:
                 del flows[key]

@@ -35,7 +35,7 @@ GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
 
 
 def parse_attributes(text: str | None) -> dict[str, str]:
-    """`+key=value,-key` as a mapping whose keys keep their signs."""
+    """Returns `+key=value,-key` as a mapping whose keys keep their signs; raises `RequestError`."""
     attributes = {}
     for part in (text or "").split(","):
         key, equals, value = part.strip().partition("=")
@@ -59,7 +59,7 @@ def alter_attributes(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
 ) -> dict[str, str]:
-    """`current` with `changes` made; `current` is None for what is being created.
+    """Returns `current` with `changes` made; `current` is None for what is being created.
 
     Raises `RequestError` that names the key which cannot be changed so.
     """

@@ -1,4 +1,4 @@
-"""Requests that change topics and groups: who may, and how many entries at once."""
+"""What requests that change topics and groups have in common: codes, refusal, limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMED = 100
 
 
 def check_list_bytes(body: bytes) -> None:
-    """Raises `RequestError` for a body that is too long to be looked at."""
+    """Raises `RequestError` for a body that is too long to be parsed."""
     if len(body) > MAX_LIST_BYTES:
         raise RequestError(
             ResponseCode.INVALID_PARAMETER,

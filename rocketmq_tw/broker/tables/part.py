@@ -46,12 +46,13 @@ _NOT_YET_TOLD = "this broker has just become the master and reads its log: ask a
 
 
 class Tables(Part):
-    """The books; a master changes them as it is asked, a slave only as its master does."""
+    """The tables and their requests: a master changes them by requests, a slave copies its
+    master's."""
 
     def __init__(self, host: Host, role: RoleHolder, writing: Writing, stats: Stats) -> None:
         self._host = host
         self._writing = writing
-        #: Where the log ended when this broker became the master.
+        #: The end of the log, in bytes, when this broker entered its role.
         self._began_at = 0
         config, now_ms, in_thread = host.config, host.now_ms, host.in_thread
         lmq, in_slices = host.store_config.enable_lmq, host.in_slices
@@ -121,8 +122,8 @@ class Tables(Part):
         return told | refusing(CHANGING, ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
 
     def _tell_once_dispatched(self, tell: Handler, request: RemotingCommand, peer: IPeer) -> Any:
-        """A slave keeps topics that its master lacks where that has messages of them, which it
-        does not know before they are in its queues."""
+        """Answers once the log that this broker took over is in its queues: a slave that copies
+        keeps topics that the master lacks but has messages of, and only queues tell of these."""
         if self._writing.store.dispatched_offset < self._began_at:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _NOT_YET_TOLD)
         return tell(request, peer)

@@ -1,8 +1,8 @@
 """Tables whose every change is written to a file and has a version: topics, groups, static topics.
 
-A change shows in the table at once and is written in a thread. Who made it is told once it is in
-the file, or that it cannot be; then the table is again what the file has. Their forms in file and
-on the wire are in docs/formats/config-files.md.
+A change shows in the table at once and is written in a thread. The Deferred of the change fires
+once it is in the file, or fails; then the table is again what the file has. The forms of the tables
+in files and on the wire are in docs/formats/config-files.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TableFile(Protocol):
 
 
 def reported(failure: Failure) -> None:
-    """Ends the failure of a change whose maker is content with the line in the log."""
+    """Ends the failure of a change for which the line in the log is enough."""
     failure.trap(RequestError)
 
 
@@ -150,9 +150,9 @@ class TableWriter(Generic[T]):
     next one.
 
     `take` copies what the table holds, `encode` makes it bytes in the thread, and `restore` takes
-    it back: where a write fails, the table is again what the file has, and all who wait are told,
-    so that nobody relies on what a restart would forget. Very many may wait: they are told in
-    steps, which `in_slices` goes through.
+    it back: where a write fails, the table is again what the file has, and all Deferreds that wait
+    fail, as a restart would forget these changes. There may be very many: they are fired in steps,
+    which `in_slices` goes through.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from rocketmq_tw.store.errors import NotWritableError
 
 
 class WriteBehindTable(ABC):
-    """Knows whether a table changed since it was last written.
+    """A table that knows whether it changed since it was last written.
 
     `write_file` gets the file's new content, in any thread, and raises `OSError`. A subclass sets
     `_dirty` with each change.
@@ -47,7 +47,7 @@ class WriteBehindTable(ABC):
         self._write_file(data)
 
     def write_failed(self) -> None:
-        """The write is due again."""
+        """Makes the write due again."""
         self._dirty = True
 
     @inlineCallbacks
@@ -61,7 +61,7 @@ class WriteBehindTable(ABC):
             return
         try:
             data = yield in_thread(encode)
-            # Behind it: an offset that was taken meanwhile stands for what is written by now.
+            # After encoding: an offset that was taken meanwhile stands for what is in the log now.
             if flush_log is not None and not (yield flush_log()):
                 raise NotWritableError("the log could not be made durable")
             yield in_thread(lambda: self.write(data))

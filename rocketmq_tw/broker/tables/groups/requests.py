@@ -1,5 +1,5 @@
-"""Consumer groups are made, changed, removed and listed: 200, 201, 207, 225, 352; 353 keeps one
-from a topic.
+"""Requests about consumer groups: 200, 207 and 225 change them, 201 and 352 show them, 353 forbids
+a group to read a topic.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class GroupOffsets(Protocol):
 
 
 class GroupRequests:
+    """Changes and shows the table of groups."""
+
     def __init__(
         self,
         groups: GroupTable,
@@ -73,13 +75,14 @@ class GroupRequests:
         }
 
     def update(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """200: makes or changes a group."""
         config = decode_request(SubscriptionGroupConfig, request.body)
         log.info("{peer} makes or changes a group: {group}", peer=peer.address, group=config)
-        kept = self._groups.update(config)
-        return kept.addCallback(lambda _: request.response())
+        written = self._groups.update(config)
+        return written.addCallback(lambda _: request.response())
 
     def update_list(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """All of the groups or none."""
+        """225: makes or changes all of the groups or none."""
         check_list_bytes(request.body)
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
         check_list_length(configs)
@@ -89,10 +92,11 @@ class GroupRequests:
             n=len(configs),
             groups=", ".join(config.group_name for config in configs[:NAMED]),
         )
-        kept = self._groups.update(*configs) if configs else succeed(None)
-        return kept.addCallback(lambda _: request.response())
+        written = self._groups.update(*configs) if configs else succeed(None)
+        return written.addCallback(lambda _: request.response())
 
     def delete(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """207: removes a group, and its offsets where the request says so."""
         header = request.header(DeleteSubscriptionGroupRequestHeader)
         log.info(
             "{peer} deletes the group {group!r}{and_offsets}",
@@ -102,7 +106,7 @@ class GroupRequests:
         )
 
         def deleted(_: None) -> RemotingCommand | Deferred[RemotingCommand]:
-            # Only now: a deletion that cannot be kept must leave all as it was.
+            # Only now: a deletion that cannot be written must leave all as it was.
             if header.clean_offset or header.remove_offset:
                 freed = self._offsets.remove_group(header.group_name)
                 return self._growing.after(freed, request.response)
@@ -111,11 +115,13 @@ class GroupRequests:
         return self._groups.delete(header.group_name).addCallback(deleted)
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """201: all groups, as slaves and tools copy them."""
         table = self._groups.table()
         encoded = self._in_thread(lambda: self._groups.encode(table))
         return encoded.addCallback(lambda body: request.response(body=body))
 
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """352: one group; one that may be made by its first use is made."""
         name = request.header(GetSubscriptionGroupConfigRequestHeader).group
         config = self._groups.get(name)
         if config is None:
@@ -127,7 +133,8 @@ class GroupRequests:
     def forbidden(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Whether a group may read a topic, after changing it where the request says so."""
+        """353: answers whether a group may read a topic, after changing it where the request says
+        so."""
         header = request.header(UpdateGroupForbiddenRequestHeader)
         name, topic = header.group, header.topic
 

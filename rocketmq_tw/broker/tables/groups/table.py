@@ -1,4 +1,6 @@
-"""The consumer groups' configurations, in `config/subscriptionGroup.json`."""
+"""The consumer groups' configurations, in `config/subscriptionGroup.json` in stock's form
+(docs/formats/config-files.md).
+"""
 
 from __future__ import annotations
 
@@ -62,9 +64,9 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]
         super().__init__(file, built_in, now_ms, in_thread, in_slices)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group's configuration; made with the defaults where the broker's own allows it. A
-        slave makes none: it only serves the group as if its master had. Nobody waits for a new one
-        to be written: forgotten, it is made again on its next use."""
+        """Returns the group's configuration, or None; makes one with defaults where the broker's
+        configuration allows it. A slave makes none: it serves the group as if its master had. It
+        does not wait until a new one is written: one that is lost is made again on its next use."""
         known = self._entries.get(group)
         if known is None and self._lmq and group.startswith(names.LMQ_PREFIX):
             return SubscriptionGroupConfig(group_name=group)
@@ -78,8 +80,8 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]
         return created
 
     def known(self, group: str) -> SubscriptionGroupConfig:
-        """The group's configuration as `get` finds it; raises `RequestError` that says why there is
-        none and what to do."""
+        """Returns the group's configuration as `get` does; raises a `RequestError` that says why
+        there is none and what to do."""
         config = self.get(group)
         if config is not None:
             return config
@@ -99,7 +101,7 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]
 
     def update(self, *configs: SubscriptionGroupConfig) -> Deferred[None]:
         """Creates or replaces; raises `RequestError` for an illegal one, changing nothing. Fires
-        once all is kept, or fails with one; then nothing is changed either."""
+        once all is in the file, or fails with one; then nothing is changed either."""
         changed = []
         for config in configs:
             names.check_group(config.group_name)
@@ -121,12 +123,12 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]
         return super().delete(*groups)
 
     def may_read(self, group: str, topic: str) -> bool:
-        """Whether the group may read this topic; `set_readable` says which it may not."""
+        """Returns whether the group may read this topic; `set_readable` forbids it."""
         return not self._forbidden.get(group, {}).get(topic, 0) & READ
 
     def set_readable(self, group: str, topic: str, readable: bool) -> Deferred[None]:
-        """Forbids the group to read a topic or allows it again; fires once that is kept, and fails
-        where it cannot be. Raises `RequestError` for names that cannot be."""
+        """Forbids the group to read a topic or allows it again; fires once that is in the file, and
+        fails where it cannot be. Raises `RequestError` for illegal names."""
         names.check_group(group)
         names.check_topic(topic)
         if readable is self.may_read(group, topic):

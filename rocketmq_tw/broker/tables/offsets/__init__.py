@@ -1,1 +1,1 @@
-"""Consumer offsets: the table, what stands at a pair of topic and group, and requests."""
+"""Consumer offsets: the table, its index by topic and group, pull offsets, and requests."""

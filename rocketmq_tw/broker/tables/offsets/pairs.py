@@ -1,4 +1,4 @@
-"""What stands at a pair of a topic and a group, found by either of them."""
+"""Tables by pairs of a topic and a group: an index by either of them, and pull offsets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _STEP = 500
 
 
 def pair_key(topic: str, group: str) -> str:
-    """How stock writes a pair."""
+    """Returns `topic@group`, as stock writes a pair."""
     return f"{topic}@{group}"
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Topic and group of a key."""
+    """Returns topic and group of a key."""
     topic, _, group = key.partition("@")
     return topic, group
 
 
 class PairIndex:
-    """Which keys have the topic, and which the group."""
+    """The groups of each topic and the topics of each group."""
 
     def __init__(self) -> None:
         self._groups: dict[str, set[str]] = {}
@@ -48,11 +48,11 @@ class PairIndex:
                     del index[name]
 
     def take_topic(self, topic: str) -> set[str]:
-        """The groups that a topic has, and has no more; `discard` ends it for each of them."""
+        """Removes a topic and returns its groups; `discard` is still to be called for each pair."""
         return self._groups.pop(topic, set())
 
     def take_group(self, group: str) -> set[str]:
-        """The topics that a group has, and has no more; `discard` ends it for each of them."""
+        """Removes a group and returns its topics; `discard` is still to be called for each pair."""
         return self._topics.pop(group, set())
 
     def topics_of(self, group: str) -> set[str]:
@@ -71,7 +71,7 @@ class PullOffsets:
         self._pairs = PairIndex()
 
     def note(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """A pull was told to go on at `next_offset`."""
+        """Sets where the next pull begins: the last one was told to go on at `next_offset`."""
         key = f"{topic}@{group}"
         queues = self._offsets.get(key)
         if queues is None:
@@ -82,29 +82,29 @@ class PullOffsets:
         queues[queue_id] = next_offset
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset; -1 where nothing is known."""
+        """Returns the offset; -1 where none is known."""
         return self._offsets.get(pair_key(topic, group), {}).get(queue_id, -1)
 
     def clear(self, group: str, topic: str) -> None:
-        """The group was reset in the topic: what it has pulled says nothing any more."""
+        """Forgets a group's offsets in a topic, since it was reset there."""
         key = pair_key(topic, group)
         if self._offsets.pop(key, None) is not None:
             self._pairs.discard(key)
 
     def remove_group(self, group: str) -> Iterator[None]:
-        """A step for some topics."""
+        """Forgets a group; a step for each 500 topics."""
         for number, topic in enumerate(self._pairs.topics_of(group), 1):
             self.clear(group, topic)
             if number % _STEP == 0:
                 yield
 
     def remove_topic(self, topic: str) -> Iterator[None]:
-        """A step for some groups."""
+        """Forgets a topic; a step for each 500 groups."""
         for number, group in enumerate(self._pairs.groups_of(topic), 1):
             self.clear(group, topic)
             if number % _STEP == 0:
                 yield
 
     def all(self) -> Mapping[str, dict[int, int]]:
-        """`topic@group` → queue id → offset; the live table."""
+        """Returns `topic@group` → queue id → offset; the live table."""
         return self._offsets

@@ -1,4 +1,4 @@
-"""Consumer offsets: 14 asks, 15 sets; 43, and 45 for the delay levels, take all to a slave."""
+"""Requests about consumer offsets: 14 queries, 15 updates, 43 returns all, as slaves copy them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocketmq_tw.wire.headers.offsets import (
 
 
 class LogicOffsets(Protocol):
-    """Answers 14 and 15 about queues of static topics."""
+    """Answers 14 and 15 about logic queues of static topics."""
 
     def query(
         self, request: RemotingCommand, header: QueryConsumerOffsetRequestHeader
@@ -37,8 +37,8 @@ class LogicOffsets(Protocol):
 
 
 class OffsetRequests:
-    """Answers from the table; a queue whose start is still cached counts as whole.
-    `of_logic_queues` is asked about static topics, unless a request means their physical queues."""
+    """Answers from the table. `of_logic_queues` answers for static topics, unless a request is
+    about their physical queues."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class OffsetRequests:
     def query(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """Of a physical queue, or a logic one."""
+        """14: the offset of a group in a physical queue, or a logic one."""
         header = request.header(QueryConsumerOffsetRequestHeader)
         logic = self._logic(header)
         return self.query_here(request, header) if logic is None else logic.query(request, header)
@@ -75,8 +75,9 @@ class OffsetRequests:
     def query_here(
         self, request: RemotingCommand, header: QueryConsumerOffsetRequestHeader
     ) -> RemotingCommand:
-        """A group that has no offset starts at 0 only where the whole queue is still at hand;
-        elsewhere QUERY_NOT_FOUND lets the client decide by its ConsumeFromWhere."""
+        """Answers for a physical queue. A group without an offset starts at 0 only where the queue
+        begins at 0 and its first message is still in the log's cache; elsewhere QUERY_NOT_FOUND
+        lets the client decide by its ConsumeFromWhere."""
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
             if header.set_zero_if_not_found is False or not self._starts_in_memory(
@@ -93,7 +94,7 @@ class OffsetRequests:
     def update(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
-        """In a physical queue, or a logic one."""
+        """15: sets the offset of a group in a physical queue, or a logic one."""
         header = request.header(UpdateConsumerOffsetRequestHeader)
         logic = self._logic(header)
         if logic is not None:
@@ -103,6 +104,7 @@ class OffsetRequests:
     def update_here(
         self, request: RemotingCommand, header: UpdateConsumerOffsetRequestHeader, peer: IPeer
     ) -> RemotingCommand:
+        """Sets the offset in a physical queue."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._groups.known(group)
         config = self._topics.get(topic)
@@ -122,6 +124,7 @@ class OffsetRequests:
         return request.response()
 
     def all(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """43: all offsets, as they are in the file."""
         encoded = self._in_thread(self._offsets.encode)
         return encoded.addCallback(lambda body: request.response(body=body))
 

@@ -1,8 +1,9 @@
-"""How far each consumer group has consumed each queue, in `config/consumerOffset.json`.
+"""How far each consumer group has consumed each queue, in `config/consumerOffset.json` in stock's
+form (docs/formats/config-files.md).
 
-The file is written at intervals, not at each commit: after a crash a group may see again what it
-had consumed since, never miss anything. An offset changes only by what a client commits or an
-admin resets; what lags far behind, or cannot be read, is never taken for 0.
+The file is written at intervals, not at each commit: after a crash a group may see messages again
+that it had consumed since, and never misses any. An offset changes only by a client's commit or an
+administrator's reset; one that is far behind, or cannot be read, is never taken for 0.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class OffsetTable(WriteBehindTable):
         #: Told group, topic and queue id of each reset.
         self.was_reset: Listeners[str, str, int] = Listeners("an offset was reset")
         self._pairs = PairIndex()
-        #: Keys of `_offsets` that nobody sees any more and that are about to go.
+        #: Keys of `_offsets` that count as removed and are freed in steps.
         self._removed: set[str] = set()
         self.pulled = PullOffsets()
         self._commits = 0
         self.data_version = DataVersion(timestamp=now_ms())
 
     def load(self) -> None:
-        """Takes what the file has; raises what the file's reading raises where it is damaged."""
+        """Reads the file; raises what the file's reading raises where it is damaged."""
         table = self._file.read(lambda data: decode_table(ConsumerOffsetTable, data))
         if table is None and self._former is not None:
             table = self._former.read(lambda data: decode_table(ConsumerOffsetTable, data))
@@ -75,7 +76,7 @@ class OffsetTable(WriteBehindTable):
             self.data_version = table.data_version or self.data_version
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, client: str = "") -> None:
-        """Sets the offset; one below the last is taken too, for clients may rewind. Raises
+        """Sets the offset; one below the last is accepted too, since clients may rewind. Raises
         `RequestError` where it would be one pair too many."""
         key = f"{topic}@{group}"
         queues = self._offsets.get(key)
@@ -106,7 +107,8 @@ class OffsetTable(WriteBehindTable):
             self.data_version = self.data_version.next(self._now_ms())
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset, a pending reset's before the committed one; -1 where there is neither."""
+        """Returns the offset, a pending reset's before the committed one; -1 where there is
+        neither."""
         key = f"{topic}@{group}"
         reset = self._resets.get(key)
         if reset is not None and queue_id in reset:
@@ -114,18 +116,18 @@ class OffsetTable(WriteBehindTable):
         return (self._find(key) or {}).get(queue_id, -1)
 
     def of(self, group: str, topic: str) -> Mapping[int, int]:
-        """Queue id → offset, of one group in one topic."""
+        """Returns queue id → offset, of one group in one topic."""
         return self._find(pair_key(topic, group)) or {}
 
     def topics_of(self, group: str) -> set[str]:
-        """The topics in which a group has offsets."""
+        """Returns the topics in which a group has offsets."""
         topics = self._pairs.topics_of(group)
         if self._removed:
             return {topic for topic in topics if pair_key(topic, group) not in self._removed}
         return topics
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that have offsets in a topic."""
+        """Returns the groups that have offsets in a topic."""
         groups = self._pairs.groups_of(topic)
         if self._removed:
             return {group for group in groups if pair_key(topic, group) not in self._removed}
@@ -139,12 +141,12 @@ class OffsetTable(WriteBehindTable):
             self._dirty = True
 
     def remove_group(self, group: str) -> Iterator[None]:
-        """Nobody sees the group's offsets from now on; the steps free them."""
+        """Removes the group's offsets at once; the steps free their memory."""
         keys = [pair_key(topic, group) for topic in self._pairs.take_group(group)]
         return self._remove_all(keys, self.pulled.remove_group(group))
 
     def remove_topic(self, topic: str) -> Iterator[None]:
-        """Nobody sees the offsets in a topic from now on; the steps free them."""
+        """Removes the offsets in a topic at once; the steps free their memory."""
         keys = [pair_key(topic, group) for group in self._pairs.take_topic(topic)]
         return self._remove_all(keys, self.pulled.remove_topic(topic))
 
@@ -177,11 +179,12 @@ class OffsetTable(WriteBehindTable):
         self.was_reset.tell(group, topic, queue_id)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether a reset waits to be taken up; commits are then passed over."""
+        """Returns whether a reset waits for a pull; commits are ignored until then."""
         return queue_id in self._resets.get(f"{topic}@{group}", {})
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The waiting reset, which is none from now on: the pull answers with it."""
+        """Ends a reset that waits and returns its offset, with which the pull answers; None where
+        there is none."""
         key = f"{topic}@{group}"
         queues = self._resets.get(key)
         if queues is None:
@@ -192,16 +195,16 @@ class OffsetTable(WriteBehindTable):
         return offset
 
     def put_first(self, group: str, topic: str) -> None:
-        """Lets `encode` take this pair's offsets before any other's: what stands for less than
-        theirs never gets ahead of them in the file."""
+        """Makes `encode` read this pair's offsets before any other's, so that in the file no other
+        offset is older than them."""
         key = f"{topic}@{group}"
         queues = self._find(key)
         if queues is not None and next(iter(self._offsets)) != key:
             self._offsets = {key: queues} | self._offsets
 
     def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
-        """Takes offsets behind `end_of(topic, queue_id)` back to it, in steps: what they stand for
-        is cut off the log. None: the queue is not cut."""
+        """Sets offsets beyond `end_of(topic, queue_id)` back to it, in steps, as the log was cut
+        there. None: the queue is not cut."""
         for table in (self.pulled.all(), self._offsets, self._resets):
             for number, (key, queues) in enumerate(list(table.items()), 1):
                 topic, _ = split_key(key)
@@ -214,8 +217,9 @@ class OffsetTable(WriteBehindTable):
                     yield
 
     def encode(self) -> bytes:
-        """All offsets with the version, as the file and the wire carry them. May be called in any
-        thread, also while offsets change: each one is as it was at some moment of the call."""
+        """Returns all offsets with the version, as the file and the wire have them. May be called
+        in any thread, also while offsets change: each one is as it was at some moment of the
+        call."""
         version = self.data_version
         parts, light = [], {}
         for key, queues in list(self._offsets.items()):
@@ -240,10 +244,10 @@ class OffsetTable(WriteBehindTable):
         )
 
     def follow(self, table: ConsumerOffsetTable, former: ConsumerOffsetTable) -> Iterator[None]:
-        """Takes over what a master has now and had when it was asked before, in steps: its offsets
-        as they are, and what it has no more goes. That is all that it lacks where its table was
-        changed more often than this one; else it may have lost what it lacks, or never had it, and
-        only what it had before goes. 4.9's do not tell how often."""
+        """Copies a master's `table`, in steps: sets its offsets and removes those that it lacks.
+        Where its table was changed more often than this one, that is all that it lacks; else it may
+        have lost them, or never had them, and only those that it had before, in `former`, are
+        removed. Brokers of 4.9 do not tell how often theirs was changed."""
         version = table.data_version
         is_newer = version is not None and version.counter > self.data_version.counter
         known = dict(self._offsets) if is_newer else former.offset_table
@@ -289,7 +293,7 @@ class OffsetTable(WriteBehindTable):
 
 
 def join_light_offsets(table: ConsumerOffsetTable) -> None:
-    """Puts the offsets of groups of light queues among the others: each is one of queue 0."""
+    """Moves the offsets of groups of light queues among the others, as offsets of queue 0."""
     for key, offset in (table.lmq_offset_table or {}).items():
         table.offset_table[key] = {0: offset}
     table.lmq_offset_table = None

@@ -1,8 +1,8 @@
-"""Topics on their way into the file and to the name servers.
+"""Answers that wait until a topic is in the file and registered with the name servers.
 
-Whoever is told that a topic was made, or that its first message is stored, may rely on it, and may
-ask a name server for its route at once, as with stock. So these answers wait until the topic is
-kept, and then for the registration, for a moment at most: a name server that hangs must not hold up
+A client that is told that a topic was made, or that its first message is stored, may ask a name
+server for the route at once, as with stock. So these answers wait until the topic is written, and
+then for the registration, at most `LIMIT` seconds: a name server that hangs must not hold up
 senders.
 """
 
@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
+from rocketmq_tw.runtime.alarm import Alarm
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 
@@ -26,17 +27,18 @@ LIMIT = 1.0
 
 
 class Announcements:
-    """Which topics are being registered, and who waits for that."""
+    """The topics that are being registered, and the answers that wait for that."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
         self._under_way: dict[str, Deferred[RequestError | None]] = {}
 
     def begin(
-        self, topics: Iterable[str], kept: Deferred[None], register: Callable[[], Deferred[Any]]
+        self, topics: Iterable[str], written: Deferred[None], register: Callable[[], Deferred[Any]]
     ) -> None:
-        """`topics` are announced once `kept` has fired and then `register`, whatever with; where
-        they cannot be kept, the answers become that refusal."""
+        """Announces `topics`: once `written` has fired, `register` is called; they are announced
+        once its Deferred fires or fails, or `LIMIT` is over. Where they cannot be written, the
+        answers that wait become that refusal."""
         begun: dict[str, Deferred[RequestError | None]] = {name: Deferred() for name in topics}
         self._under_way.update(begun)
 
@@ -47,30 +49,32 @@ class Announcements:
                 announced.callback(refusal)
             begun.clear()
 
+        limit = Alarm(self._clock, end)
+
         def announce(_: None) -> None:
             registered = register()
-            timer = self._clock.callLater(LIMIT, end)
-
-            def registration_ended(_result: Any) -> None:
-                if timer.active():
-                    timer.cancel()
-                    end()
-
+            limit.set(LIMIT)
             registered.addBoth(registration_ended)
+
+        def registration_ended(_result: Any) -> None:
+            if limit.is_set:
+                limit.cancel()
+                end()
 
         def refuse(failure: Failure) -> Failure:
             end(failure.value if isinstance(failure.value, RequestError) else None)
             return failure
 
-        kept.addCallbacks(announce, refuse)
+        written.addCallbacks(announce, refuse)
 
     def under_way(self, topic: str) -> Deferred[RequestError | None] | None:
-        """Fires once the name servers know the topic, or with why it is none; None where nothing
-        is under way. It is shared: a callback must return what it gets."""
+        """Fires with None once the topic is announced, or with why it could not be made; returns
+        None where it is not being announced. It is shared: a callback must return what it gets."""
         return self._under_way.get(topic)
 
     def hold(self, response: RemotingCommand, topic: str) -> RemotingCommand | Deferred[Any]:
-        """`response`, once the name servers know the topic: what a handler may return."""
+        """Returns `response`, or what fires with it once the topic is announced, or with a refusal
+        where it could not be made: what a handler may return."""
         if self.under_way(topic) is None:
             return response
         held: Deferred[RemotingCommand] = Deferred()
@@ -78,8 +82,8 @@ class Announcements:
         return held
 
     def when_announced(self, topics: Iterable[str]) -> Deferred[None] | None:
-        """Fires once the name servers know all of the topics, or they turn out to be none; None
-        where nothing is under way."""
+        """Fires once all of the topics are announced or could not be made; returns None where none
+        is being announced."""
         waiting = [
             announced
             for announced in map(self._under_way.get, dict.fromkeys(topics))
@@ -102,8 +106,8 @@ class Announcements:
         return done
 
     def replying(self, reply: Reply, topic: str) -> Reply:
-        """How an answer leaves through `reply`: that of a topic's first messages once name servers
-        know it; as a refusal where the topic could not be kept."""
+        """Returns what sends an answer through `reply` once the topic is announced, or a refusal in
+        its place where the topic could not be made."""
         announced = self._under_way.get(topic)
         if announced is None:
             return reply
@@ -119,7 +123,7 @@ class Announcements:
 
 
 def _refused(response: RemotingCommand, refusal: RequestError) -> RemotingCommand:
-    """A refusal of the request that `response` would have answered."""
+    """Returns a refusal of the request that `response` would have answered."""
     return RemotingCommand(
         refusal.code,
         remark=refusal.remark,

@@ -1,4 +1,6 @@
-"""How this broker hosts static topics: `config/topicQueueMapping.json` in stock's form."""
+"""How this broker hosts static topics: `config/topicQueueMapping.json` in stock's form
+(docs/formats/config-files.md).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from rocketmq_tw.wire.errors import RequestError
 
 
 class LogicQueue:
-    """One logic queue as a request meets it. `leader` is its last item, on this broker."""
+    """One logic queue that this broker leads; `leader` is its last item, which is on it."""
 
     __slots__ = ("id", "items", "leader")
 
@@ -53,21 +55,19 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
         self._broker_name = broker_name
         super().__init__(file, {}, now_ms, in_thread)
 
-    # What there is
-
     def get(self, topic: str) -> TopicQueueMappingDetail | None:
         return self._entries.get(topic)
 
     def shown(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
-        """What name servers get of those of `topics` that are static."""
+        """Returns what is registered of those of `topics` that are static."""
         mappings = self._entries
         if not mappings:
             return {}
         return {name: shown_to_name_servers(mappings[name]) for name in topics if name in mappings}
 
     def queue(self, topic: str, logic_id: int, *, any_led: bool = False) -> LogicQueue:
-        """A logic queue of a static topic that this broker leads; with `any_led` and a negative id,
-        the first of them. Raises `RequestError` where it leads none such."""
+        """Returns a logic queue of a static topic that this broker leads; with `any_led` and a
+        negative id, the first of them. Raises `RequestError` where it does not lead it."""
         hosted = self._entries[topic].hosted_queues
         if logic_id < 0 and any_led:
             logic_id = next((each for each in hosted if self._leads(hosted[each])), logic_id)
@@ -81,18 +81,16 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
         return LogicQueue(logic_id, items)
 
     def is_here(self, item: LogicQueueMappingItem) -> bool:
-        """Whether the item's physical queue is on this broker."""
+        """Returns whether the item's physical queue is on this broker."""
         return item.bname == self._broker_name
 
     def _leads(self, items: Items) -> bool:
         return leader_of(items) == self._broker_name
 
-    # Changes
-
     def update(self, detail: TopicQueueMappingDetail, *, force: bool = False) -> Deferred[None]:
         """Takes a topic's mapping over; logic queues that it does not name keep their items. Raises
-        `RequestError` for one that cannot follow what is there, unless with `force`; fires once it
-        is kept or fails with a `RequestError`."""
+        `RequestError` for one that cannot follow the present one, unless with `force`; fires once
+        it is in the file or fails with a `RequestError`."""
         topic = detail.topic or ""
         if detail.bname != self._broker_name:
             raise _refused(
@@ -112,7 +110,7 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
         return self._changed()
 
     def replace_queues(self, topic: str, hosted: dict[int, list[LogicQueueMappingItem]]) -> None:
-        """Forgets items that nobody needs any more: `hosted` is all that stays."""
+        """Replaces the items of a topic's logic queues by `hosted`, which lacks expired ones."""
         self._entries[topic] = msgspec.structs.replace(self._entries[topic], hosted_queues=hosted)
         self._changed().addErrback(reported)
 

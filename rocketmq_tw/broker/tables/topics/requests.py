@@ -97,8 +97,8 @@ class TopicChangeRequests:
         config = _config(header)
         self._check(config)
         log.info("{peer} makes or changes a topic: {topic}", peer=peer.address, topic=config)
-        kept = self._topics.update(config)
-        return kept.addCallback(
+        written = self._topics.update(config)
+        return written.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
         )
 
@@ -127,9 +127,9 @@ class TopicChangeRequests:
             topic=config,
             mapping=detail,
         )
-        kept = self._mappings.update(detail, force=header.force)
-        kept.addCallback(lambda _: self._topics.update(config))
-        return kept.addCallback(
+        written = self._mappings.update(detail, force=header.force)
+        written.addCallback(lambda _: self._topics.update(config))
+        return written.addCallback(
             lambda _: self._announcements.hold(request.response(), config.topic_name)
         )
 
@@ -152,8 +152,8 @@ class TopicChangeRequests:
         )
         # They are announced together.
         first = configs[0].topic_name
-        kept = self._topics.update(*configs)
-        return kept.addCallback(lambda _: self._announcements.hold(request.response(), first))
+        written = self._topics.update(*configs)
+        return written.addCallback(lambda _: self._announcements.hold(request.response(), first))
 
     def delete(
         self, request: RemotingCommand, peer: IPeer
@@ -168,8 +168,8 @@ class TopicChangeRequests:
 
         def begin() -> Deferred[RemotingCommand]:
             log.info("{peer} deletes the topics {topics}", peer=peer.address, topics=doomed[:NAMED])
-            kept = self._topics.delete(*doomed)
-            return kept.addCallback(lambda _: self._growing.after(self._remove(doomed), end))
+            written = self._topics.delete(*doomed)
+            return written.addCallback(lambda _: self._growing.after(self._remove(doomed), end))
 
         def end() -> Deferred[RemotingCommand]:
             gone = [name for name in doomed if self._topics.get(name) is None]

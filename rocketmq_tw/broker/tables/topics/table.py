@@ -1,8 +1,8 @@
 """The broker's topics: the built-in ones, those that a send creates, those that an admin makes.
 
-Kept in `config/topics.json` in stock's form (docs/formats/config-files.md). A change shows here at
-once and is written in a thread; it is announced and answered only once it is written, so that no
-client is told of a topic that a crash would take back.
+They are in `config/topics.json` in stock's form (docs/formats/config-files.md). A change shows in
+the table at once and is written in a thread; it is announced and answered only once it is written,
+so that no client is told of a topic that a crash would take back.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
         return topic
 
     def is_system(self, name: str) -> bool:
-        """Whether the broker uses the topic for itself."""
+        """Returns whether brokers use the topic themselves."""
         return name in self._system or name.startswith(names.SYSTEM_TOPIC_PREFIX)
 
     def system_topics(self) -> set[str]:
-        """The names that `is_system` knows and that are there."""
+        """Returns the names of those topics of the table for which `is_system` is true."""
         return {name for name in self._entries if self.is_system(name)}
 
     def table(self, topics: Mapping[str, TopicConfig] | None = None) -> TopicConfigTable:
@@ -91,12 +91,13 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
         default_queue_nums: int,
         sys_flag: int,
     ) -> TopicConfig | None:
-        """The topic, made after `default_topic` if it is new and that one may be inherited from;
-        answers about a new one wait for the listeners' announcement.
+        """Returns the topic; a new one is made after `default_topic` where that may be inherited
+        from, and None is returned where it may not. Answers about a new one wait for its
+        announcement.
 
-        None where it may not. `default_queue_nums` is what the client asks for; it gets no more
-        queues than the default topic has. Raises `RequestError` for an illegal name, and where it
-        would be one topic too many.
+        `default_queue_nums` is what the client asks for; the topic gets no more queues than the
+        default topic has. Raises `RequestError` for an illegal name, and where it would be one
+        topic too many.
         """
         known = self._entries.get(topic)
         if known is not None:
@@ -128,7 +129,7 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
     def create_on_send_back(
         self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0, *, order: bool = False
     ) -> TopicConfig:
-        """The retry or dead-letter topic of a group, made where it is missing; raises
+        """Returns the retry or dead-letter topic of a group, made where it is missing; raises
         `RequestError` where it would be one topic too many."""
         known = self._entries.get(topic)
         if known is None:
@@ -153,8 +154,8 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
     def update(self, *configs: TopicConfig) -> Deferred[None]:
         """Creates or replaces; `attributes` are changes (`+key`, `-key`) to those that are set.
 
-        Raises `RequestError` for what cannot be, and fires once all is kept or fails with one;
-        then nothing is changed.
+        Raises `RequestError` for what cannot be made, changing nothing; fires once all is in the
+        file, or fails with one, and then all is as it was.
         """
         changed = []
         for config in configs:

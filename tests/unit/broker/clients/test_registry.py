@@ -66,7 +66,7 @@ def notices(client: Client) -> list[str]:
 
 def subscribers(world: World, topic: str) -> set[str]:
     found: set[str] = set()
-    for _ in world.registry.look_for_subscribers(topic, found):
+    for _ in world.registry.add_subscribers(topic, found):
         pass
     return found
 

@@ -37,7 +37,7 @@ def test_a_batch_counts_with_all_its_messages() -> None:
 def pass_time(traffic: Traffic, now: ManualClock, looks: int) -> None:
     for _ in range(looks):
         now.now_ms += STEP_MS
-        traffic.look()
+        traffic.sample()
 
 
 def test_messages_are_counted_by_topic_and_by_group() -> None:
