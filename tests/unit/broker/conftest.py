@@ -1,8 +1,8 @@
 """A broker in memory for tests of one request after the other."""
 
 import pytest
-from msgspec.structs import force_setattr
 
+from rocketmq_tw.broker.cluster.part import RETRY_SECONDS
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.interfaces import IPeer
@@ -11,6 +11,8 @@ from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import BrokerInMemory
 
+NAME_SERVER = "10.0.0.1:9876"
+
 
 @pytest.fixture
 def files() -> FaultyFiles:
@@ -18,8 +20,9 @@ def files() -> FaultyFiles:
 
 
 @pytest.fixture
-def plane(files: FaultyFiles) -> BrokerInMemory:
-    made = BrokerInMemory(files)
+def plane(files: FaultyFiles, request: pytest.FixtureRequest) -> BrokerInMemory:
+    is_registered = "registrations" in request.fixturenames
+    made = BrokerInMemory(files, broker={"namesrv_addr": NAME_SERVER} if is_registered else {})
     made.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
     return made
 
@@ -33,6 +36,8 @@ def registrations(plane: BrokerInMemory) -> list[RemotingCommand]:
         told.append(request)
         return request.response()
 
-    plane.network.serve("10.0.0.1:9876", {RequestCode.REGISTER_BROKER: register})
-    force_setattr(plane.config, "namesrv_addr", "10.0.0.1:9876")
+    plane.network.serve(NAME_SERVER, {RequestCode.REGISTER_BROKER: register})
+    plane.clock.advance(RETRY_SECONDS)
+    plane.network.settle()
+    told.clear()
     return told
