@@ -14,9 +14,9 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.support.group_sim.checks import Broken
-from tests.support.group_sim.runs import Outcome, in_a_hurry, run_seeds
-from tests.support.group_sim.world import simulate
+from tests.support.sim.checks import Broken
+from tests.support.sim.runs import Outcome, in_a_hurry, run_seeds
+from tests.support.sim.world import simulate
 
 CHUNK = 50
 PROGRESS = 500

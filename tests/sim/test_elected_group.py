@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rocketmq_tw.broker.role.state import Role
-from tests.support.elected_group import ElectedGroup
+from tests.support.sim.group import ElectedGroup
 
 SEEDS = 12
 

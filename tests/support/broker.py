@@ -150,7 +150,7 @@ class BrokerInMemory:
                 store_config=self.store_config,
                 net_config=net_config,
                 files=self.files,
-                client=client or self.network.client(host),
+                client=client or self.network.client(host, clock=self.clock),
                 server=server or RemotingServer(self.clock, net_config),
                 now_ms=self.now_ms,
                 in_thread=self.threads,
@@ -158,7 +158,7 @@ class BrokerInMemory:
             ),
             kinds=kinds,
         )
-        self.broker[Replicas].endpoint_for = self.network.endpoint
+        self.broker[Replicas].endpoint_for = lambda to: self.network.endpoint(to, host)
         self.config = self.broker.config
         self.send_checks = self.broker[Sending].checks
         if in_flight_limit is not None:

@@ -23,7 +23,7 @@ from rocketmq_tw.replication.auto_switch.client import AutoSwitchHAClient
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.group_sim.runs import run_seeds
+from tests.support.sim.runs import run_seeds
 
 SEEDS = 60
 

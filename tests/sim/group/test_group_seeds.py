@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.group_sim.runs import run_seeds
+from tests.support.sim.runs import run_seeds
 
 SEEDS = 500
 CHUNK = 20
@@ -33,7 +33,7 @@ def test_no_promise_is_broken(first: int) -> None:
 def test_a_seed_is_the_same_group_in_every_process() -> None:
     root = Path(__file__).parents[3]
     script = (
-        "from tests.support.group_sim.runs import run_seeds;"
+        "from tests.support.sim.runs import run_seeds;"
         "print(*[outcome.digest for outcome in run_seeds([3, 14, 15])])"
     )
     found = subprocess.run(

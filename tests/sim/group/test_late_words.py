@@ -14,11 +14,10 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.controller.core import decisions
 from rocketmq_tw.replication.auto_switch import service
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.group_sim.checks import Broken
-from tests.support.group_sim.network import TroubledTransport
-from tests.support.group_sim.processes import BrokerProcess
-from tests.support.group_sim.runs import in_a_hurry
-from tests.support.group_sim.world import World
+from tests.support.sim.brokers import BrokerProcess
+from tests.support.sim.checks import Broken
+from tests.support.sim.runs import in_a_hurry
+from tests.support.sim.world import World
 
 
 def until(
@@ -28,7 +27,7 @@ def until(
     while not condition():
         if world.clock.seconds() > give_up:
             raise Broken("it does not happen")
-        world.advance(step)
+        world.run(step)
 
 
 def joined(seed: int) -> World:
@@ -48,7 +47,6 @@ def lose_controllers(world: World, broker: BrokerProcess) -> None:
     """A broker loses its connections to the controllers."""
     for end in world.network.ends(broker.host):
         if end.getPeer().host.startswith("10.1."):
-            assert isinstance(end, TroubledTransport)
             end.break_off()
 
 
@@ -56,14 +54,14 @@ def asker_is_killed(seed: int) -> None:
     """It is there again before what it asked for comes."""
     world = joined(seed)
     first, second = world.brokers[:2]
-    world.network.late = lambda: 2.0  # type: ignore[method-assign]
-    first.end(power=False)
+    world.network.weather.late = lambda: 2.0  # type: ignore[method-assign]
+    first.end()
     world.checks.ended(first, power=False)
     world.start_broker(first)
     until(world, lambda: any(one.state.role is Role.MASTER for one in (first, second)), 0.001)
     for _ in range(40):
         world.send()
-        world.advance(0.1)
+        world.run(0.1)
     world.recover()
 
 
@@ -76,7 +74,7 @@ def answer_is_lost(seed: int) -> None:
     world.network.cut |= {(second.host, first.host)}
     for _ in range(20):
         world.send()
-        world.advance(0.1)
+        world.run(0.1)
     world.recover()
 
 
@@ -85,12 +83,12 @@ def first_question_is_late(seed: int) -> World:
     not alive. The first question comes seconds later."""
     world = joined(seed)
     first, second = world.brokers[:2]
-    world.network.late = lambda: 7.0  # type: ignore[method-assign]
+    world.network.weather.late = lambda: 7.0  # type: ignore[method-assign]
     lose_controllers(world, first)
-    world.network.late = lambda: 0.0  # type: ignore[method-assign]
-    second.end(power=False)
+    world.network.weather.late = lambda: 0.0  # type: ignore[method-assign]
+    second.end()
     world.checks.ended(second, power=False)
-    world.advance(1.2)
+    world.run(1.2)
     world.network.cut |= {(first.host, second.host), (second.host, first.host)}
     return world
 
@@ -98,7 +96,7 @@ def first_question_is_late(seed: int) -> World:
 def send_for(world: World, seconds: int) -> None:
     for _ in range(seconds * 10):
         world.send()
-        world.advance(0.1)
+        world.run(0.1)
 
 
 def refusal_overtakes(seed: int) -> None:
@@ -123,10 +121,7 @@ def refusal_overtakes_and_nobody_comes(seed: int) -> None:
 def holds_word(world: World, broker: BrokerProcess, word: bytes) -> bool:
     """Whether a request with `word` is on its way from the broker."""
     return any(
-        word in bytes(data)
-        for end in world.network.ends(broker.host)
-        if isinstance(end, TroubledTransport)
-        for data in end.unsent
+        word in bytes(data) for end in world.network.ends(broker.host) for data in end.unsent
     )
 
 
@@ -139,16 +134,16 @@ def deposition_is_late(seed: int) -> None:
         controller.start()
     world.start_broker(first)
     until(world, lambda: first.state.role is Role.MASTER, 0.1)
-    world.network.late = lambda: 2.0  # type: ignore[method-assign]
-    first.end(power=False)
+    world.network.weather.late = lambda: 2.0  # type: ignore[method-assign]
+    first.end()
     world.checks.ended(first, power=False)
     world.start_broker(first)
     until(world, lambda: holds_word(world, first, b'"designateElect":"true"'))
-    world.network.late = lambda: 12.0  # type: ignore[method-assign]
+    world.network.weather.late = lambda: 12.0  # type: ignore[method-assign]
     lose_controllers(world, first)
-    world.network.late = lambda: 0.0  # type: ignore[method-assign]
+    world.network.weather.late = lambda: 0.0  # type: ignore[method-assign]
     # The end of the former process is heard by then, too.
-    world.advance(4)
+    world.run(4)
     until(world, lambda: world.latest.master == 1, 0.1)
     epoch = world.latest.master_epoch
     send_for(world, 15)

@@ -14,7 +14,7 @@ from rocketmq_tw.wire.bodies.controller import EpochEntryBody, EpochEntryCache
 from rocketmq_tw.wire.bodies.route import BrokerData, ClusterInfo
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
-from tests.support.memory_controllers import CLUSTER, GROUP, PEERS, AskingBroker, Controllers
+from tests.support.sim.controllers import CLUSTER, GROUP, PEERS, AskingBroker, Controllers
 from tests.unit.admin.conftest import NAMES, World
 
 ALL = ";".join(PEERS.values())

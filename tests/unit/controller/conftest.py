@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.memory_controllers import AskingBroker, Controllers
+from tests.support.sim.controllers import AskingBroker, Controllers
 
 
 @pytest.fixture

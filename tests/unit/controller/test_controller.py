@@ -32,7 +32,7 @@ from rocketmq_tw.wire.headers.controller import (
     GetMetaDataResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
 )
-from tests.support.memory_controllers import GROUP, PEERS, AskingBroker, Controllers
+from tests.support.sim.controllers import GROUP, PEERS, AskingBroker, Controllers
 from tests.unit.controller.conftest import group_of_three
 
 Make = Callable[..., Controllers]
@@ -83,7 +83,7 @@ def test_only_the_leader_decides_and_everybody_knows_who_that_is(controllers: Co
         )
         assert said.is_leader == (member == leader)
         assert said.group == "controllers"
-        assert said.peers == "n0:127.0.0.1:1;n1:127.0.0.1:2;n2:127.0.0.1:3;"
+        assert said.peers == "n0:10.1.0.0:9878;n1:10.1.0.1:9878;n2:10.1.0.2:9878;"
         asked = controllers.ask(
             member, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, brokerName="g", clusterName="C"
         )
@@ -268,7 +268,7 @@ def test_who_waits_for_its_turn_hears_of_a_new_leader(
     header = ElectMasterRequestHeader(
         cluster_name="C", broker_name=GROUP, broker_id=2, designate_elect=True
     )
-    asked = leader.decider.decide(GROUP, elect_master(header, controllers.configs["n0"]))
+    asked = leader.decider.decide(GROUP, elect_master(header, controllers.processes["n0"].config))
     # Another one has led in between, and what it decided is not here yet.
     for listener in leader.node.role_listeners:
         listener(RaftRole.FOLLOWER, leader.node.core.term)
@@ -284,7 +284,7 @@ def test_nobody_waits_for_a_decision_for_more_than_five_seconds(controllers: Con
     leader = controllers.leader()
     controllers.take_turn(GROUP)
     header = ElectMasterRequestHeader(broker_name=GROUP)
-    asked = leader.decider.decide(GROUP, elect_master(header, controllers.configs["n0"]))
+    asked = leader.decider.decide(GROUP, elect_master(header, controllers.processes["n0"].config))
     began = controllers.clock.seconds()
     with pytest.raises(RequestError, match="no decision within 5 s") as refused:
         controllers.result(asked)
@@ -428,8 +428,8 @@ def test_the_configuration_is_shown_changed_and_kept(controllers: Controllers) -
     changed = controllers.ask(
         "n0", RequestCode.UPDATE_CONTROLLER_CONFIG, b"enableElectUncleanMaster=true\n"
     )
-    assert changed.code == 0 and controllers.configs["n0"].enable_elect_unclean_master
-    kept = controllers.disks["n0"].read("/conf/controller.conf")
+    assert changed.code == 0 and controllers.processes["n0"].config.enable_elect_unclean_master
+    kept = controllers.processes["n0"].disk.read("/conf/controller.conf")
     assert kept == b"enableElectUncleanMaster=true\n"
     for text in (
         "configStorePath=/tmp/x",
@@ -554,7 +554,7 @@ def test_a_controller_whose_disk_fails_decides_nothing_more_and_can_be_stopped(
     failed = controllers.leader_id()
     reasons: list[object] = []
     controllers.running[failed].node.when_failed.addErrback(reasons.append)
-    controllers.disks[failed].faults.append(Fault("fsync", error=ENOSPC))
+    controllers.processes[failed].disk.faults.append(Fault("fsync", error=ENOSPC))
     answer = controllers.ask(
         failed,
         RequestCode.CONTROLLER_APPLY_BROKER_ID,
@@ -596,7 +596,7 @@ def test_a_long_log_is_applied_in_pieces(
         """Wants each turn of the reactor while entries are applied, and some in between."""
         moved = core.applied_index > applied[-1]
         applied.append(core.applied_index)
-        controllers.clock.callLater(0 if moved else 0.001, somebody_else)
+        controllers.clock.callLater(0 if moved else 2e-6, somebody_else)
 
     somebody_else()
     controllers.run_until(lambda: core.applied_index >= 60)

@@ -19,7 +19,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.controller import ElectMasterResponseHeader
-from tests.support.memory_controllers import CLUSTER, AskingBroker, Controllers
+from tests.support.sim.controllers import CLUSTER, AskingBroker, Controllers
 
 Make = Callable[..., Controllers]
 

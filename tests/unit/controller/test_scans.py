@@ -17,8 +17,8 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
-from tests.support.memory_controllers import CLUSTER, GROUP, AskingBroker, Controllers
 from tests.support.network import FakePeer
+from tests.support.sim.controllers import CLUSTER, GROUP, AskingBroker, Controllers
 from tests.unit.controller.conftest import group_of_three
 
 Make = Callable[..., Controllers]
@@ -82,7 +82,7 @@ def test_who_was_silent_while_nobody_listened_is_not_gone(
     brokers = group_of_three(controllers)
     for broker in brokers:
         broker.beat(timeout_ms=2500)
-    controllers.clock.advance(seconds)
+    controllers.clock.jump(seconds)
     controllers.run(0.3)
     for broker in brokers:
         broker.beat(timeout_ms=2500)

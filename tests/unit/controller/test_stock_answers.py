@@ -22,7 +22,7 @@ from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.base import header_to_fields
 from rocketmq_tw.wire.headers.controller import ElectMasterRequestHeader
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
-from tests.support.memory_controllers import PEERS, Controllers
+from tests.support.sim.controllers import PEERS, Controllers
 
 RECORDED = json.loads((Path(__file__).parent / "goldens" / "5.3.3.json").read_text())
 #: Their answers have no header: stock has failed before.

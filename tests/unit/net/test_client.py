@@ -38,7 +38,7 @@ def world():
 def test_requests_to_one_address_share_a_connection(world):
     for _ in range(3):
         assert world.request()[0].code == 0
-    assert len(world.network.connections) == 1
+    assert world.network.made == 1
 
 
 def test_a_refused_connection_names_the_address(world):
@@ -64,7 +64,7 @@ def test_a_lost_connection_is_made_again_by_the_next_request(world):
     assert ADDRESS in str(waiting[0].value)
     world.start()
     assert world.request()[0].code == 0
-    assert len(world.network.connections) == 2
+    assert world.network.made == 2
 
 
 def test_after_a_failed_attempt_the_next_waits_for_the_back_off(world):
@@ -85,8 +85,8 @@ def test_a_request_times_out_with_the_address(world):
 
 def test_idle_connections_are_closed_and_made_again(world):
     world.request()
+    (near,) = world.network.ends("127.0.0.1")
     world.clock.pump([30] * 5)
-    near, _ = world.network.connections[0]
     assert near.disconnected
     assert world.request()[0].code == 0
 
@@ -181,5 +181,5 @@ def test_close_ends_all_connections(world):
     world.client.close().addCallback(closed.append)
     world.clock.advance(0)
     assert closed == [None]
-    assert all(near.disconnected for near, _ in world.network.connections)
+    assert not world.network.ends("127.0.0.1")
     assert world.clock.getDelayedCalls() == []

@@ -115,7 +115,7 @@ def test_what_one_gathers_leaves_in_one_piece_for_both(server, other):
             client.send(LATER, opaque=opaque)
     server.clock.advance(0)
     written = []
-    for _, far in server.network.connections:
+    for far in server.network.ends("10.0.0.1"):
         far.write = written.append
     other.gather(lambda: [peer.reply(request.response()) for request, peer in server.later])
     assert len(server.later) == 4 and len(written) == 2

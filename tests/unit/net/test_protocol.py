@@ -275,7 +275,7 @@ class TestBothEnds:
         network, _, peer = ends
         outcome, lost = [], []
         peer.when_lost(lost.append)
-        network.connections[0][0].hold()
+        network.ends("10.0.0.9")[0].hold()
         peer.request(RemotingCommand.request(40), 3).addErrback(outcome.append)
         network.stop("10.0.0.1:10911")
         network.settle()
@@ -305,7 +305,7 @@ class TestBothEnds:
     def test_a_silent_client_times_out(self, ends):
         network, _, peer = ends
         outcome = []
-        network.connections[0][0].hold()
+        network.ends("10.0.0.9")[0].hold()
         peer.request(RemotingCommand.request(40), 3).addErrback(outcome.append)
         network.clock.advance(3)
         assert outcome[0].check(RequestTimeout)

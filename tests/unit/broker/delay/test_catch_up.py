@@ -15,7 +15,7 @@ from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.bodies.queues import DelayOffsetTable
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.elected_group import ElectedGroup
+from tests.support.sim.group import ElectedGroup
 
 MASTER, SLAVE = RoleState(Role.MASTER, 0), RoleState(Role.SLAVE, 1)
 

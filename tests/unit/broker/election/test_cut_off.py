@@ -12,9 +12,9 @@ from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.elected_group import ElectedGroup
 from tests.support.network import FakePeer
 from tests.support.pops import Popper
+from tests.support.sim.group import ElectedGroup
 
 
 def delayed(group: ElectedGroup, broker: BrokerInMemory) -> None:

@@ -10,7 +10,7 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import BrokerInMemory
-from tests.support.elected_group import NAME, ElectedGroup
+from tests.support.sim.group import NAME, ElectedGroup
 
 
 def three(**keys: object) -> ElectedGroup:
@@ -70,8 +70,7 @@ def test_a_learner_asks_for_no_election() -> None:
 
 def test_a_copy_of_a_store_has_no_role_while_the_original_lives() -> None:
     group = three(all_ack_in_sync_state_set=True)
-    group.files[4] = group.files[2].kill()
-    group.start(4)
+    group.start(4, group.processes[2].files.kill())
     group.run(5)
     assert group.role(4) is Role.ISOLATED
     assert group.in_sync() == {1, 2, 3}

@@ -16,8 +16,8 @@ from rocketmq_tw.controller.requests import ControllerRequests
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
-from tests.support.elected_group import NAME, ElectedGroup
-from tests.support.memory_controllers import PEERS
+from tests.support.sim.controllers import PEERS
+from tests.support.sim.group import NAME, ElectedGroup
 from tests.support.stores import ROOT
 
 
@@ -171,17 +171,17 @@ def test_who_is_behind_for_too_long_leaves_the_set(
 def test_the_name_of_the_controllers_is_looked_up_again(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until there is one behind it; all of this group listen at other ports."""
+    """Until there is one behind it."""
     addresses: list[str] = []
 
     def look_up(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-        assert (host, port) == ("controllers.example", 1)
+        assert (host, port) == ("controllers.example", 9878)
         return [(socket.AF_INET, None, 6, "", (each, port)) for each in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     group = ElectedGroup(
         {
-            "controller_addr": "controllers.example:1",
+            "controller_addr": "controllers.example:9878",
             "fetch_controller_addr_by_dns_lookup": True,
         }
     )
@@ -190,7 +190,7 @@ def test_the_name_of_the_controllers_is_looked_up_again(
     group.start(1)
     group.run(10)
     assert group.role(1) is Role.ISOLATED
-    addresses.append("127.0.0.1")
+    addresses += ["10.1.0.0", "10.1.0.1", "10.1.0.2"]
     group.run_until(group.masters, limit=200)
     assert group.clock.seconds() - began == pytest.approx(LOOK_UP_SECONDS, abs=10)
 
@@ -219,7 +219,7 @@ def test_where_identity_and_epochs_are(
     asked: Asked, keys: dict[str, str], identity: str, epochs: str
 ) -> None:
     group = led(asked, **keys)
-    files = group.files[1]
+    files = group.processes[1].files
     assert files.read(identity) == b"C#broker-a#1"
     assert files.read(epochs).endswith(b"\n1-0\n")
     assert files.exists(f"{ROOT}/brokerIdentity") == files.exists(f"{ROOT}/epochFileCheckpoint")
@@ -236,7 +236,7 @@ def test_with_another_brokers_identity_it_does_not_start(asked: Asked) -> None:
     group.run_until(lambda: group.broker_id(2) == 2)
     group.kill(2)
     path = f"{ROOT}/brokerIdentity"
-    file = group.files[2].open(path, create=True)
+    file = group.processes[2].files.open(path, create=True)
     file.truncate(0)
     file.pwrite(b"C#broker-b#2", 0)
     with pytest.raises(ConfigError, match="is that of broker broker-b"):
@@ -297,7 +297,7 @@ def test_who_counts_as_in_sync_may_change_while_it_runs(asked: Asked) -> None:
 
 
 def test_a_broker_follows_controllers_that_moved(asked: Asked) -> None:
-    group = led(asked, broker={"controller_addr": "10.9.9.9:1;127.0.0.1:1"})
+    group = led(asked, broker={"controller_addr": "10.9.9.9:1;10.1.0.0:9878"})
     update(group, 1, b"controllerAddr=" + ";".join(PEERS.values()).encode())
     asked.forget()
     group.run(2)

@@ -8,7 +8,7 @@ from rocketmq_tw.broker.replicas.part import COPY_SECONDS
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from tests.support.broker import ok
-from tests.support.elected_group import ElectedGroup
+from tests.support.sim.group import ElectedGroup
 
 
 def consumed(count: int = 10) -> tuple[ElectedGroup, int, int]:

@@ -9,8 +9,8 @@ import pytest
 from rocketmq_tw.broker.replicas.part import Replicas
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 from tests.support.broker import BrokerInMemory, ok
-from tests.support.elected_group import ElectedGroup
 from tests.support.pops import Popper
+from tests.support.sim.group import ElectedGroup
 from tests.support.transactions import begin, connect, questions
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import ok
-from tests.support.elected_group import ElectedGroup
 from tests.support.network import FakePeer
+from tests.support.sim.group import ElectedGroup
 from tests.support.transactions import COMMIT, ROLLBACK, bodies, end_request
 
 

@@ -17,18 +17,12 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.wire import command
-from tests.support.group_sim.checks import Broken, ControllerChecks, Decided, GroupChecks
-from tests.support.group_sim.clock import EventClock
-from tests.support.group_sim.network import TroubledNetwork
-from tests.support.group_sim.processes import (
-    CLUSTER,
-    NAME,
-    BrokerProcess,
-    ControllerProcess,
-    Process,
-)
+from tests.support.network import Trouble
+from tests.support.sim.brokers import CLUSTER, NAME, BrokerProcess
+from tests.support.sim.checks import Broken, ControllerChecks, Decided, GroupChecks
+from tests.support.sim.controllers import PEERS, ControllerProcess
+from tests.support.sim.simulation import Process, Simulation
 
-PEERS = {f"n{number}": f"10.1.0.{number}:9878" for number in range(3)}
 STEPS = 14
 #: Seconds within which a group that nothing happens to any more must be well.
 CALM = 180.0
@@ -36,15 +30,12 @@ CALM = 180.0
 MAX_CALLS = 200_000
 
 
-class World:
+class World(Simulation):
     """Three controllers, two or three brokers, producers and readers."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = chance = Random(seed)
-        self.clock = EventClock()
-        self.clock.rightNow = 1000.0
-        self.network = TroubledNetwork(
-            self.clock,
+        chance = Random(seed)
+        weather = Trouble(
             chance,
             slowest=chance.choice([0.01, 0.1, 1.0]),
             latest=chance.choice([0.01, 2.0, 10.0]),
@@ -53,8 +44,9 @@ class World:
         self.haste = chance.choice([0.1, 0.8])
         self.flush = chance.choice(["ASYNC_FLUSH", "SYNC_FLUSH"])
         self.trace: list[str] = []
-        slow_disk = chance.choice([0.01, 0.3, 2.0])
-        around = (self.clock, self.network)
+        super().__init__(
+            chance=chance, weather=weather, slowest_disk=chance.choice([0.01, 0.3, 2.0])
+        )
         keys: dict[str, Any] = {
             "scan_not_active_broker_interval": 1000,
             "scan_inactive_master_interval": 1000,
@@ -63,19 +55,11 @@ class World:
         }
         self._controller_checks = ControllerChecks()
         self.controllers = [
-            ControllerProcess(
-                *around,
-                at.rpartition(":")[0],
-                chance,
-                slow_disk,
-                member=member,
-                peers=PEERS,
-                keys=keys,
-                on_apply=self._applied,
-            )
-            for member, at in PEERS.items()
+            ControllerProcess(self, member, keys, self._applied) for member in PEERS
         ]
         settings = {
+            "enable_controller_mode": True,
+            "controller_addr": ";".join(PEERS.values()),
             "controller_heart_beat_timeout_mills": chance.choice([1500, 3000]),
             "sync_broker_metadata_period": chance.choice([500, 5000]),
             "check_sync_state_set_period": chance.choice([500, 5000]),
@@ -89,15 +73,7 @@ class World:
             "ha_max_time_slave_not_catchup": chance.choice([1000, 5000]),
         }
         self.brokers = [
-            BrokerProcess(
-                *around,
-                f"10.0.0.{number}",
-                chance,
-                slow_disk,
-                controllers=";".join(PEERS.values()),
-                settings=settings,
-                keys=store,
-            )
+            BrokerProcess(self, f"10.0.0.{number}", settings=settings, keys=store)
             for number in range(1, chance.choice([3, 4, 4]))
         ]
         self.checks = GroupChecks(self.brokers, self._controller_checks)
@@ -120,9 +96,9 @@ class World:
             controller.start()
         for broker in self.brokers:
             self.start_broker(broker)
-            self.advance(self.chance.choice([0.01, 1.0]))
+            self.run(self.chance.choice([0.01, 1.0]))
         if self.chance.random() < 0.8:
-            self.run_until(self.checks.come_together, CALM)
+            self.come_together()
         trouble = [
             (self.send, 10),
             (self.lose_broker, 4),
@@ -141,7 +117,7 @@ class World:
             (action,) = self.chance.choices(actions, weights)
             self._note(action.__name__)
             action()
-            self.advance(self.chance.choice([0.002, 0.02, 0.1, 0.5, 2.0, 8.0]))
+            self.run(self.chance.choice([0.002, 0.02, 0.1, 0.5, 2.0, 8.0]))
         self.recover()
 
     def recover(self) -> None:
@@ -156,10 +132,10 @@ class World:
         for broker in self.brokers:
             if not broker.is_running:
                 self.start_broker(broker)
-        self.run_until(self.checks.come_together, CALM)
+        self.come_together()
         self.send()
-        self.advance(1.0)
-        self.run_until(self.checks.come_together, CALM)
+        self.run(1.0)
+        self.come_together()
         self.checks.ends_well()
         self._note("well")
 
@@ -172,7 +148,7 @@ class World:
                 broker.send(body, partial(self._acknowledged, broker))
                 self.checks.look()
                 if self.chance.random() < 0.5:
-                    self.advance(self.chance.choice([0.001, 0.05]))
+                    self.run(self.chance.choice([0.001, 0.05]))
 
     def lose_broker(self) -> None:
         """kill -9; or power, where the configuration promises to survive that."""
@@ -243,7 +219,7 @@ class World:
         """Somebody loses a connection."""
         able = [one.host for one in (*self.controllers, *self.brokers) if one.is_able]
         if able:
-            self.network.reset(self.chance.choice(able))
+            self.network.reset(self.chance.choice(able), self.chance)
 
     def disturb_a_proposal(self) -> None:
         """Somebody joins or is lost, and while the controllers are told of that, the teller is
@@ -257,13 +233,13 @@ class World:
             victim.end(power=False)
             self.checks.ended(victim, power=False)
             if self.chance.random() < 0.7:
-                self.advance(1.0)
+                self.run(1.0)
                 self.start_broker(victim)
         for _ in range(2000):
             asking = self._brokers_that(lambda one: one.is_asking)
             if asking:
                 break
-            self.advance(0.001)
+            self.run(0.001)
         else:
             return
         self._note(f"{asking[0].host} asks")
@@ -273,9 +249,9 @@ class World:
             self.start_broker(asking[0])
         else:
             for _ in range(6):
-                self.network.reset(asking[0].host)
+                self.network.reset(asking[0].host, self.chance)
         for _ in range(self.chance.randrange(4)):
-            self.advance(0.8)
+            self.run(0.8)
             self.send()
 
     def designate(self) -> None:
@@ -292,7 +268,7 @@ class World:
 
     # Time
 
-    def advance(self, seconds: float) -> None:
+    def run(self, seconds: float) -> None:
         """Time goes on. Raises `Broken`."""
         until = self.clock.seconds() + seconds
         for _ in range(MAX_CALLS):
@@ -304,13 +280,13 @@ class World:
         else:
             raise Broken("it does not come to rest")
 
-    def run_until(self, missing: Callable[[], str], limit: float) -> None:
+    def come_together(self) -> None:
         """Time goes on until nothing is missing."""
-        give_up = self.clock.seconds() + limit
-        while missing():
+        give_up = self.clock.seconds() + CALM
+        while missing := self.checks.come_together():
             if self.clock.seconds() > give_up:
-                raise Broken(f"the group does not come together: {missing()}")
-            self.advance(0.5)
+                raise Broken(f"the group does not come together: {missing}")
+            self.run(0.5)
 
     # Helpers
 

@@ -1,21 +1,17 @@
-"""A group of controllers on a network, disks and a clock in memory, and brokers that ask them."""
+"""The controllers of a simulation, and brokers that do nothing but ask them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
-from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.task import Clock
-from twisted.python.failure import Failure
+from twisted.internet.defer import Deferred
 
 from rocketmq_tw.client.controller import ControllerClient
 from rocketmq_tw.config.controller import ControllerConfig
 from rocketmq_tw.config.net import NettyServerConfig
 from rocketmq_tw.controller.controller import Controller
-from rocketmq_tw.files.faulty import FaultyFiles
-from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.address import split_address
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.net.live_config import kept_config
@@ -24,83 +20,104 @@ from rocketmq_tw.raft.store.member import MemberStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import BrokerHeartbeatRequestHeader
-from tests.support.network import MemoryNetwork
-from tests.support.process_clock import MemoryPort
+from tests.support.sim.simulation import Process, Simulation
 
-PEERS = {"n0": "127.0.0.1:1", "n1": "127.0.0.1:2", "n2": "127.0.0.1:3"}
+PEERS = {f"n{number}": f"10.1.0.{number}:9878" for number in range(3)}
 CLUSTER, GROUP = "C", "g"
-_FILE_SIZE = 8 * 1024
-
-T = TypeVar("T")
+_FILE_SIZE, _INDEX_SIZE = 8 * 1024, 32 * 1024
 
 
-class ListeningClock(Clock):
-    """A clock whose ports are those of a network in memory."""
+class ControllerProcess(Process):
+    """One of the controllers; `keys` are of its configuration, `on_apply` hears of each entry once
+    it is applied."""
 
-    network: MemoryNetwork
+    def __init__(
+        self,
+        simulation: Simulation,
+        member: str,
+        keys: dict[str, Any],
+        on_apply: Callable[[ControllerProcess, int], None] | None = None,
+    ) -> None:
+        super().__init__(simulation, split_address(PEERS[member])[0])
+        self.member = member
+        self.controller: Controller | None = None
+        self.config = self._read_config(keys)
+        self._keys = keys
+        self._on_apply = on_apply
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.factories: dict[str, Any] = {}
+    def _read_config(self, keys: dict[str, Any]) -> ControllerConfig:
+        return ControllerConfig(
+            controller_dledger_group="controllers",
+            controller_dledger_peers=";".join(f"{one}-{at}" for one, at in PEERS.items()),
+            controller_dledger_self_id=self.member,
+            mapped_file_size=_FILE_SIZE,
+            config_store_path="/conf/controller.conf",
+            **keys,
+        )
 
-    def listenTCP(
-        self, port: int, factory: Any, backlog: int = 50, interface: str = ""
-    ) -> MemoryPort:
-        address = f"127.0.0.1:{port}"
-        self.network.listen(address, factory)
-        self.factories[address] = factory
-        return MemoryPort(self.network, address)
+    def start(self) -> Controller:
+        """A new process on what the disk holds."""
+        clock, threads = self.begin()
+        self.config = self._read_config(self._keys)
+        self.controller = controller = Controller(
+            clock,
+            self.config,
+            kept_config(self.disk, self.config, (), threads),
+            MemberStore(self.disk, "/s", _FILE_SIZE, _INDEX_SIZE),
+            clock.client(),
+            threads,
+            Random(self.simulation.chance.randrange(1 << 30)),
+        )
+        if self._on_apply is not None:
+            self._observe(controller, self._on_apply)
+        host, port = split_address(PEERS[self.member])
+        server = RemotingServer(clock, NettyServerConfig(bind_address=host, listen_port=port))
+        controller.start(server)
+        return controller
+
+    def _observe(
+        self, controller: Controller, on_apply: Callable[[ControllerProcess, int], None]
+    ) -> None:
+        apply = controller.machine.apply
+
+        def observed(entry: Any) -> None:
+            apply(entry)
+            on_apply(self, entry.index)
+
+        controller.machine.apply = observed  # type: ignore[method-assign]
+
+    @property
+    def leads(self) -> bool:
+        """Whether it takes itself for the leader."""
+        return self.is_able and self.controller is not None and self.controller.node.is_leader
+
+    def end(self, *, power: bool = False, seed: int | None = None) -> None:
+        super().end(power=power, seed=seed)
+        self.controller = None
 
 
-def _at_once(action: Callable[[], None]) -> Deferred[None]:
-    try:
-        action()
-    except Exception as error:
-        return fail(error)
-    return succeed(None)
-
-
-class Controllers:
+class Controllers(Simulation):
     """Three controllers; `config` are keys that all of them have."""
 
-    def __init__(self, **config: Any) -> None:
-        self.clock = ListeningClock()
-        self.clock.advance(1000)
-        self.network = self.clock.network = MemoryNetwork(self.clock)
-        self._config = config
-        self.configs: dict[str, ControllerConfig] = {}
-        self.disks = {member: FaultyFiles(MemoryFiles()) for member in PEERS}
-        self.running: dict[str, Controller] = {}
+    def __init__(self, on: Simulation | None = None, **config: Any) -> None:
+        super().__init__(on)
+        self.processes = {member: ControllerProcess(self, member, config) for member in PEERS}
         for member in PEERS:
             self.start(member)
 
+    @property
+    def running(self) -> dict[str, Controller]:
+        """Those that run, by member."""
+        found = {member: process.controller for member, process in self.processes.items()}
+        return {member: one for member, one in found.items() if one is not None}
+
     def start(self, member: str) -> None:
         """A new process on what the member's disk holds."""
-        config = self.configs[member] = ControllerConfig(
-            controller_dledger_group="controllers",
-            controller_dledger_peers=";".join(f"{one}-{at}" for one, at in PEERS.items()),
-            controller_dledger_self_id=member,
-            mapped_file_size=_FILE_SIZE,
-            config_store_path="/conf/controller.conf",
-            **self._config,
-        )
-        disk = self.disks[member]
-        controller = self.running[member] = Controller(
-            self.clock,
-            config,
-            kept_config(disk, config, (), _at_once),
-            MemberStore(disk, "/s", _FILE_SIZE, 32 * 1024),
-            self.network.client(),
-            _at_once,
-            Random(int(member[1:])),
-        )
-        _, port = split_address(PEERS[member])
-        controller.start(RemotingServer(self.clock, NettyServerConfig(listen_port=port)))
+        self.processes[member].start()
 
     def stop(self, member: str) -> None:
         """The process goes away as by kill -9."""
-        self.network.stop(PEERS[member])
-        self.result(self.running.pop(member).stop())
+        self.processes[member].end()
 
     def cut(self, member: str) -> None:
         """Nobody reaches the member any more; it reaches the others."""
@@ -108,28 +125,9 @@ class Controllers:
 
     def mend(self, member: str) -> None:
         """The end of `cut`."""
-        self.network.listen(PEERS[member], self.clock.factories[PEERS[member]])
-
-    def run(self, seconds: float) -> None:
-        """Time passes in small steps."""
-        for _ in range(max(1, round(seconds / 0.005))):
-            self.clock.advance(0.005)
-
-    def run_until(self, condition: Callable[[], Any], limit: float = 60.0) -> None:
-        began = self.clock.seconds()
-        while not condition():
-            assert self.clock.seconds() - began < limit, "not in time"
-            self.run(0.005)
-
-    def result(self, deferred: Deferred[T]) -> T:
-        """What the Deferred fires with; raises what it fails with."""
-        found: list[Any] = []
-        deferred.addBoth(found.append)
-        self.run_until(lambda: found)
-        if isinstance(found[0], Failure):
-            found[0].raiseException()
-        result: T = found[0]
-        return result
+        clock = self.processes[member].clock
+        assert clock is not None
+        self.network.listen(PEERS[member], clock.factories[PEERS[member]])
 
     def leader(self) -> Controller:
         """The one that decides, once there is one."""

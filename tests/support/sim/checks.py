@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.controller.core.state import ControllerState
 from tests.support.broker import messages_of
-from tests.support.group_sim.processes import NAME, BrokerProcess
+from tests.support.sim.brokers import NAME, BrokerProcess
 
 TOPIC = "Topic"
 

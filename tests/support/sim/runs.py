@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from twisted.logger import Logger
 
-from tests.support.group_sim.checks import Broken
-from tests.support.group_sim.world import World, simulate
+from tests.support.sim.checks import Broken
+from tests.support.sim.world import World, simulate
 
 #: Groups between two collections: a group is one large ring of objects.
 _GROUPS_PER_COLLECTION = 8
