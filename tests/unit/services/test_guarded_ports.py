@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twisted.internet.protocol import Factory
+from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
 from rocketmq_tw.broker.dledger.part import DLedgerGroup
@@ -23,17 +24,17 @@ from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import BrokerInMemory
-from tests.support.memory_controllers import ListeningClock
 from tests.support.memory_server import RawClient
 from tests.support.network import MemoryNetwork
+from tests.support.sim.clock import ProcessClock
 
 
 class World:
     """A machine whose server lets nobody in, once `is_closed`."""
 
     def __init__(self, port: int) -> None:
-        self.clock = ListeningClock()
-        self.network = self.clock.network = MemoryNetwork(self.clock)
+        self.network = MemoryNetwork(Clock())
+        self.clock = ProcessClock(self.network.clock, self.network, "127.0.0.1")
         self.address = f"127.0.0.1:{port}"
         self.is_closed = True
         access = AccessChecks(requests=[self.check], connections=[self.check])
