@@ -2,7 +2,8 @@
 
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -18,7 +19,7 @@ settings.load_profile("project")
 #: When a test's time limit is over, by the monotonic clock.
 DEADLINE = pytest.StashKey[float]()
 #: Seconds between two reminders that a test is past its limit.
-REMINDER = 1.0
+REMINDER = 3.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,7 +57,31 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fails a test that came to its end because such code dropped the error."""
-    result = yield
+    with _not_reminded_any_more(item):
+        result = yield
     if time.monotonic() > item.stash.get(DEADLINE, inf):
         pytest.fail("Timeout: the test came to its end behind its time limit")
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _not_reminded_any_more(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with _not_reminded_any_more(item):
+        return (yield)
+
+
+@contextmanager
+def _not_reminded_any_more(item: pytest.Item) -> Iterator[None]:
+    """Once the error of a test has left it, none may strike the one who writes the report."""
+    try:
+        yield
+    except BaseException:
+        if time.monotonic() > item.stash.get(DEADLINE, inf):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        raise

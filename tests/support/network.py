@@ -464,8 +464,13 @@ class MemoryNetwork:
             chance.choice(ends).break_off()
 
     def heal(self) -> None:
-        """Nothing is cut any more; what was held goes on."""
+        """Nothing is cut or frozen any more; what was held goes on."""
         self.cut.clear()
+        for ends in self._ends.values():
+            for end in ends:
+                if end.frozen:
+                    end.frozen = False
+                    end._schedule()
         held, self.held = self.held, []
         for end in held:
             end._schedule()

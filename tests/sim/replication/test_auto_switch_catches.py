@@ -14,8 +14,7 @@ from rocketmq_tw.replication.auto_switch.epochs import EpochEntry, EpochTable
 from rocketmq_tw.replication.auto_switch.service import AutoSwitchHAService
 from rocketmq_tw.replication.auto_switch.sync_states import SyncStates
 from rocketmq_tw.wire.codes import ResponseCode
-from tests.support.switched.group import run
-from tests.support.switched.record_log import Broken, RecordLog
+from tests.support.sim.switched import Broken, RecordLog, run
 
 SEEDS = 600
 

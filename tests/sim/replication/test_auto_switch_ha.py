@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.switched.group import run
+from tests.support.sim.switched import run
 
 SEEDS = 500
 

@@ -1,1 +1,0 @@
-"""A group of brokers that change places, in memory, by seed: real links, simulated logs."""
