@@ -1,8 +1,8 @@
-"""What stands behind a place of the log and was delivered by the timer: that waits again.
+"""Finds the deliveries of the timer that a cut takes off the log: their messages wait again.
 
 Delivered messages say so in their properties, but so may any message of a client, or a copy that an
-application made. What is claimed counts only where the timer's own entry for it is found, or the
-message that waited in the timer's topic.
+application made. Such a claim counts only where the timer's own entry for it is found, or the
+message that waited in the timer's topic (docs/formats/timers.md, "The order of things").
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from rocketmq_tw.store.interface import IMessageStore
 
 #: Entries of the timer log that are looked at in one step.
 SLICE = 500
-#: Claims that are kept before they are compared with the timer log, and all that are kept.
+#: Claims that are kept until they are compared with the timer log, and all that are kept.
 MOST_COMPARED = 10_000
 MOST_CLAIMS = 100_000
-#: As many messages of the timer's topic are looked through for those that have no entry here.
+#: Messages of the timer's topic that are searched, at most, for those that have no entry here.
 MOST_BACK = 30_000
-#: Stock's mark of a message that it delivered without letting it wait.
+#: TIMER_ENQUEUE_MS where stock delivered a message without letting it wait.
 _NEVER = (1 << 63) - 1
 
 
 class _Claim(NamedTuple):
-    """What a message that waited and the one that was delivered have in common."""
+    """The properties that a message in the timer's topic and its delivery have in common."""
 
     topic: str
     queue_id: str | None
     out: int
     unique_id: str | None
-    #: How often it had rolled before; -1 for what was delivered to its own topic.
+    #: How often it had rolled before; -1 for a delivery to its own topic.
     rolls: int = -1
 
 
-class Delivered:
-    """Finds out about what `cut` takes away."""
+class DeliveredBehind:
+    """Looks through what `cut` takes away; `find` tells the result."""
 
     def __init__(self, store: IMessageStore, books: TimerBooks, cut: LogCut) -> None:
         self._cut = cut
         cut.need_messages_of(TIMER_TOPIC)
-        cut.observe(self._look)
+        cut.observe(self._look_at)
         self._store = store
         self._rules = books.rules
         self._files = books.files
@@ -58,23 +58,24 @@ class Delivered:
         #: The first message in the timer's topic that was delivered and has no entry here: a slave
         #: hears of those late that wait for a short time, and stock lets some not wait at all.
         self.first_missing: int | None = None
-        #: Slot -> what is said to have waited for it.
+        #: Slot -> the claims of messages that may have waited for it.
         self._claims: dict[int, set[_Claim]] = defaultdict(set)
         self._count = 0
         #: All claims, or as many as there is room for.
         self._all: set[_Claim] = set()
 
-    def _look(self, head: RecordHead) -> Iterator[None] | None:
+    def _look_at(self, head: RecordHead) -> Iterator[None] | None:
         if b"TIMER_DEQUEUE_MS" in head.properties:
-            self._see(head)
+            self._note_claim(head)
         return self._compare() if self._count >= MOST_COMPARED else None
 
     def find(self) -> Iterator[None]:
-        """Finds out, in steps, from all that was told; nobody writes meanwhile."""
+        """Finds `first` and `first_missing`, in steps, once the cut's end of the log was gone
+        through; nothing may be added to the timer's files meanwhile."""
         yield from self._compare()
         yield from self._find_missing()
 
-    def _see(self, head: RecordHead) -> None:
+    def _note_claim(self, head: RecordHead) -> None:
         rules = self._rules
         properties = parse_properties(head.properties)
         write = number(properties.get(props.TIMER_ENQUEUE_MS))
@@ -99,7 +100,7 @@ class Delivered:
                 self._count += 1
 
     def _compare(self) -> Iterator[None]:
-        """Finds the first slot of which a claim holds; those of later ones are of no interest."""
+        """Finds the first slot of which a claim holds; later slots need no look."""
         for slot in sorted(self._claims):
             if self.first is not None and slot >= self.first:
                 break
@@ -109,8 +110,8 @@ class Delivered:
         self._count = 0
 
     def _confirm(self, slot: int, claims: set[_Claim]) -> Iterator[None]:
-        """Looks for an entry of a slot that one of the claims is about; only messages that stay
-        count."""
+        """Looks for an entry of `slot` with one of `claims`, whose message the cut does not take
+        away."""
         found = self._files.wheel.get(slot)
         assert found is not None
         rules, hashes = self._rules, {java_hash_code(claim.topic) for claim in claims}
@@ -119,15 +120,15 @@ class Delivered:
             if (
                 fits
                 and 0 <= unit.offset < self._cut.end
-                and self._waited(unit.offset, unit.rolls) in claims
+                and self._claim_at(unit.offset, unit.rolls) in claims
             ):
                 self.first = slot
                 return
             if count % SLICE == 0:
                 yield
 
-    def _waited(self, offset: int, rolls: bool) -> _Claim | None:
-        """What a message at a place of the log says that it waits for."""
+    def _claim_at(self, offset: int, rolls: bool) -> _Claim | None:
+        """The claim that the delivery of a waiting message, at a place of the log, would make."""
         message = self._store.message_at(offset)
         if message is None or message.topic != TIMER_TOPIC:
             return None
@@ -138,7 +139,7 @@ class Delivered:
         return claim._replace(rolls=number(properties.get(props.TIMER_ROLL_TIMES)) or 0)
 
     def _find_missing(self) -> Iterator[None]:
-        """Finds the messages without an entry, not far in front of what was delivered."""
+        """Finds the first message without an entry, among the last ones in front of the cut."""
         store, wanted, cut = self._store, self._all, self._cut
         offset = cut.end_of(TIMER_TOPIC, 0)
         least = max(store.min_queue_offset(TIMER_TOPIC, 0), offset - MOST_BACK)
@@ -151,7 +152,7 @@ class Delivered:
             offset -= 1
             position = cut.position(TIMER_TOPIC, 0, offset)
             if position is not None and position not in entered:
-                claims = {self._waited(position, rolls) for rolls in (False, True)}
+                claims = {self._claim_at(position, rolls) for rolls in (False, True)}
                 if claims & wanted:
                     wanted -= claims
                     self.first_missing = offset

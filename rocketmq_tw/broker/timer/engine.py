@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from functools import partial
+from collections.abc import Generator
 from typing import Any
 
 from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
-from rocketmq_tw.broker.assembly.truncation import DerivedOffsets, LogCut
+from rocketmq_tw.broker.assembly.truncation import DerivedOffsets
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.timer.books import TimerBooks
-from rocketmq_tw.broker.timer.delivered import Delivered
 from rocketmq_tw.broker.timer.keeping import TimerKeeper
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
-from rocketmq_tw.broker.timer.rewind import rewind_before_cut
+from rocketmq_tw.broker.timer.rewind import CutRewind
 from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerWork
 from rocketmq_tw.broker.writing.part import Writing
 
@@ -35,8 +33,7 @@ class TimerEngine:
         self._is_loaded = False
         self.books = TimerBooks(host, writing.store)
         self.keeper = TimerKeeper(host, writing.commit, self.books)
-        #: What is being cut off the log, and what was delivered there.
-        self._cut: tuple[LogCut, Delivered] | None = None
+        self._rewind = CutRewind(host, writing.store, self.books, self.keeper)
         #: None while the broker has no role.
         self.work: TimerWork | None = None
 
@@ -100,22 +97,11 @@ class TimerEngine:
 
     def derived_offsets(self) -> DerivedOffsets:
         """The place in time and in the timer's topic, with the wheel and its log."""
-        return DerivedOffsets("the timer", self._look_behind, self._rewind, self._pause)
+        rewind = self._rewind
+        return DerivedOffsets("the timer", rewind.look_behind, rewind.save, self._pause)
 
     def _pause(self) -> Deferred[None]:
         return succeed(None) if self.work is None else self.work.pause()
-
-    def _look_behind(self, cut: LogCut) -> Iterator[None]:
-        delivered = Delivered(self._writing.store, self.books, cut)
-        self._cut = cut, delivered
-        return delivered.find()
-
-    @inlineCallbacks
-    def _rewind(self) -> Generator[Deferred[Any], Any, None]:
-        assert self._cut is not None, "the end of the log was gone through"
-        behind, self._cut = self._cut, None
-        yield self.keeper.alone(partial(rewind_before_cut, self._host, self.books, *behind))
-        yield self.keeper.save(always=True)
 
     def go_on_after_cut(self, end: int) -> None:
         """Goes on, where the role was not left meanwhile and is not just being entered."""

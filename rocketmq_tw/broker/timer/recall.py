@@ -47,7 +47,7 @@ class RecallRequests:
         self._redirects = writing.redirects
 
     def handlers(self, role: Role) -> dict[int, Handler]:
-        """What answers 370 while the broker has a role."""
+        """The handler of request 370 in a role."""
 
         def refuse(request: RemotingCommand, peer: IPeer) -> RemotingCommand:
             self._need_enabled()
@@ -61,8 +61,8 @@ class RecallRequests:
         return {RequestCode.RECALL_MESSAGE: self.recall if role is Role.MASTER else refuse}
 
     def recall(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """Fires with the id of the message that is taken back, once that is as safe as a message
-        would be; raises `RequestError`. Whether such a message waits is not asked."""
+        """Answers with the id of the message that is recalled, once the recall is safe. Raises, or
+        fails with, `RequestError`. Whether such a message waits is not looked up, as in stock."""
         config, now = self._config, self._now_ms()
         self._need_enabled()
         accepts_from = config.start_accept_send_request_time_stamp

@@ -12,9 +12,11 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.assembly.truncation import LogCut
 from rocketmq_tw.broker.timer.books import TimerBooks
-from rocketmq_tw.broker.timer.delivered import Delivered
+from rocketmq_tw.broker.timer.delivered import DeliveredBehind
+from rocketmq_tw.broker.timer.keeping import TimerKeeper
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.message.names import TIMER_TOPIC
+from rocketmq_tw.store.interface import IMessageStore
 
 #: Milliseconds by which the clock may be set back, or that of a former master be ahead, before time
 #: is gone through once more.
@@ -23,35 +25,61 @@ AHEAD_MS = 10_000
 STEP_SLOTS = 4_096
 
 
-@inlineCallbacks
-def rewind_before_cut(
-    host: Host, books: TimerBooks, cut: LogCut, delivered: Delivered
-) -> Generator[Deferred[Any], Any, None]:
-    """Goes back to before what `cut` takes away: messages there wait no more, and what was
-    `delivered` there waits again. The checkpoint goes back first: what a crash leaves of the rest
-    does no harm then. Nothing may be let in, delivered or written meanwhile; fails where a file
-    cannot be written."""
-    known = books.progress.checkpoint or TimerCheckpoint()
-    read_ms, until = books.read_ms, min(books.entered_until, known.master_queue_offset)
-    if delivered.first is not None:
-        read_ms = min(read_ms, delivered.first)
-    for offset in (cut.first_gone(TIMER_TOPIC, 0), delivered.first_missing):
-        if offset is not None:
-            until = min(until, offset)
-    checkpoint = known._replace(
-        read_ms=min(known.read_ms, read_ms),
-        queue_offset=min(books.queue_offset, until),
-        master_queue_offset=until,
-    )
-    yield host.in_thread(lambda: books.progress.write(checkpoint))
-    books.rewind(checkpoint, read_ms)
-    yield host.in_slices(books.files.unlink_behind(cut.end))
+class CutRewind:
+    """Goes back before the log's end is cut: messages there wait no more, and messages that were
+    delivered there wait again. Nothing may be let in or delivered meanwhile."""
 
-    def note_log_position(position: int) -> None:
-        log_position = min(checkpoint.log_position, position)
-        books.progress.write(checkpoint._replace(log_position=log_position))
+    def __init__(
+        self, host: Host, store: IMessageStore, books: TimerBooks, keeper: TimerKeeper
+    ) -> None:
+        self._host = host
+        self._store = store
+        self._books = books
+        self._keeper = keeper
+        self._found: tuple[LogCut, DeliveredBehind] | None = None
 
-    yield host.in_thread(lambda: books.files.cut_unlinked(note_log_position))
+    def look_behind(self, cut: LogCut) -> Iterator[None]:
+        """Finds out how far to go back; see `DerivedOffsets.rewind`."""
+        delivered = DeliveredBehind(self._store, self._books, cut)
+        self._found = cut, delivered
+        return delivered.find()
+
+    @inlineCallbacks
+    def save(self) -> Generator[Deferred[Any], Any, None]:
+        """Goes back as far as `look_behind` found; fires once that is durable, and fails where a
+        file cannot be written."""
+        assert self._found is not None, "look_behind comes first"
+        found, self._found = self._found, None
+        yield self._keeper.alone(lambda: self._go_back(*found))
+        yield self._keeper.save(always=True)
+
+    @inlineCallbacks
+    def _go_back(
+        self, cut: LogCut, delivered: DeliveredBehind
+    ) -> Generator[Deferred[Any], Any, None]:
+        host, books = self._host, self._books
+        known = books.progress.checkpoint or TimerCheckpoint()
+        read_ms, until = books.read_ms, min(books.entered_until, known.master_queue_offset)
+        if delivered.first is not None:
+            read_ms = min(read_ms, delivered.first)
+        for offset in (cut.first_gone(TIMER_TOPIC, 0), delivered.first_missing):
+            if offset is not None:
+                until = min(until, offset)
+        checkpoint = known._replace(
+            read_ms=min(known.read_ms, read_ms),
+            queue_offset=min(books.queue_offset, until),
+            master_queue_offset=until,
+        )
+        # First of all: whatever a crash leaves of the rest does no harm then.
+        yield host.in_thread(lambda: books.progress.write(checkpoint))
+        books.rewind(checkpoint, read_ms)
+        yield host.in_slices(books.files.unlink_behind(cut.end))
+
+        def note_log_position(position: int) -> None:
+            log_position = min(checkpoint.log_position, position)
+            books.progress.write(checkpoint._replace(log_position=log_position))
+
+        yield host.in_thread(lambda: books.files.cut_unlinked(note_log_position))
 
 
 def clock_is_behind(books: TimerBooks, now_ms: int) -> bool:

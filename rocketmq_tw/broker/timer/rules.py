@@ -1,4 +1,6 @@
-"""When a message is due, and for which slot it waits: stock's arithmetic."""
+"""When a message is due, and for which slot it waits: stock's arithmetic (docs/formats/timers.md,
+"What becomes of a message").
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _CHECK_POINTS = revive_topic("")
 
 
 def deliver_ms(properties: Mapping[str, str], from_ms: int) -> int | None:
-    """The time that a message asks for, where a delay counts from `from_ms`; None where what it
-    says is no number."""
+    """The time in ms since 1970 that a message asks for, where a delay counts from `from_ms`; None
+    where its property is no number."""
     for name, unit in ((props.TIMER_DELAY_SEC, 1000), (props.TIMER_DELAY_MS, 1)):
         if name in properties:
             delay = number(properties[name])
@@ -34,8 +36,9 @@ def takes_timed(topic: str) -> bool:
 
 
 class TimerRules:
-    """With a precision and a window of `timerRollWindowSlot`: what is further away waits for a part
-    of that first, and then once more (a roll), long before the commit log loses it."""
+    """Slots of `timerPrecisionMs`, and a window of `timerRollWindowSlot` of them. A message whose
+    time is beyond the window waits for a part of it first, and then again (a roll), long before the
+    commit log loses it."""
 
     def __init__(self, config: MessageStoreConfig) -> None:
         self.precision_ms = config.timer_slot_ms
@@ -46,7 +49,7 @@ class TimerRules:
 
     @property
     def furthest_ms(self) -> int:
-        """How far back a slot still counts that was not delivered in time."""
+        """How many ms back a slot still counts that was not delivered in time."""
         return _WINDOW * self.precision_ms
 
     def slot_of(self, time_ms: int) -> int:

@@ -1,5 +1,6 @@
-"""What half messages become: a copy that is asked about again, the real message, one that is given
-up, and the op messages that say which are settled (docs/formats/transactions.md).
+"""Half messages as they are stored, and what is stored for them: the real message, a copy that is
+asked about again, one that is given up, and op messages, which name those that are settled
+(docs/formats/transactions.md).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, 
 from rocketmq_tw.message.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.message.properties import join_properties, parse_properties
 
-#: Whose consumer offsets say how far half and op messages are settled, as in stock.
+#: The group whose consumer offsets say how far half and op messages are settled, as in stock.
 SYSTEM_GROUP = "CID_RMQ_SYS_TRANS"
 #: All half and op messages are in this queue of their topics.
 QUEUE = 0
@@ -25,7 +26,7 @@ _OP_PROPERTIES = join_properties({props.TAGS: SETTLED_TAG, props.WAIT: "true"})
 
 
 class Half:
-    """A half message as it is stored, with what its properties say of it."""
+    """A half message as it is stored, with its parsed properties."""
 
     __slots__ = ("message", "properties")
 
@@ -45,7 +46,7 @@ class Half:
 
     @property
     def real_topic(self) -> str:
-        """Where the message is meant to go; empty where it does not say."""
+        """The topic that the message is for; empty where it names none."""
         return self.properties.get(props.REAL_TOPIC, "")
 
     @property
@@ -54,12 +55,12 @@ class Half:
 
     @property
     def names_origin(self) -> bool:
-        """Whether it says itself of which one it is a copy; what stock puts back does not."""
+        """Whether it names the first copy; copies of stock's do not."""
         return props.TRAN_PREPARED_QUEUE_OFFSET in self.properties
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says for which topic and queue it is."""
+        """Whether it names the topic and the queue that it is for."""
         return bool(self.real_topic) and self.real_queue is not None
 
     @property
@@ -72,7 +73,7 @@ class Half:
 
     @property
     def is_copy(self) -> bool:
-        """Whether a broker has put it back; stock says so by one of these."""
+        """Whether a broker has put it back; a copy of stock's counts checks alone."""
         return self.names_origin or self.checks > 0
 
     @property
@@ -82,16 +83,17 @@ class Half:
 
     @property
     def immunity_seconds(self) -> int | None:
-        """The time that its producer asks not to be asked for; None where it names none."""
+        """For how many seconds its producer wants not to be asked; None where it does not say."""
         return whole(self.properties.get(props.CHECK_IMMUNITY_TIME_IN_SECONDS))
 
     def born_by(self) -> int:
-        """When its time began; a producer whose clock is ahead does not put it off."""
+        """When it was born, in ms since 1970, or stored, where its producer's clock is ahead."""
         return min(self.message.born_timestamp, self.message.store_timestamp)
 
 
 def whole(text: str | None) -> int | None:
-    """The whole number that a property says; None where it says none that a long can hold."""
+    """The whole number that a property says; None where it is none. One that is more than a long
+    can hold is the largest long."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
         return None
     return min(int(text), _LARGEST)
@@ -114,7 +116,8 @@ def make_half(message: StoredMessage, properties: dict[str, str]) -> None:
 
 
 def real_message(half: Half) -> StoredMessage:
-    """What consumers get once `half` is committed. Its properties stay as they are, as in stock."""
+    """The message for consumers once `half` is committed. Its properties are those of `half`, as in
+    stock."""
     message, queue_id = half.message, half.real_queue
     assert queue_id is not None, "a half message that names no queue was committed"
     return msgspec.structs.replace(
@@ -142,7 +145,7 @@ def asked_again(half: Half, checks: int) -> StoredMessage:
 
 
 def resumed(half: Half) -> StoredMessage:
-    """The copy of one that was given up, or waits, of which no check counts any more."""
+    """The copy of a half message, given up or waiting, whose checks are counted from 0 again."""
     properties = half.properties | {props.TRANSACTION_CHECK_TIMES: "0"}
     if half.message.topic == HALF_TOPIC:
         properties[props.TRAN_PREPARED_QUEUE_OFFSET] = str(half.origin)
@@ -156,21 +159,21 @@ def resumed(half: Half) -> StoredMessage:
 
 
 def given_up(half: Half) -> StoredMessage:
-    """What is kept of a half message that nobody decided about."""
+    """The message that is kept of `half` where nobody decides about it."""
     return msgspec.structs.replace(half.message, topic=TRANS_CHECK_MAX_TIME_TOPIC, queue_id=QUEUE)
 
 
 def shown_to_producer(half: Half, copy: StoredMessage) -> StoredMessage:
-    """The message with which its producer is asked: meant for where it will go, standing where
-    the half message `copy` stands."""
+    """The message with which its producer is asked: with the topic and queue that it is for, and
+    the place in the log of `copy`."""
     queue_id = half.real_queue
     assert queue_id is not None, "a half message that names no queue is asked about"
     return msgspec.structs.replace(copy, topic=half.real_topic, queue_id=queue_id)
 
 
 def op_message(offsets: Sequence[int], host: tuple[str, int], now_ms: int) -> StoredMessage:
-    """Says that the half messages at `offsets` of their queue are settled. One alone is written as
-    4.9 does, which both versions read; several as 5.x does."""
+    """The op message that says that the half messages at `offsets` of their queue are settled: one
+    alone as 4.9 writes it, which both versions read; several as 5.x does."""
     text = str(offsets[0]) if len(offsets) == 1 else "".join([f"{offset}," for offset in offsets])
     return StoredMessage(
         topic=OP_HALF_TOPIC,
@@ -184,7 +187,7 @@ def op_message(offsets: Sequence[int], host: tuple[str, int], now_ms: int) -> St
 
 
 def settled_offsets(op: StoredMessage) -> list[int]:
-    """The offsets that an op message names; what is no number is left out."""
+    """The offsets that an op message names; texts that are no number are ignored."""
     if parse_properties(op.properties).get(props.TAGS) != SETTLED_TAG:
         return []
     parts = op.body.decode("utf-8", "replace").split(",")

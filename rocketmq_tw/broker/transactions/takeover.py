@@ -123,7 +123,7 @@ class Takeover:
                 if book.is_pending(message.queue_offset):
                     self._inherit(Half(message))
             after = max(read.next_offset, offset + 1)
-            self._pass_over(offset, after)
+            self._settle_unread(offset, after)
             self._read_to = after
             yield
 
@@ -136,7 +136,7 @@ class Takeover:
             self.book.settle(half.offset, State.SETTLED, written=True)
             return
         if half.is_copy:
-            former = self._same(half)
+            former = self._original_of(half)
             if former is not None:
                 self._settled(former.offset, State.MOVED)
             self.book.moved(half.origin, half.offset)
@@ -144,13 +144,13 @@ class Takeover:
         if half.unique_id:
             self._by_unique_id[half.unique_id] = half
 
-    def _same(self, other: Half) -> Half | None:
+    def _original_of(self, other: Half) -> Half | None:
         """The waiting one of which `other` is a copy; copies of stock's name no origin."""
         if other.names_origin:
             return self._by_origin.get(other.origin)
         return self._by_unique_id.get(other.unique_id)
 
-    def _pass_over(self, offset: int, end: int) -> None:
+    def _settle_unread(self, offset: int, end: int) -> None:
         """Settles those that were not among the records read: the log has them no more."""
         while (offset := self.book.next_pending(offset)) < min(end, self.book.end):
             if offset not in self.waiting:
@@ -163,19 +163,19 @@ class Takeover:
         start = min(half.message.physical_offset for half in self.waiting.values())
         for count, head in enumerate(self._store.records(start)):
             if transaction_value(head.sys_flag) == TRANSACTION_COMMIT:
-                self._found(head.physical_offset, State.COMMITTED)
+                self._found_in_log(head.physical_offset, State.COMMITTED)
             elif head.topic == TRANS_CHECK_MAX_TIME_TOPIC:
-                self._found(head.physical_offset, State.GIVEN_UP)
+                self._found_in_log(head.physical_offset, State.GIVEN_UP)
             if not count % LOG_STEP:
                 yield
 
-    def _found(self, position: int, state: State) -> None:
+    def _found_in_log(self, position: int, state: State) -> None:
         record = self._store.record_at(position)
         if record is None:
             return
         message = decode_record(record)
         if state is State.GIVEN_UP:
-            half = self._same(Half(message))
+            half = self._original_of(Half(message))
             if half is not None and half.message.physical_offset > position:
                 # An administrator had it put back since.
                 return
