@@ -38,8 +38,8 @@ from rocketmq_tw.wire.headers.pop import (
     ChangeInvisibleTimeResponseHeader,
 )
 
-#: Check points of one batch, and distances of their messages that are looked at: a pop gives 32
-#: messages, which lie further apart where a filter passed over others.
+#: Check points of one batch, and bytes of bits that name their messages: a pop gives 32 messages,
+#: which lie far apart where a filter passed over others.
 MOST_ACKS = 4096
 MOST_BYTES = 64 * 1024
 

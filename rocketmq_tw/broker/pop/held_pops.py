@@ -63,7 +63,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
         #: A heap: the time to answer in ms, a number in the order of arrival, the request.
         self._deadlines: list[tuple[int, int, HeldRequest[PoppedQueue]]] = []
         self._numbers = count()
-        self._alarm = Alarm(clock, self._look)
+        self._alarm = Alarm(clock, self._resume_due)
 
     def hold(
         self,
@@ -135,7 +135,7 @@ class HeldPops(HeldRequests[PoppedQueue]):
         seconds = max(self._deadlines[0][0] - self._now_ms(), 0) / 1000
         self._alarm.set_no_later(min(seconds, LONGEST_LOOK))
 
-    def _look(self) -> None:
+    def _resume_due(self) -> None:
         """Resumes requests whose time is up, some of them in each turn of the reactor."""
         now, looked = self._now_ms(), 0
         while self._deadlines and looked < _STEP:

@@ -201,7 +201,7 @@ class OrderWatch:
         self._now_ms = now_ms
         self._freed = freed
         self._alarms: dict[PoppedQueue, Alarm] = {}
-        order.changed.add(self._look)
+        order.changed.add(self._update)
 
     def stop(self) -> None:
         """Forgets the queues that are not free, up to their next change."""
@@ -209,7 +209,7 @@ class OrderWatch:
             alarm.cancel()
         self._alarms.clear()
 
-    def _look(self, queue: PoppedQueue) -> None:
+    def _update(self, queue: PoppedQueue) -> None:
         free_at = self._order.free_at(queue)
         alarm = self._alarms.get(queue)
         if free_at is None:
@@ -219,7 +219,7 @@ class OrderWatch:
             self._freed(queue)
         else:
             if alarm is None:
-                alarm = self._alarms[queue] = Alarm(self._clock, partial(self._look, queue))
+                alarm = self._alarms[queue] = Alarm(self._clock, partial(self._update, queue))
             alarm.set(min(max(free_at - self._now_ms(), 0) / 1000, _LONGEST_WAIT))
 
 

@@ -176,7 +176,7 @@ class Pop(Part):
         yield gauge("rocketmq_pop_requests_held", len(self.held))
 
     def _revive(self) -> Deferred[Any] | None:
-        return None if self.revival is None else self.revival.look()
+        return None if self.revival is None else self.revival.revive()
 
     def _wake(self, queue: PoppedQueue) -> None:
         """Wakes requests for a queue of which there may be more: an orderly group may pop it again,

@@ -91,7 +91,7 @@ class Revival:
         """How many check points wait."""
         return sum(len(queue.books) for queue in self._queues)
 
-    def look(self) -> Deferred[Any] | None:
+    def revive(self) -> Deferred[Any] | None:
         """Takes in what is new, and revives what is due; the work of a `Periodic`."""
         if self._scope.is_over or self._round is not None:
             return None
@@ -105,7 +105,7 @@ class Revival:
         return done
 
     def finished(self) -> Deferred[Any]:
-        """Fires once the look that is under way has ended."""
+        """Fires once the round that is under way has ended."""
         return succeed(None) if self._round is None else self._round
 
     def save_offsets(self) -> None:
@@ -144,7 +144,7 @@ class Revival:
             # Before the message is taken in: if that fails, none is taken in twice.
             books.read_offset = message.queue_offset + 1
             try:
-                self._take(books, message)
+                self._take_in(books, message)
             except BodyError as error:
                 log.error(
                     "message {offset} of {topic} {queue}, at {position} of the log, is passed over:"
@@ -158,7 +158,7 @@ class Revival:
         books.read_offset = max(books.read_offset, read.next_offset)
         return books.read_offset > before
 
-    def _take(self, books: PendingCheckPoints, message: StoredMessage) -> None:
+    def _take_in(self, books: PendingCheckPoints, message: StoredMessage) -> None:
         point = decode_revive_message(message)
         if point is None:
             return

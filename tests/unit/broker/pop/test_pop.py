@@ -9,7 +9,11 @@ import pytest
 from rocketmq_tw.broker.pop.part import Pop
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
-from rocketmq_tw.message.properties import parse_properties
+from rocketmq_tw.message.properties import (
+    MAX_PROPERTIES_LENGTH,
+    join_properties,
+    parse_properties,
+)
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig
 from rocketmq_tw.wire.bodies.pop import (
@@ -21,6 +25,7 @@ from rocketmq_tw.wire.bodies.pop import (
 )
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
+from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
 from tests.support.broker import BrokerInMemory, ok
@@ -221,6 +226,44 @@ class TestPop:
         broker.store.write_pending = write
         assert broker.offsets.query("G", "Topic", 0) == 1
         assert b"0.1" in popper.bodies()
+
+    def test_where_one_of_two_is_refused_the_other_one_is_hidden(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker = with_messages(2, queues=3)
+        popper = Popper(broker)
+        append, calls = broker.commit.append, 0
+
+        def refusing(*arguments: Any, **named: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "full")
+            append(*arguments, **named)
+
+        monkeypatch.setattr(broker.commit, "append", refusing)
+        code, remark = refused(popper.ask(max_msg_nums=6))
+        assert code == ResponseCode.SYSTEM_ERROR and remark.endswith("hidden from others: full")
+        assert calls == 2, "none is tried behind one that is refused"
+        assert len(popper.bodies()) == 4
+
+    @pytest.mark.parametrize("left", [0, 20, 40, 60, 80, 100, 150])
+    def test_properties_with_hardly_room_for_what_a_pop_and_a_revival_add(self, left: int) -> None:
+        broker = BrokerInMemory()
+        ok(broker.send(b"first"))
+        (first,) = broker.consume()
+        usual = len(join_properties(first.properties | {"z": ""}))
+        properties = {"UNIQ_KEY": "U" * 32, "z": "x" * (MAX_PROPERTIES_LENGTH - left - usual)}
+        ok(broker.send(b"long", properties=properties))
+        popper = Popper(broker, invisible_time=5_000)
+        assert sorted(popper.bodies()) == [b"first", b"long"]
+        for _ in range(2):
+            pass_time(broker, 10)
+            found = popper.pop()
+            assert sorted(message.body for message in found) == [b"first", b"long"]
+        popper.ack(*found)
+        pass_time(broker, 10)
+        assert popper.bodies() == []
 
 
 def _fail() -> int:

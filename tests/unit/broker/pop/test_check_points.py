@@ -1,0 +1,60 @@
+"""Several messages that have to be stored before an answer leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from twisted.internet.defer import Deferred, fail
+
+from rocketmq_tw.broker.pop.check_points import all_stored
+from rocketmq_tw.broker.writing.sink import PutResult
+from rocketmq_tw.store.interface import Appended
+from rocketmq_tw.wire.codes import ResponseCode
+from rocketmq_tw.wire.errors import RequestError
+
+STORED = PutResult(ResponseCode.SUCCESS, Appended(0, 0, 0, 0, ""))
+BROKEN = PutResult(ResponseCode.SYSTEM_ERROR, Appended(0, 0, 0, 0, ""))
+
+
+def outcome(stored: Deferred[None]) -> list[object]:
+    """Gets what it fires with, or the error with which it fails."""
+    found: list[object] = []
+    stored.addCallbacks(found.append, lambda failure: found.append(failure.value))
+    return found
+
+
+def test_the_answer_waits_for_the_last_one() -> None:
+    puts: list[Deferred[PutResult]] = [Deferred(), Deferred()]
+    found = outcome(all_stored(puts))
+    puts[1].callback(STORED)
+    assert not found
+    puts[0].callback(STORED)
+    assert found == [None]
+    assert outcome(all_stored([])) == [None]
+
+
+def test_one_that_is_not_stored_fails_all_once_the_others_have_ended() -> None:
+    puts: list[Deferred[PutResult]] = [Deferred(), Deferred()]
+    found = outcome(all_stored(puts))
+    puts[0].callback(BROKEN)
+    assert not found
+    puts[1].callback(STORED)
+    (error,) = found
+    assert isinstance(error, RequestError) and error.code == ResponseCode.SYSTEM_ERROR
+    assert error.remark == "it could not be stored: SYSTEM_ERROR"
+
+
+def test_none_is_made_behind_one_that_is_refused() -> None:
+    first: Deferred[PutResult] = Deferred()
+    refusal = RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
+    made = []
+
+    def puts() -> Iterator[Deferred[PutResult]]:
+        for number, put in enumerate((first, fail(refusal), Deferred())):
+            made.append(number)
+            yield put
+
+    found = outcome(all_stored(puts()))
+    assert made == [0, 1] and not found
+    first.callback(STORED)
+    assert found == [refusal]
