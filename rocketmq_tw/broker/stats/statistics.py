@@ -11,8 +11,8 @@ WINDOWS = (10, 60, 600)
 SAMPLE_SECONDS = 10
 
 
-class Rate:
-    """A count, and how it grew; sampled every `SAMPLE_SECONDS`."""
+class SampledCount:
+    """A count and its growth; sampled every `SAMPLE_SECONDS`."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -49,14 +49,14 @@ class Statistics:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self.boot_timestamp = now_ms()
-        self.sent = Rate()
+        self.sent = SampledCount()
         #: Bytes of all that was sent, and the most that one dispatch brought into the queues.
         self.sent_bytes = 0
         self.most_dispatched = 0
-        self.pulled = Rate()
+        self.pulled = SampledCount()
         #: Reads that found something and those that did not.
-        self.found = Rate()
-        self.missed = Rate()
+        self.found = SampledCount()
+        self.missed = SampledCount()
         #: Seconds of the slowest read.
         self.longest_read = 0.0
         self.sent_by_day = Day()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import ConfigFile, Host
-from rocketmq_tw.broker.stats.statistics import Rate
+from rocketmq_tw.broker.stats.statistics import SampledCount
 from rocketmq_tw.broker.timer.counts import TimedCounts
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint, TimerProgress
 from rocketmq_tw.broker.timer.rules import TimerRules
@@ -75,7 +75,7 @@ class TimerBooks:
         self.master_queue_offset: int | None = None
         self._late_from: int | None = None
         #: Messages that went into the wheel, and that were delivered.
-        self.entered, self.delivered = Rate(), Rate()
+        self.entered, self.delivered = SampledCount(), SampledCount()
         #: Told of each entry that goes into the wheel.
         self.added: Listeners[TimerUnit] = Listeners("a timed message went into the wheel")
 

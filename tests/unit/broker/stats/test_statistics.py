@@ -1,11 +1,11 @@
-from rocketmq_tw.broker.stats.statistics import Rate, Statistics
+from rocketmq_tw.broker.stats.statistics import SampledCount, Statistics
 from tests.support.stores import ManualClock
 
 DAY_MS = 86_400_000
 
 
 def test_a_rate_is_the_growth_over_its_window() -> None:
-    rate = Rate()
+    rate = SampledCount()
     assert str(rate) == "0.00 0.00 0.00"
     rate.total = 100
     rate.sample()
@@ -18,7 +18,7 @@ def test_a_rate_is_the_growth_over_its_window() -> None:
 
 
 def test_old_samples_are_forgotten() -> None:
-    rate = Rate()
+    rate = SampledCount()
     rate.total = 100
     for _ in range(100):
         rate.sample()

@@ -1,4 +1,4 @@
-"""What went through topics and groups, by the minute, the hour and the day."""
+"""Messages and bytes of topics and groups, and request 315."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,12 @@ import pytest
 
 from rocketmq_tw.broker.stats import traffic as module
 from rocketmq_tw.broker.stats.traffic import GROUP_GET, TOPIC_PUT, Traffic
-from rocketmq_tw.wire.bodies.stats import BrokerStatsItem
+from rocketmq_tw.wire.bodies.base import decode_body
+from rocketmq_tw.wire.bodies.stats import BrokerStatsData, BrokerStatsItem
+from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.headers.broker import ViewBrokerStatsDataRequestHeader
+from tests.support.asked import refused
+from tests.support.broker import BrokerInMemory
 from tests.support.stores import ManualClock
 
 STEP_MS = 10_000
@@ -118,3 +123,15 @@ def test_names_that_anybody_makes_up_are_not_all_counted(monkeypatch) -> None:
     found = traffic.of(TOPIC_PUT, "A")
     assert found is not None and found.stats_day is not None
     assert found.stats_day.sum == 2
+
+
+def test_the_traffic_of_a_topic_is_shown(plane: BrokerInMemory) -> None:
+    plane.traffic.pulled("T", "G", 4, 40)
+    header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@G")
+    answer = plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
+    found = decode_body(BrokerStatsData, answer.body)
+    assert found.stats_minute is not None and found.stats_minute.sum == 4
+    header = ViewBrokerStatsDataRequestHeader(stats_name="GROUP_GET_NUMS", stats_key="T@H")
+    with refused(ResponseCode.SYSTEM_ERROR) as refusal:
+        plane.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
+    assert "GROUP_GET_NUMS of T@H" in refusal.value.remark
