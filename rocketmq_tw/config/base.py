@@ -8,6 +8,8 @@ A field says itself which values it accepts (`Range`, `Format`), whether it may 
 server runs (`Live`), and whether its value may leave over the wire (`Secret`, `LocalPath`)::
 
     file_reserved_time: Live[Annotated[int, Range(1, 878_400)]] = 72
+
+The keys: docs/configuration.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Stock's .properties files, with the line of each key."""
+"""Stock's .properties files, with the line of each key.
+
+Format: docs/configuration.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compressed bodies: zlib, LZ4 frames and Zstandard, told apart by `sysFlag`."""
+"""Compressed bodies: zlib, LZ4 frames and Zstandard, told apart by `sysFlag`.
+
+Format: docs/formats/message.md, "Compressed bodies".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Message ids: where a message is stored, the unique one that its producer gives it, and the
-handle by which a producer takes back a message that still waits for its time."""
+handle by which a producer takes back a message that still waits for its time.
+
+Format: docs/formats/message.md, "Ids".
+"""
 
 from __future__ import annotations
 

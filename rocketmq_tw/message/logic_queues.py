@@ -3,6 +3,8 @@
 A logic queue keeps its id and its offsets while it moves from broker to broker. Each move appends
 an item to its list: the physical queue on the next broker, and the logic offset at which it begins;
 -1 as long as that is not decided yet. The broker of the last item leads the queue.
+
+Format: docs/formats/static-topics.md.
 """
 
 from __future__ import annotations

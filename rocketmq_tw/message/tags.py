@@ -1,4 +1,7 @@
-"""Tags: Java's hash code of one, and the expression that a consumer subscribes with."""
+"""Tags: Java's hash code of one, and the expression that a consumer subscribes with.
+
+Format: docs/formats/message.md, "Tags".
+"""
 
 from __future__ import annotations
 

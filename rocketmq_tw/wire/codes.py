@@ -2,6 +2,8 @@
 
 Codes that only 4.9.7 has (the plain-ACL requests 50-54 and their answers 209-211) stand beside
 5.3.3's; where two names share a number the later one is an alias.
+
+The requests that are answered: docs/features.md.
 """
 
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes or with a request."""
+"""Errors of bytes that are no command, and of requests that are refused."""
 
 from rocketmq_tw.wire.codes import ResponseCode
 

@@ -1,4 +1,7 @@
-"""What fastjson reads and strict JSON is not; see `fastjson.loads`, which comes here for it."""
+"""What fastjson reads and strict JSON is not; see `fastjson.loads`, which comes here for it.
+
+Format: docs/formats/bodies.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producers send and consumers give back, as a part of the broker."""
+"""Messages that producers send and consumers give back, as a part of the broker."""
 
 from __future__ import annotations
 

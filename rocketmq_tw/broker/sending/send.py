@@ -1,4 +1,10 @@
-"""Requests 10, 310 and 320: a producer sends one message or a batch."""
+"""Requests 10, 310 and 320: a producer sends one message or a batch.
+
+The header is read (docs/formats/remoting.md), topic and sizes are checked (`checks.py`), and one
+`StoredMessage` is made with its parsed properties beside it (docs/formats/message.md). A plain one
+goes to the commit as it is; a batch, or one with a property or a topic that makes it special, goes
+through the table of redirects first (`writing/redirects.py`).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +57,7 @@ _OWN = frozenset({props.POP_CK, props.MSG_REGION, props.TRACE_ON, props.CLUSTER}
 
 
 class SendRequests:
-    """Hands what is sent, once it is checked, to the commit."""
+    """Answers requests 10, 310 and 320 once the message is stored as the configuration promises."""
 
     def __init__(
         self,

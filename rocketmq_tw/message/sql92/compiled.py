@@ -1,4 +1,4 @@
-"""An expression that is ready to be asked, and those that were made before."""
+"""Compiled expressions, and a memory of those that were compiled before."""
 
 from __future__ import annotations
 

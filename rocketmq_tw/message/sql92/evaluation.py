@@ -1,4 +1,4 @@
-"""Makes a function of an expression's tree.
+"""Compiles the tree of an expression into a function.
 
 Each node becomes a closure over the values of the properties: it gives True, False or None, which
 is SQL's unknown, and a value's node gives a value or None. `EvaluationError` is raised where stock

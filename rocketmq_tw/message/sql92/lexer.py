@@ -1,4 +1,7 @@
-"""The words of an expression, one after the other as they are asked for."""
+"""The tokens of an expression, read one after the other as they are asked for.
+
+Grammar: docs/filters.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Java makes numbers of texts, and in which order it has them."""
+"""Java's conversion of texts to numbers and booleans, and its order of doubles."""
 
 from __future__ import annotations
 

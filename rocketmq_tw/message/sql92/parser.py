@@ -1,6 +1,8 @@
 """Reads an expression by recursive descent, with the grammar and the checks of stock's parser.
 
 As in stock, an expression ends where no more of it can follow: `a > 1 b` is `a > 1`.
+
+Grammar: docs/filters.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """What an expression consists of, as the parser makes it and the compiler takes it, its limits, and
-the errors of one that is none."""
+the errors of one that is none.
+
+Grammar: docs/filters.md.
+"""
 
 from __future__ import annotations
 
