@@ -152,9 +152,9 @@ class RemotingProtocol(Protocol):
         self._closing = True
         self._scope.end()
         self._requests.fail_all(reason.getErrorMessage())
-        self._ready.clear()
         if self._check is not None:
             self._check.cancel()
+        self._ready.clear()
         self._lost.tell(self)
         # They may refer to the connection.
         self._lost.clear()

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 T = TypeVar("T")
 
 #: Fired in one step; what follows each may be an answer that is sent.
-STEP = 50
+_STEP = 50
 
 
 class Waiters(Generic[T]):
@@ -53,5 +53,5 @@ def fire_all(waiting: Iterable[Deferred[Any]], result: Any) -> Iterator[None]:
                 deferred.errback(result)
             else:
                 deferred.callback(result)
-        if number % STEP == 0:
+        if number % _STEP == 0:
             yield
