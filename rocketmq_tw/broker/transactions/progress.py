@@ -72,7 +72,7 @@ class SettledProgress:
         def steps() -> Iterator[None]:
             if first < _MAX_OFFSET:
                 self._go_back_to(cut, first)
-            yield
+            yield from ()
 
         cut.need_messages_of(HALF_TOPIC)
         cut.observe(see)
