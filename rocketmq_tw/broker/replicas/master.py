@@ -11,6 +11,7 @@ from twisted.internet.error import CannotListenError
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.replication.links.service import HAService
+from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.wire.bodies.stats import HARuntimeInfo
 
 
@@ -26,10 +27,10 @@ class MasterLinks:
         self.service = service
         service.check = host.server.check
         self._commit = writing.commit
-        self._unsubscribe = [
-            writing.commit.on_written(service.log_grew),
-            writing.flusher.on_round(service.log_grew),
-        ]
+        #: Outlasts the role: slaves get what was stored until its end.
+        self._pushing = Scope()
+        self._pushing.on_end(writing.commit.on_written(service.log_grew))
+        self._pushing.on_end(writing.flusher.on_round(service.log_grew))
         if synchronous:
             writing.commit.replicator = service
 
@@ -71,5 +72,4 @@ class MasterLinks:
         yield self.service.stop()
         yield closed
         self._commit.replicator = None
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
+        self._pushing.end()

@@ -161,7 +161,6 @@ class Replicas(Part):
     def leave(self, state: RoleState) -> Deferred[None]:
         links: MasterLinks | TableCopier | None = self.master or self.slave
         self.master = self.slave = None
-        self.switching.left()
         return succeed(None) if links is None else links.stop()
 
     def master_is_near(self) -> bool:

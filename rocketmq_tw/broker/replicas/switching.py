@@ -82,6 +82,7 @@ class Switching:
                 propose=lambda wanted: self.propose(wanted), renounce=lambda: self.renounce()
             ),
         )
+        self._role.scope.on_end(self._left)
         return service
 
     def make_client(self, state: RoleState, slave: MasterFollower) -> AutoSwitchHAClient:
@@ -117,8 +118,7 @@ class Switching:
         store = self._store
         return self.epochs.begin(group.master_epoch, store.end_offset, store.min_physical_offset)
 
-    def left(self) -> None:
-        """The role is over."""
+    def _left(self) -> None:
         self._service = None
 
     def forget(self) -> Deferred[None]:

@@ -122,7 +122,9 @@ def test_what_is_cut_off_is_confirmed_no_more() -> None:
     end = group[2].store.end_offset
     assert broker.role.state.confirmed_offset == end
     group[1].stop()
-    fired(broker[Writing].truncation.cut(0))
+    cut = broker[Writing].truncation.cut(0)
+    group.settle(0.1)
+    fired(cut)
     assert broker.role.state.confirmed_offset == 0 == group.switching(2).progress.confirmed
 
 
