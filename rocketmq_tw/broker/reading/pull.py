@@ -56,11 +56,10 @@ class PullRequests:
             response = request.response(error.code, error.remark)
             response.ext_fields["forbiddenType"] = str(error.forbidden_type)
             return response
-        if answer is None:
-            return None
-        if isinstance(answer, Deferred):
-            return answer.addCallback(partial(_response, request))
-        return _response(request, answer)
+        # Not by isinstance of Deferred, which costs more than all the checks of a pull.
+        if isinstance(answer, PullAnswer):
+            return _response(request, answer)
+        return None if answer is None else answer.addCallback(partial(_response, request))
 
     def _answer(
         self, request: RemotingCommand, peer: IPeer, is_first: bool
