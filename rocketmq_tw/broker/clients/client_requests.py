@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -15,6 +14,7 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.wire.bodies.base import decode_request, encode_body
 from rocketmq_tw.wire.bodies.clients import ConsumerData, ConsumerIdList, HeartbeatData
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
@@ -39,7 +39,7 @@ class ClientRequests:
 
     def __init__(
         self,
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_slices: InSlices,
         config: BrokerConfig,
         clients: ClientRegistry,
         groups: GroupTable,

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
@@ -17,6 +16,7 @@ from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -55,7 +55,7 @@ class ConnectionRequests:
         topics: TopicTable,
         groups: GroupTable,
         store: IMessageStore,
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_slices: InSlices,
         in_thread: InThread,
     ) -> None:
         self._in_slices = in_slices

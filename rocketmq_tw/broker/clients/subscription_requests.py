@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
-from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -13,6 +12,7 @@ from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.slices import InSlices
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.topics import GroupList, TopicList
 from rocketmq_tw.wire.codes import RequestCode
@@ -33,7 +33,7 @@ class SubscriptionRequests:
         self,
         clients: ClientRegistry,
         offsets: OffsetTable,
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_slices: InSlices,
         growing: GrowingAnswers,
     ) -> None:
         self._growing = growing

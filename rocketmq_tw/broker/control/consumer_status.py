@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList
@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.runtime.slices import every
+from rocketmq_tw.runtime.slices import InSlices, every
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import decode_body, encode_body
 from rocketmq_tw.wire.bodies.queues import ConsumerStatusBody
@@ -38,7 +38,7 @@ class ConsumerStatusRequests:
     def __init__(
         self,
         clients: ClientRegistry,
-        in_slices: Callable[[Iterator[None]], Deferred[Any]],
+        in_slices: InSlices,
         in_thread: InThread,
     ) -> None:
         self._clients = clients
