@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.clients.registry import Client, ClientRegistry
@@ -15,9 +15,9 @@ from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.net.errors import ConnectionLost, RequestTimeout
+from rocketmq_tw.net.growing_answers import GrowingAnswers
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.runtime.slices import InSlices
-from rocketmq_tw.runtime.threads import InThread
+from rocketmq_tw.runtime.slices import every
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.bodies.base import encode_body
 from rocketmq_tw.wire.bodies.clients import (
@@ -41,8 +41,6 @@ from rocketmq_tw.wire.headers.topics import QuerySubscriptionByConsumerRequestHe
 
 #: Seconds that a client gets to answer a request that is forwarded to it.
 CLIENT_TIMEOUT = 10.0
-#: Groups that one step lists, and connections that are encoded outside a thread.
-STEP = 200
 
 
 class ConnectionRequests:
@@ -55,12 +53,9 @@ class ConnectionRequests:
         topics: TopicTable,
         groups: GroupTable,
         store: IMessageStore,
-        in_slices: InSlices,
-        in_thread: InThread,
+        growing: GrowingAnswers,
     ) -> None:
-        self._in_slices = in_slices
-        self._in_thread = in_thread
-        self._listing = DeferredLock()
+        self._growing = growing
         self._config = config
         self._clients = clients
         self._topics = topics
@@ -80,68 +75,65 @@ class ConnectionRequests:
     def consumers(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """203: the connected consumers of a group and what they subscribe to."""
         name = request.header(GetConsumerConnectionListRequestHeader).consumer_group
         group = self._clients.consumer_group(name)
         if group is None:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {name} is connected here"
             )
-        body = ConsumerConnection(
-            connection_set=[_connection(client) for client in group.clients.values()],
-            subscription_table=group.subscriptions,
-            consume_type=group.consume_type,
-            message_model=group.message_model,
-            consume_from_where=group.consume_from_where,
+        return self._growing.answer(
+            request,
+            lambda: ConsumerConnection(
+                subscription_table=group.subscriptions,
+                consume_type=group.consume_type,
+                message_model=group.message_model,
+                consume_from_where=group.consume_from_where,
+            ),
+            lambda body: _add_connections(body.connection_set, group.clients.values()),
         )
-        return self._answer(request, body, len(body.connection_set))
 
     def producers(
         self, request: RemotingCommand, peer: IPeer
     ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """204: the connected producers of a group."""
         name = request.header(GetProducerConnectionListRequestHeader).producer_group
         clients = self._clients.producers(name)
         if not clients:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"no producer of group {name} is connected here"
             )
-        body = ProducerConnection(connection_set=[_connection(client) for client in clients])
-        return self._answer(request, body, len(clients))
+        return self._growing.answer(
+            request,
+            ProducerConnection,
+            lambda body: _add_connections(body.connection_set, clients),
+        )
 
-    def all_producers(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
-        """328: all producers by group; one such list at a time, collected in steps and encoded in a
-        thread."""
-        body = ProducerTable()
+    def all_producers(
+        self, request: RemotingCommand, peer: IPeer
+    ) -> RemotingCommand | Deferred[RemotingCommand]:
+        """328: all connected producers by group."""
+        return self._growing.answer(request, ProducerTable, self._add_producers)
 
-        def collect() -> Deferred[RemotingCommand]:
-            collected = self._in_slices(self._collect_producers(body))
-            return collected.addCallback(lambda _: self._answer(request, body, len(body.data)))
-
-        return self._listing.run(collect)
-
-    def _collect_producers(self, body: ProducerTable) -> Iterator[None]:
-        for number, group in enumerate(self._clients.producer_groups(), 1):
-            producers = [
-                ProducerInfo(
-                    client_id=client.client_id,
-                    remote_ip=client.peer.address,
-                    language=client.language,
-                    version=client.version,
-                    last_update_timestamp=client.last_update_ms,
+    def _add_producers(self, body: ProducerTable) -> Iterator[None]:
+        listed = 0
+        for group in self._clients.producer_groups():
+            producers = []
+            for client in self._clients.producers(group):
+                producers.append(
+                    ProducerInfo(
+                        client_id=client.client_id,
+                        remote_ip=client.peer.address,
+                        language=client.language,
+                        version=client.version,
+                        last_update_timestamp=client.last_update_ms,
+                    )
                 )
-                for client in self._clients.producers(group)
-            ]
+                if every(listed):
+                    yield
+                listed += 1
             if producers:
                 body.data[group] = producers
-            if number % STEP == 0:
-                yield
-
-    def _answer(
-        self, request: RemotingCommand, body: object, entries: int
-    ) -> RemotingCommand | Deferred[RemotingCommand]:
-        if entries <= STEP:
-            return request.response(body=encode_body(body))
-        encoded = self._in_thread(lambda: encode_body(body))
-        return encoded.addCallback(lambda data: request.response(body=data))
 
     def subscription(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """345: what a group's consumers subscribe to in a topic."""
@@ -216,6 +208,15 @@ class ConnectionRequests:
             )
 
         return client.peer.request(command, CLIENT_TIMEOUT).addCallbacks(answer, refuse)
+
+
+def _add_connections(found: list[Connection], clients: Iterable[Client]) -> Iterator[None]:
+    """Adds clients to `found`, in steps."""
+    # A copy: clients come and go meanwhile.
+    for number, client in enumerate(list(clients)):
+        found.append(_connection(client))
+        if every(number):
+            yield
 
 
 def _connection(client: Client) -> Connection:

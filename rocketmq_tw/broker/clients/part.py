@@ -38,13 +38,11 @@ class Clients(Part):
         self.locks = RebalanceLock(host.elapsed_ms)
         self._lock_file = LockFile(self.locks, host.table_file("rebalanceLock"))
         registry, topics, groups = self.registry, tables.topics, tables.groups
-        in_slices, in_thread = host.in_slices, host.in_thread
-        growing = GrowingAnswers(in_slices, in_thread)
+        in_slices = host.in_slices
+        growing = GrowingAnswers(in_slices, host.in_thread)
         families = (
             ClientRequests(in_slices, host.config, registry, groups, topics, tables.announcements),
-            ConnectionRequests(
-                host.config, registry, topics, groups, writing.store, in_slices, in_thread
-            ),
+            ConnectionRequests(host.config, registry, topics, groups, writing.store, growing),
             SubscriptionRequests(registry, tables.offsets, in_slices, growing),
             LockRequests(self.locks),
         )
