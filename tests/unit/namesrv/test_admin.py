@@ -38,3 +38,11 @@ def test_what_is_done_is_said(namesrv: Any) -> None:
     assert said(namesrv, 216, topic="T1", clusterName="C") == ["deleted topic 'T1'"]
     assert said(namesrv, 216, topic="T2\n") == [r"deleted topic 'T2\n'"]
     assert not namesrv.addresses("T1")
+
+
+def test_a_name_server_measures_its_topics(namesrv: Any) -> None:
+    namesrv.register("broker-a", topics=("T1", "T2"))
+    namesrv.register("broker-b", port=10921, topics=("T1", "U1"))
+    (topics,) = namesrv.server.metrics()
+    assert topics.name == "rocketmq_topic_number" and topics.labels == {"node_type": "namesrv"}
+    assert topics.value == 4, "each once for each of its brokers"
