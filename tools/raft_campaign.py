@@ -1,4 +1,4 @@
-"""Many runs of the Raft simulation on all cores: `python tools/raft_campaign.py [--seeds N]`.
+"""Many runs of the Raft simulation on all cores: `python -m tools.raft_campaign [--seeds N]`.
 
 A seed that breaks a promise is printed with the command that replays it.
 """
@@ -62,7 +62,7 @@ def campaign(first: int, seeds: int, jobs: int) -> int:
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
             broken += failures
             for failure in failures:
-                print(failure, "- replay: python tools/raft_campaign.py --replay SEED", flush=True)
+                print(failure, "- replay: python -m tools.raft_campaign --replay SEED", flush=True)
     print(
         f"{seeds} seeds from {first}: {totals[0]} steps, {totals[1]} operations answered,"
         f" {totals[2]} leaders, {len(broken)} violations, {time.monotonic() - began:.0f} s"
