@@ -59,7 +59,7 @@ class NoControllerError(ClientError):
     """No controller leads, or none answers; the text lists what each one said."""
 
 
-class Election(NamedTuple):
+class ElectionResult(NamedTuple):
     """The group after an election; `is_new` is False where the old master stays. `brokers` are the
     addresses of all by their lasting ids, and empty where no new master was elected."""
 
@@ -204,7 +204,7 @@ class ControllerClient:
         *,
         designate: bool = False,
         ended_epoch: int | None = None,
-    ) -> "Deferred[Election]":
+    ) -> "Deferred[ElectionResult]":
         """1002: the broker asks for a master, itself where there never was one; an administrator
         designates one. `ended_epoch`: in place of the master of that epoch, of no later one, where
         the controller is not stock's."""
@@ -360,7 +360,7 @@ def _group(
     )
 
 
-def _election(answer: RemotingCommand) -> Election:
+def _election(answer: RemotingCommand) -> ElectionResult:
     header = answer.header(ElectMasterResponseHeader)
     body = decode_body(ElectMasterResponseBody, answer.body)
     group = GroupState(
@@ -370,7 +370,7 @@ def _election(answer: RemotingCommand) -> Election:
         SyncStateSet(frozenset(body.sync_state_set), header.sync_state_set_epoch or 0),
     )
     brokers = body.broker_member_group
-    return Election(
+    return ElectionResult(
         answer.code == ResponseCode.SUCCESS, group, {} if brokers is None else brokers.broker_addrs
     )
 

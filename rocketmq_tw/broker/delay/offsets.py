@@ -91,9 +91,9 @@ class _Rewind:
         #: When the first record that goes was stored.
         self._since: int | None = None
         cut.need_messages_of(SCHEDULE_TOPIC)
-        cut.observe(self._see)
+        cut.observe(self._note_record)
 
-    def _see(self, head: RecordHead) -> None:
+    def _note_record(self, head: RecordHead) -> None:
         since = self._since
         self._since = head.store_timestamp if since is None else min(since, head.store_timestamp)
         level = delivered_level(head)

@@ -25,8 +25,8 @@ from rocketmq_tw.net.interfaces import IListener
 from rocketmq_tw.raft.node import RaftNode, Replicated
 from rocketmq_tw.raft.requests import DLedgerRequests
 
-#: Seconds between two looks at who leads.
-LOOK_SECONDS = 1.0
+#: Seconds between two checks of which member leads.
+CHECK_SECONDS = 1.0
 
 log = Logger()
 
@@ -131,9 +131,9 @@ class DLedgerGroup(Part):
         return closed if member is None else closed.addCallback(lambda _: member.node.stop())
 
     def periodic(self) -> Iterable[Periodic]:
-        yield Periodic("looking who leads", LOOK_SECONDS, self._look)
+        yield Periodic("the check for a new leader", CHECK_SECONDS, self._follow_leader)
 
-    def _look(self) -> None:
+    def _follow_leader(self) -> None:
         """A follower asks name servers for a new leader's address."""
         if self.member is None:
             return

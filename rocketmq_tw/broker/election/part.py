@@ -88,7 +88,7 @@ class ElectedRole(Part):
             self.follower.stop()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
-        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._told}
+        return {RequestCode.NOTIFY_BROKER_ROLE_CHANGED: self._role_changed}
 
     def periodic(self) -> Iterable[Periodic]:
         config, follower, controllers = self._config, self.follower, self._controllers
@@ -109,7 +109,7 @@ class ElectedRole(Part):
         )
         yield Periodic("the controllers' name", LOOK_UP_SECONDS, controllers.look_up, may_hang=True)
 
-    def _told(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+    def _role_changed(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         if self.follower is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "this broker has no controller: enableControllerMode"

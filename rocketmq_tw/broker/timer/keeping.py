@@ -16,7 +16,7 @@ from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.writing.commit import Commit
 from rocketmq_tw.store.errors import NotWritableError
-from rocketmq_tw.store.timer.timer_files import Snapshot
+from rocketmq_tw.store.timer.timer_files import TimerChanges
 
 #: Milliseconds of delivered slots that are kept in memory: a master may be followed a little back.
 KEPT_MS = 15 * 60_000
@@ -65,7 +65,7 @@ class TimerKeeper:
     def _save(self, always: bool) -> Generator[Deferred[Any], Any, None]:
         books = self._books
         changes = books.files.take_changes()
-        checkpoint = self._next(changes)
+        checkpoint = self._next_checkpoint(changes)
         counts = books.counts.pending_write()
         if not (always or changes or counts or self._is_further(checkpoint)):
             return
@@ -81,7 +81,7 @@ class TimerKeeper:
         books.files.written(changes, checkpoint.read_ms - KEPT_MS)
         books.progress.take(checkpoint)
 
-    def _next(self, changes: Snapshot) -> TimerCheckpoint:
+    def _next_checkpoint(self, changes: TimerChanges) -> TimerCheckpoint:
         known = self._books.progress.checkpoint or TimerCheckpoint()
         return self._books.position()._replace(
             log_position=changes.log_end,
@@ -104,7 +104,7 @@ class TimerKeeper:
 
     def _write(
         self,
-        changes: Snapshot,
+        changes: TimerChanges,
         checkpoint: TimerCheckpoint,
         counts: Callable[[], bytes] | None,
     ) -> None:

@@ -97,7 +97,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         self._controller = controller
         self._unknown_since_ms: int | None = None
         self._asked: Deferred[Any] | None = None
-        self._named: dict[int, SlaveConnection[AutoSwitchMasterLink]] = {}
+        self._slaves_by_id: dict[int, SlaveConnection[AutoSwitchMasterLink]] = {}
         self._check_at_ms = self._expand_at_ms = self._now_ms()
         #: Behind all that senders wait for or were answered, which may be on its way to the disk.
         self._promised_end = 0
@@ -159,12 +159,12 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         if not was_named:
             if broker_id == self._own_id:
                 raise LinkError(f"the slave has this broker's own id {broker_id}")
-            former = self._named.get(broker_id)
-            self._named[broker_id] = slave
+            former = self._slaves_by_id.get(broker_id)
+            self._slaves_by_id[broker_id] = slave
             self.states.connected(broker_id, end, now_ms, is_learner=link.slave.is_learner)
             if former is not None:
                 former.close(f"slave {broker_id} has a newer link")
-        if link.acknowledged >= 0 and self._named.get(broker_id) is slave:
+        if link.acknowledged >= 0 and self._slaves_by_id.get(broker_id) is slave:
             last = self._epochs.table.last
             start = last.start if last is not None else 0
             self.states.reported(
@@ -183,8 +183,8 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         """See `HAService`; a member is to leave the set at once."""
         super().lost(slave)
         name = slave.link.slave
-        if name is not None and self._named.get(name.broker_id) is slave:
-            del self._named[name.broker_id]
+        if name is not None and self._slaves_by_id.get(name.broker_id) is slave:
+            del self._slaves_by_id[name.broker_id]
             self.states.lost(name.broker_id, self._now_ms())
             self._check()
             self._recount()

@@ -22,7 +22,7 @@ _STEP = 500
 _OLDER = 12_000
 
 
-class Snapshot(NamedTuple):
+class TimerChanges(NamedTuple):
     """What changed up to a moment, for `TimerFiles.write`."""
 
     pages: dict[int, bytes]
@@ -263,21 +263,21 @@ class TimerFiles:
 
     # Writing
 
-    def take_changes(self) -> Snapshot:
+    def take_changes(self) -> TimerChanges:
         """What changed since, for `write` and then `written` or `not_written`."""
-        return Snapshot(self.wheel.take_dirty(), *self.log.take_unwritten())
+        return TimerChanges(self.wheel.take_dirty(), *self.log.take_unwritten())
 
-    def write(self, changes: Snapshot) -> None:
+    def write(self, changes: TimerChanges) -> None:
         """Makes changes durable, the log before the wheel that leads into it; in any thread."""
         self.log.write(changes.position, changes.data)
         self.wheel.write(changes.pages)
 
-    def written(self, changes: Snapshot, since_ms: int) -> None:
+    def written(self, changes: TimerChanges, since_ms: int) -> None:
         """They are durable; nothing before `since_ms` is asked for any more."""
         self.log.forget_written(changes.position, changes.data)
         self.wheel.forget_before(since_ms)
 
-    def not_written(self, changes: Snapshot) -> None:
+    def not_written(self, changes: TimerChanges) -> None:
         """They could not be written, and come again with the next ones."""
         self.wheel.give_back(changes.pages)
 

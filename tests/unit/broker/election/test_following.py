@@ -18,7 +18,7 @@ from rocketmq_tw.broker.election.identity import IdentityFiles
 from rocketmq_tw.broker.replicas.switching import LogProgress
 from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
-from rocketmq_tw.client.controller import Election
+from rocketmq_tw.client.controller import ElectionResult
 from rocketmq_tw.client.errors import BrokerError
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.net.errors import ConnectError
@@ -81,13 +81,13 @@ class Controllers:
 
         return self._answer(look)
 
-    def elect_master(self, cluster: str, name: str, broker_id: int) -> Deferred[Election]:
-        def elect() -> Election:
+    def elect_master(self, cluster: str, name: str, broker_id: int) -> Deferred[ElectionResult]:
+        def elect() -> ElectionResult:
             self.elections += 1
             if self.elected is None:
                 raise refused(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "nobody")
             self.state = self.elected
-            return Election(True, self.state, {})
+            return ElectionResult(True, self.state, {})
 
         return self._answer(elect)
 
