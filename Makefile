@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 # Two at a time, the tests of a file together: most of them wait for servers to start.
 SHARED := -n 2 --dist loadfile
+# On the reactor itself: a test that hits its limit costs its process, and the next one gets another.
+REACTOR := -p twisted -n 1 --timeout-method=thread
 # Those with stock's servers wait the most.
 WAITING := -n 3 --dist loadfile
 BIN := $(VENV)/bin
@@ -62,6 +64,7 @@ imports: $(STAMP)-test
 #: make unit     pure tests and simulations
 unit: $(STAMP)-test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/sim
+	$(BIN)/python -m pytest $(REACTOR) tests/reactor
 
 #: make crash    power loss in memory, kill -9 of real brokers, random bytes
 crash: $(STAMP)-test

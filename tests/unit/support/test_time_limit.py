@@ -16,17 +16,6 @@ def test_it():
     while True:
         time.sleep(0.01)
 """,
-    "an_answer_that_never_comes": """
-@on_reactor
-async def test_it(reactor):
-    await Deferred()
-""",
-    "a_reactor_that_is_busy": """
-@on_reactor
-async def test_it(reactor):
-    while True:
-        await deferLater(reactor, 0, time.sleep, 0.01)
-""",
     "a_callback_whose_errors_are_dropped": """
 def test_it():
     while True:
@@ -63,6 +52,20 @@ def test_it(stuck):
     pass
 """,
 }
+STUCK_ON_REACTOR = {
+    "an_answer_that_never_comes": """
+@pytest_twisted.ensureDeferred
+async def test_it():
+    await Deferred()
+""",
+    "a_reactor_that_is_busy": """
+@pytest_twisted.ensureDeferred
+async def test_it():
+    from twisted.internet import reactor
+    while True:
+        await deferLater(reactor, 0, time.sleep, 0.01)
+""",
+}
 OPTIONS = [f"--config-file={ROOT / 'setup.cfg'}", "--timeout=1"]
 OPTIONS += ["-v", "-p", "tests.conftest", "-p", "no:cacheprovider"]
 HEAD = """
@@ -71,33 +74,58 @@ import time
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, LoopingCall, deferLater
-
-from tests.support.reactor import on_reactor
 """
 TAIL = """
 
 def test_the_next_one():
     pass
+"""
+#: As `make unit` runs tests/reactor.
+ON_REACTOR = ["-p", "twisted", "-n", "1", "--timeout-method=thread"]
+REACTOR_HEAD = (
+    HEAD
+    + """
+import pytest_twisted
+"""
+)
+REACTOR_TAIL = """
 
-@on_reactor
-async def test_the_next_one_with_a_reactor(reactor):
+@pytest_twisted.ensureDeferred
+async def test_the_next_one():
+    from twisted.internet import reactor
     await deferLater(reactor, 0)
 """
 
 
-@pytest.mark.parametrize("stuck", STUCK)
-def test_the_next_one_passes(stuck: str, tmp_path: Path) -> None:
+def run_stuck(tmp_path: Path, text: str, *options: str) -> str:
+    """The output of a test run of a file of this text, with a time limit of a second."""
     tests = tmp_path / "test_stuck.py"
-    tests.write_text(HEAD + STUCK[stuck] + TAIL)
+    tests.write_text(text)
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *OPTIONS, str(tests)],
+        [sys.executable, "-m", "pytest", *OPTIONS, *options, str(tests)],
         cwd=ROOT,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         timeout=60,
         check=False,
     )
+    return ran.stdout
+
+
+@pytest.mark.parametrize("stuck", STUCK)
+def test_the_next_one_passes(stuck: str, tmp_path: Path) -> None:
+    output = run_stuck(tmp_path, HEAD + STUCK[stuck] + TAIL)
     where = "ERROR" if "fixture" in stuck else "FAILED"
-    assert re.search(rf"{where} .*::test_it - Failed: Timeout", ran.stdout), ran.stdout
-    assert len(re.findall("^(?:FAILED|ERROR) ", ran.stdout, re.MULTILINE)) == 1, ran.stdout
-    assert re.search(r"\b[23] passed", ran.stdout), ran.stdout
+    assert re.search(rf"{where} .*::test_it - Failed: Timeout", output), output
+    assert len(re.findall("^(?:FAILED|ERROR) ", output, re.MULTILINE)) == 1, output
+    assert re.search(r"\b[12] passed", output), output
+
+
+@pytest.mark.parametrize("stuck", STUCK_ON_REACTOR)
+def test_the_next_one_on_the_reactor_passes(stuck: str, tmp_path: Path) -> None:
+    text = REACTOR_HEAD + STUCK_ON_REACTOR[stuck] + REACTOR_TAIL
+    output = run_stuck(tmp_path, text, *ON_REACTOR)
+    assert re.search("crashed while running '.*::test_it'", output), output
+    assert re.search("^FAILED .*::test_it", output, re.MULTILINE), output
+    assert re.search("1 failed, 1 passed", output), output

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import pytest_twisted
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 
@@ -24,7 +25,6 @@ from rocketmq_tw.net.tls import ServerTls
 from tests.support.broker import BrokerInMemory
 from tests.support.name_server import NameServerInMemory
 from tests.support.network import MemoryNetwork
-from tests.support.reactor import on_reactor
 
 
 @asynccontextmanager
@@ -54,8 +54,10 @@ async def served(reactor: Any) -> AsyncIterator[str]:
         await server.stop()
 
 
-@on_reactor
-async def test_what_is_sent_over_tls_is_read_over_tls(reactor: Any) -> None:
+@pytest_twisted.ensureDeferred
+async def test_what_is_sent_over_tls_is_read_over_tls() -> None:
+    from twisted.internet import reactor
+
     received: Deferred[ReceivedMessage] = Deferred()
     async with served(reactor) as address:
         producer = Producer(reactor, address, "p", tls=TlsConfig())
@@ -84,8 +86,10 @@ async def test_what_is_sent_over_tls_is_read_over_tls(reactor: Any) -> None:
         await admin.close()
 
 
-@on_reactor
-async def test_without_tls_the_error_says_what_may_be_missing(reactor: Any) -> None:
+@pytest_twisted.ensureDeferred
+async def test_without_tls_the_error_says_what_may_be_missing() -> None:
+    from twisted.internet import reactor
+
     async with served(reactor) as address:
         producer = Producer(reactor, address, "p")
         with capturedLogs(), pytest.raises(NoRouteError, match="takes TLS only"):
