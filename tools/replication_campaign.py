@@ -105,7 +105,7 @@ def throughput(seconds: int, rounds: int, warm: int) -> None:
         try:
             for number in range(rounds):
                 rates = {}
-                # Whoever comes second finds the machine as the first one left it.
+                # The second run finds the machine as the first one left it.
                 for kind in (STOCK, OURS) if number % 2 == 0 else (OURS, STOCK):
                     figures = _sends_a_second(client, kind, seconds, warm)
                     rates[kind] = figures.rate

@@ -15,7 +15,7 @@ class ControllerConfig(Config, frozen=True):
 
     #: Where changes over the wire are kept: the file given with -c.
     config_store_path: LocalPath = "${user.home}/controller/controller.properties"
-    #: Of stock's two kinds of Raft the one that is here.
+    #: The only one of stock's two Raft kinds that is supported.
     controller_type: _Type = "DLedger"
 
     # the Raft group

@@ -292,7 +292,7 @@ class RaftNode:
             if not ready.must_store:
                 self._finish(ready)
                 if self._machine is not None and self.core.applied_index < self.core.commit_index:
-                    # Whoever starts on a long log lets others in between its pieces.
+                    # A sender that starts on a long log lets others in between its pieces.
                     self._wake()
                     break
                 continue

@@ -111,7 +111,7 @@ class ControllerService(service.Service):
         super().startService()
         self._controller = controller
         controller.node.when_failed.addErrback(self._failed)
-        # Whoever reads this may stop us: only a reactor that runs heeds Ctrl-C.
+        # The reader may stop this process: Ctrl-C works only once the reactor runs.
         self._reactor.callWhenRunning(freeze_startup_objects)
         self._reactor.callWhenRunning(
             self.log.info,

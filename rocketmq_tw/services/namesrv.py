@@ -92,7 +92,7 @@ class NamesrvService(service.Service):
         super().startService()
         host = self._net.bind_address
         self.local_address = join_address("127.0.0.1" if host == "0.0.0.0" else host, port)
-        # Whoever reads this may stop us: only a reactor that runs heeds Ctrl-C.
+        # The reader may stop this process: Ctrl-C works only once the reactor runs.
         self._reactor.callWhenRunning(freeze_startup_objects)
         self._reactor.callWhenRunning(
             self.log.info, "name server: listening on {address}", address=join_address(host, port)

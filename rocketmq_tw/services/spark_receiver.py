@@ -149,7 +149,7 @@ class SparkReceiverService(service.Service):
         if self._feed is not None:
             self._feed.drop()
         closed = [port.stopListening() or succeed(None) for port in self._ports]
-        # Open messages stay open: whoever has their queues next gets them.
+        # Open messages stay open: the next owner of their queues gets them.
         return gatherResults([*closed, self._consumer.stop()])
 
     def feed_connected(self, feed: ReceiverFeed) -> None:

@@ -23,15 +23,17 @@ from rocketmq_tw.store.queues import QueueTable
 
 
 class Rounds(NamedTuple):
-    """What was changed when `prepared` was n is on stable storage once `synced` is above n."""
+    """Counts checkpoints: what was changed while `prepared` was n is on stable storage once
+    `synced` is above n."""
 
     prepared: int
     synced: int
 
 
 class Checkpointing:
-    """Those of one store, in the file at `path`; `last` is what the file says, `failed` whether
-    queues or index could not be synced, after which nothing is claimed any more."""
+    """Writes the checkpoint of one store to the file at `path` (docs/formats/checkpoint.md). `last`
+    is what the file says. `failed`: queues or index could not be synced, and no checkpoint is
+    written any more."""
 
     def __init__(
         self,
@@ -58,23 +60,26 @@ class Checkpointing:
         self._synced = 0
 
     def load(self) -> Checkpoint:
-        """What the file says; nothing safe where there is none."""
+        """Reads the file; a missing one claims nothing as safe."""
         self.last = read_checkpoint(self._files, self._path)
         return self.last
 
     @property
     def rounds(self) -> Rounds:
-        """How many checkpoints were prepared, and which was the last to sync its files."""
+        """Returns the number of checkpoints prepared so far, and of the last whose files are
+        synced."""
         return Rounds(self._prepared, self._synced)
 
     def retract(self) -> None:
-        """A power loss while queues are built again must not find that they were safe."""
+        """Takes back what the checkpoint claims: after a power loss while queues are built again
+        they must not count as safe."""
         if self.last.safe_offset >= 0 or self.last.logics_msg_timestamp > 0:
             self._claim_nothing()
 
     def before_cut(self, offset: int) -> None:
-        """The log is about to end at `offset`: nothing behind it may be claimed, nor written by
-        what is prepared; nor is it confirmed, since another master's messages take its place."""
+        """Takes back all claims at and behind the log offset `offset`, where the log is about to
+        end, also of checkpoints that are prepared and not yet written. Nor is anything behind it
+        confirmed: another master's messages take its place."""
         self._written = self._prepared
         self.last.confirm_phy_offset = min(self.last.confirm_phy_offset, offset)
         if offset < self.last.safe_offset or self.last.safe_offset < 0:
@@ -82,15 +87,15 @@ class Checkpointing:
             self._claim_nothing()
 
     def before_index_cut(self, offset: int) -> None:
-        """The index is about to end in front of a log offset: where that takes entries, nothing is
-        claimed of its slots, which are made anew."""
+        """Claims nothing of the index's slots where the index is about to lose entries at or behind
+        a log offset: its slots are made anew."""
         if self._index is not None and self._index.end_offset >= offset:
             if offset < self.last.safe_offset:
                 self._claim_nothing()
             self.forget_index_mark()
 
     def forget_index_mark(self) -> None:
-        """Nothing is known of the index's slots any more."""
+        """Stops claiming anything of the index's slots."""
         self.last.index_begin, self.last.index_entries = -1, 1
         self._write_last()
 
@@ -110,8 +115,8 @@ class Checkpointing:
     def prepare(
         self, safe_offset: int, timestamp: int, *, thorough: bool
     ) -> Callable[[], None] | None:
-        """What writes a checkpoint that claims the log in front of `safe_offset`, whose last
-        message was stored at `timestamp`; see `IMessageStore.prepare_checkpoint`."""
+        """Returns a call that writes a checkpoint for the log in front of `safe_offset`, whose last
+        message was stored at `timestamp` (ms); see `IMessageStore.prepare_checkpoint`."""
         if self.failed or self._log.failure:
             return None
         queues, index = self._queues, self._index
@@ -147,7 +152,8 @@ class Checkpointing:
         return partial(self._write, checkpoint, self._prepared, syncing)
 
     def _write(self, checkpoint: Checkpoint, number: int, syncing: Sequence[Unsynced]) -> None:
-        """Once log, queues and index are durable; not where one with a higher number was faster."""
+        """Writes the checkpoint once log, queues and index are durable, unless one with a higher
+        number was written before."""
         if self._log.flushed_offset < checkpoint.safe_offset:
             raise StoreError("the log is not durable up to where the checkpoint would say")
         try:

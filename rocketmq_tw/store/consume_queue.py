@@ -26,7 +26,8 @@ FILLER = UNIT.pack(0, _FILLER_SIZE, 0)
 
 
 class Unit(NamedTuple):
-    """One unit."""
+    """One unit of a consume queue: where a message stands in the log, its size in bytes and its tag
+    code."""
 
     position: int
     size: int
@@ -124,7 +125,7 @@ class ConsumeQueue:
     def put_extended(
         self, queue_offset: int, position: int, size: int, extra: Callable[[], UnitExtra]
     ) -> bool:
-        """As `put`, with the extra that the extension gets of the message."""
+        """Buffers a unit as `put` does, with the message's extra in the queue's extension."""
         assert self.extension is not None
         if not self.put(queue_offset, position, size, 0):
             return False
@@ -156,8 +157,8 @@ class ConsumeQueue:
         return (queue_offset - expected) * MIN_RECORD_SIZE <= room
 
     def write_pending(self) -> None:
-        """Readers see the buffered units from now on. They are written, or stay in memory where
-        they fit in the file that the queue has or cannot be written."""
+        """Shows the buffered units to readers. They are written, or stay in memory if they fit in
+        the queue's last file or cannot be written."""
         units = self.pending
         if not units:
             return
@@ -200,7 +201,7 @@ class ConsumeQueue:
         self.failure = ""
 
     def forget(self) -> None:
-        """The queue is removed; whoever still has it changes nothing that others look at."""
+        """Marks the queue as removed: those that still use the object change no files any more."""
         if self._tail:
             self._unwritten.discard(self, len(self._tail), are_last=True)
             self._tail = []
@@ -328,7 +329,7 @@ class ConsumeQueue:
         self._end_at(max(offset, self._first_offset()))
 
     def _end_at(self, end: int) -> None:
-        """Zeros what is behind, so that it never counts as written again."""
+        """Ends the queue there, with zeros behind, so that no old unit counts as written again."""
         self.write_out()
         self.segments.cut(end * UNIT_SIZE, durable=False, keep_first=True)
         self._end_becomes(end)
@@ -347,7 +348,7 @@ class ConsumeQueue:
             self._cut_extension(self.extension)
 
     def _cut_extension(self, extension: QueueExtension) -> None:
-        """Ends it behind the extra of the last unit that has one, if that is one of the last."""
+        """Ends the extension behind the last unit's extra, if one of the last units has one."""
         first, end = self._first_offset(), self.max_offset
         if end == first:
             extension.clear()
@@ -364,7 +365,7 @@ class ConsumeQueue:
 
     @staticmethod
     def _address(units: Iterable[tuple[int, int, int]]) -> int | None:
-        """The first of an extra that one of the units has."""
+        """Returns the address of the first extra among the units."""
         return next((code for _, _, code in units if is_address(code)), None)
 
     def correct_min_offset(self, min_physical: int) -> None:
@@ -414,7 +415,7 @@ class ConsumeQueue:
         return self.segments.starts[0] // UNIT_SIZE if self.segments.starts else 0
 
     def _begin(self, offset: int) -> None:
-        """An empty queue begins at any offset; its file is filled up to there as stock does."""
+        """Lets an empty queue begin at any offset; its file is filled up to there as stock does."""
         first = offset - offset % self._units_per_file
         self.segments.clear()
         self._count_files()

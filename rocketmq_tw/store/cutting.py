@@ -1,8 +1,9 @@
-"""Cutting the end off a store, in steps between which others may read it.
+"""Cuts the end off a store, in steps between which others may read it.
 
-First the queues and the index lose what they have of it, then the log, file by file, and what was
-deleted from it: whoever looks in between meets queues that end earlier or later, and no message
-that is not there. A crash leaves what one of a store has that has not dispatched all of its log.
+First the queues and the index lose their entries for it, then the log loses it, file by file, and
+then the notes of deleted topics. A reader between two steps sees queues that end too early, never a
+message that is gone. A crash on the way leaves a store that has not dispatched all of its log,
+which a start repairs.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ STEP, OF_CUT = 1_000, 50
 
 
 class Cutting:
-    """Those of one store; `moved` is told of each new end of the log. While one `is_under_way`
-    nothing may be appended, dispatched or claimed by a checkpoint; nor ever again where one failed:
-    what is missing in queues and index would stand in front of what they get."""
+    """Cuts the end off one store; calls `moved` with each new end of the log. While `is_under_way`,
+    nothing may be appended, dispatched or claimed by a checkpoint. After a cut that failed this
+    holds for good: new units would stand behind a gap in queues and index."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Cutting:
         self._moved = moved
 
     def check(self, offset: int) -> None:
-        """Raises `StoreError` where the log has it not."""
+        """Raises `StoreError` unless the log can be cut at that offset."""
         log = self._log
         if not log.min_offset <= offset <= log.end_offset:
             raise StoreError(
@@ -54,8 +55,9 @@ class Cutting:
             )
 
     def run(self, offset: int) -> Iterator[None]:
-        """Ends all at `offset`; see `IMessageStore.truncate_to`. Raises `OSError` from half-way,
-        and `StoreError` where it is the log that cannot be cut."""
+        """Ends log, queues and index at the log offset `offset`, in steps; see
+        `IMessageStore.truncate_to`. Raises `OSError` from half-way, and `StoreError` where the log
+        itself cannot be cut."""
         self.is_under_way = True
         # Before anything shrinks: a checkpoint must never claim more than there is.
         self._checkpointing.before_cut(offset)

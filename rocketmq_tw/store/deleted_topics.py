@@ -31,8 +31,9 @@ from rocketmq_tw.store.interface import ILog
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """`topic` was deleted where the log ended at `offset`. Of what the checkpoint of then counts,
-    which has `safe_offset` and `all_units`, `queues` queues and `units` of all units were its."""
+    """A topic that was deleted where the log ended at `offset`. Of the queues and units that the
+    checkpoint of that moment counts (it has `safe_offset` and `all_units`), `queues` and `units`
+    were the topic's."""
 
     topic: str
     offset: int
@@ -93,8 +94,9 @@ class DeletedTopics:
         self._end = len(data)
 
     def rewrite(self, min_offset: int, end_offset: int) -> None:
-        """The log has `min_offset` to `end_offset`: forgets what lies in front of it. Offsets
-        behind its end would be met again by new messages. Durable when it returns."""
+        """Drops notes of deletions in front of `min_offset`, where the log now begins, and those
+        behind `end_offset`, where it ends, since new messages get these offsets. Durable when it
+        returns."""
         kept = [
             msgspec.structs.replace(one, offset=min(one.offset, end_offset))
             for one in self._all
@@ -108,8 +110,8 @@ class DeletedTopics:
             self._synced = self._noted
 
     def forget_counts(self) -> None:
-        """A checkpoint was written since all these deletions: `since` need tell of none. Durable
-        when it returns."""
+        """Drops the counts of queues and units, once a checkpoint was written since all these
+        deletions. Durable when it returns."""
         self._set([msgspec.structs.replace(one, queues=0, units=0) for one in self._all])
         self.close()
         write_atomic(self._files, self._path, _text(self._all))
@@ -117,8 +119,8 @@ class DeletedTopics:
         self._synced = self._noted
 
     def note(self, deletions: list[Deletion]) -> None:
-        """Topics were deleted. Raises `OSError`, and then they were not, unless `is_stale` says
-        that what was half written could not be taken back."""
+        """Notes that topics were deleted. Raises `OSError`, and then they count as not deleted,
+        unless `is_stale` says that half a note could not be taken back."""
         if not deletions:
             return
         if self._file is None:
@@ -142,9 +144,9 @@ class DeletedTopics:
         self._noted += 1
 
     def take_back(self, end_offset: int) -> None:
-        """The log lost what was buffered behind `end_offset`, whose offsets new messages get: where
-        that is said, it is durable when it returns, as a power loss may leave some of these.
-        Raises `OSError`, see `note`."""
+        """Corrects the notes where the log lost what was buffered behind `end_offset`, since new
+        messages get these offsets. A corrected note is durable when it returns, as a power loss may
+        leave some of the lost bytes. Raises `OSError`, see `note`."""
         behind = sorted(topic for topic, offset in self._latest.items() if offset > end_offset)
         if behind:
             self.note([Deletion(topic, end_offset) for topic in behind])
@@ -232,7 +234,8 @@ def former_part(
 
 
 class Beginnings:
-    """Those of a log that is not written to; the log is read once more, when first asked."""
+    """Tells where queues began anew, by reading a log that is not written to meanwhile. The log is
+    read once more, at the first question."""
 
     def __init__(self, log: ILog, maker: EntryMaker, *, check_body: bool) -> None:
         self._log = log

@@ -1,4 +1,5 @@
-"""What a record means to consume queues and index."""
+"""What a record means to consume queues and index (docs/formats/consumequeue.md,
+docs/formats/index.md)."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class DispatchEntry(msgspec.Struct, gc=False):
 
     @property
     def tags_codes(self) -> tuple[int]:
-        """As a `BatchEntry` has them."""
+        """Returns the message's tag code in a list of one, so that a `BatchEntry` can be used
+        alike."""
         return (self.tags_code,)
 
     def properties_of(self, number: int) -> bytes:

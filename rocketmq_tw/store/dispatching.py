@@ -1,7 +1,7 @@
-"""Bringing what the log has into the consume queues and the index, in the order of the log.
+"""Dispatch: brings what the log has into the consume queues and the index, in the order of the log.
 
-What was just appended waits in memory; a replica's bytes, and whatever could not be dispatched at
-once, are read from the log again.
+Entries of what was just appended wait in memory. A replica's bytes, and all that could not be
+dispatched at once, are read from the log again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _MOST_WAITING = 1 << 18
 
 
 class Dispatching:
-    """`reached` is behind the last record dispatched, `last_timestamp` its store time."""
+    """Dispatches the log of one store. `reached` is the log offset behind the last record
+    dispatched, `last_timestamp` its store time in ms."""
 
     def __init__(
         self,
@@ -66,18 +67,19 @@ class Dispatching:
         self._work_left = 0
 
     def begin(self, reached: int, last_timestamp: int) -> None:
-        """Where recovery left off; all behind it comes from the log."""
+        """Starts at `reached`, where recovery ended; what lies behind it is read from the log."""
         self.reached, self.last_timestamp = reached, last_timestamp
         self._clear()
         self.from_log = reached < self._log.end_offset
 
     def on_arrival(self, callback: Arrival) -> Callable[[], None]:
-        """Calls `callback` with what each dispatch made readable; what is returned ends that."""
+        """Calls `callback` with what each dispatch made readable, until the function returned is
+        called."""
         self._arrivals.append(callback)
         return lambda: self._arrivals.remove(callback)
 
     def wait(self, entry: AnyDispatchEntry) -> None:
-        """A record was appended behind all that wait."""
+        """Takes the entry of a record that was appended last."""
         self._waiting.append(entry)
         work = len(entry.keys) + len(entry.further) + 1
         self._waiting_work += work + self._extra_work * entry.count
@@ -85,17 +87,18 @@ class Dispatching:
             self.read_from_log()
 
     def _work_of(self, entry: AnyDispatchEntry) -> int:
-        """What it costs to dispatch an entry, in keys for the index."""
+        """Returns the cost of dispatching an entry, counted in keys for the index."""
         return len(entry.keys) + len(entry.further) + 1 + self._extra_work * entry.count
 
     def wait_all(self, entries: Iterable[AnyDispatchEntry]) -> None:
-        """Records were appended behind all that wait, in this order."""
+        """Takes the entries of records that were appended last, in this order."""
         for entry in entries:
             if not self.from_log:
                 self.wait(entry)
 
     def read_from_log(self) -> None:
-        """The log got records that nobody told of, or some could not be dispatched."""
+        """Goes on with the log itself: records were added without entries, or some could not be
+        dispatched."""
         self._clear()
         self.from_log = True
 
@@ -104,32 +107,32 @@ class Dispatching:
         self._waiting_work = 0
 
     def take_back(self, end: int) -> None:
-        """The log lost what was buffered behind `end`."""
+        """Drops the entries of buffered records at and behind `end`, which the log has lost."""
         waiting = self._waiting
         while waiting and waiting[-1].physical_offset >= end:
             self._waiting_work -= self._work_of(waiting.pop())
 
     def forget_topics(self, topics: Set[str]) -> None:
-        """What waits for topics that were deleted is passed over when its turn comes."""
+        """Passes over the waiting entries of deleted topics when they come up."""
         self._waiting = deque(
             [_passed_over(entry) if entry.topic in topics else entry for entry in self._waiting]
         )
         self._waiting_work = sum(map(self._work_of, self._waiting))
 
     def cut(self, offset: int) -> None:
-        """The log, the queues and the index end at `offset` now."""
+        """Ends at the log offset `offset`, where log, queues and index end now."""
         self._clear()
         self.reached = min(self.reached, offset)
         self.from_log = self.reached < self._log.end_offset
 
     def pass_over(self, offset: int) -> None:
-        """There is nothing to dispatch in front of `offset`."""
+        """Goes on at `offset`: nothing in front of it is to be dispatched."""
         self.reached = max(self.reached, offset)
         self.from_log = self.reached < self._log.end_offset
 
     def run(self, limit: int) -> int:
-        """Dispatches up to `limit`, but only so much that nobody waits for long; returns the number
-        of messages: 0 where it cannot go on now."""
+        """Dispatches the log up to the offset `limit`, a bounded amount of work at a time, and
+        returns the number of messages: 0 where it cannot go on now."""
         messages, self._work_left = 0, _WORK
         while self.reached < limit and self._work_left > 0:
             before = self.reached
@@ -139,8 +142,8 @@ class Dispatching:
         return messages
 
     def _run_once(self, limit: int) -> int:
-        """Dispatches all that waits in memory, or the next records of the log: where these fail,
-        they are all that is read again."""
+        """Dispatches all entries in memory, or else the next records of the log. Where entries in
+        memory fail, they are read from the log again."""
         try:
             if self.from_log:
                 entries, reached = self._read_entries(limit)
@@ -166,7 +169,7 @@ class Dispatching:
         return sum(map(_count_of, entries))
 
     def _waiting_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
-        """What waits in memory up to `limit`, and the offset behind it."""
+        """Returns the entries in memory up to `limit`, and the log offset behind them."""
         waiting = self._waiting
         if (
             waiting
@@ -190,7 +193,8 @@ class Dispatching:
         return entries, reached
 
     def _read_entries(self, limit: int) -> tuple[list[AnyDispatchEntry], int]:
-        """What the log has next up to `limit`, and the offset behind it."""
+        """Reads the log's next entries up to `limit`; returns them with the log offset behind
+        them."""
         scan = self._log.scan(self.reached, limit, check_body=False)
         entries: list[AnyDispatchEntry] = []
         of_head, left = self.maker.of_head, self._work_left

@@ -1,13 +1,13 @@
 """Open files: kept for the next use, and for the sync of what was written through them.
 
 A log's file is synced through the descriptor that it was written through, and never closed before.
-Linux tells an error of writing back to descriptors that are open by then, and to one that is opened
-later only while nobody has been told and the file's inode is still in memory: where it is not, a
-sync through a new descriptor says yes to pages that are lost.
+Linux reports a failed write-back to all descriptors that are open then; to one opened later it
+reports it only if no other has seen the error and the inode is still in memory. Otherwise a sync
+through a new descriptor succeeds although pages are lost.
 
-So where too many are open the oldest is synced at once: the disk does not keep up. Another thread
-may be syncing the same file, and the system tells an error only to one of both: so the thread that
-meets one makes it known to both, and the other believes in no sync beside which there was one here.
+So where too many files are open, the oldest is synced at once: the disk does not keep up. Where two
+threads sync one file, the system reports an error to one of them only. The thread that gets it
+marks the file as failed for both, and the other thread does not trust a sync that ran beside one.
 """
 
 from __future__ import annotations
@@ -137,8 +137,9 @@ class UnsyncedHandles:
         self._here = _NONE
 
     def sync_beside(self, start: int) -> bool:
-        """As `sync`, in another thread; False where it is not known, as the file was synced in the
-        first one at the same time."""
+        """Syncs the file that starts there in another thread, as `sync` does in the first. Returns
+        False where the result is not known, since the first thread synced that file at the same
+        time."""
         self._beside = start
         try:
             self._sync(start)

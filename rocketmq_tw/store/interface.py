@@ -214,9 +214,9 @@ class ILog(Interface):
 
 
 class IMessageStore(Interface):
-    """Synchronous and pure; the broker's `commit` module adds the reactor (when to write, when to
-    fsync in a thread, whom to answer). Appends are buffered until `write_pending`; a reader sees
-    a message only after `dispatch`."""
+    """The message store. Synchronous and without a reactor: `broker/writing/commit.py` decides when
+    to write, when to fsync in a thread, and which senders to answer. Appends are buffered until
+    `write_pending`; a reader sees a message only after `dispatch`."""
 
     end_offset: int = Attribute("The log's end, with what is still buffered.")
     written_offset: int = Attribute("Up to here the log is in its files; readers see no more.")
@@ -282,7 +282,8 @@ class IMessageStore(Interface):
         the log; to be used up before the log is cut or its files are removed."""
 
     def scan(position: int) -> RecordScan:
-        """As `records`, and says how far whole records and filled ends of files go."""
+        """Reads heads as `records` does, and tells how far whole records and filled ends of files
+        go."""
 
     def max_queue_offset(topic: str, queue_id: int) -> int:
         """The offset that the next message of the queue gets; 0 where there is no queue."""
@@ -366,7 +367,7 @@ class IMessageStore(Interface):
         Not `thorough`: what can be made again quickly from what is durable is left out."""
 
     def on_arrival(callback: Arrival) -> Callable[[], None]:
-        """Adds a listener to dispatch; what is returned takes it away."""
+        """Adds a listener to dispatch; the function returned removes it."""
 
     def close() -> None:
         """Writes, flushes, checkpoints and, where dispatch is complete, removes `abort`."""

@@ -1,12 +1,14 @@
-"""Messages that stand in further queues: `enableMultiDispatch`, and light ones (`enableLmq`).
+"""Messages that stand in further queues: `enableMultiDispatch`, and light queues (`enableLmq`);
+docs/formats/multi-dispatch.md.
 
 The sender names the queues in INNER_MULTI_DISPATCH; at the append the store writes the message's
-offset in each of them into INNER_MULTI_QUEUE_OFFSET. The record stays one, in its own queue; the
-units of the others point to it. A name that begins with %LMQ% has one queue, 0; any other name is a
-topic, whose queue has the message's own queue id.
+offset in each of them into INNER_MULTI_QUEUE_OFFSET. There is one record, in the message's own
+queue; the units of the further queues point to it. A name that begins with %LMQ% is a light queue,
+with queue id 0 only; any other name is a topic, in which the message keeps its queue id.
 
-What waits for its topic (delayed, timed, half) stands in its further queues once it is there; what
-they are is looked at when it is taken, since afterwards nobody could be told.
+A message that waits for its topic (delayed, timed, half) enters its further queues together with
+its topic. Their names are checked when the message is first taken, since afterwards the producer
+cannot be told.
 """
 
 from __future__ import annotations
@@ -144,7 +146,8 @@ class MultiDispatch:
 
 
 def multi_dispatch_of(config: MessageStoreConfig) -> MultiDispatch | None:
-    """As the configuration wants it; None where messages name no further queues."""
+    """Makes the `MultiDispatch` that the configuration asks for; None where messages name no
+    further queues."""
     return MultiDispatch(lmq=config.enable_lmq) if config.enable_multi_dispatch else None
 
 
@@ -178,8 +181,9 @@ def _stated(properties: bytes) -> list[tuple[str, int]]:
 
 
 def _keeps_copies(topic: str) -> bool:
-    """Whether its messages are those of other topics: not decided yet, or given up. Stock lets them
-    into further queues, where what is rolled back is consumed then, and the rest twice."""
+    """Whether the topic holds copies of other topics' messages: undecided half messages or given-up
+    ones. Stock lets these into further queues, where rolled-back messages are consumed and the
+    others appear twice."""
     return topic in _NOT_DECIDED or topic.startswith(DLQ_PREFIX)
 
 

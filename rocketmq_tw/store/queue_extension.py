@@ -29,8 +29,8 @@ _WORK = 32
 
 
 class UnitExtra(NamedTuple):
-    """What the extension has of a message: hash code of its tag, store time, bits of filters, none
-    where they were not calculated."""
+    """The extra of a message: hash code of its tag, store time in ms, and the bits of the filters
+    that it matches (empty where they were not calculated)."""
 
     tags_code: int
     store_timestamp: int
@@ -38,18 +38,18 @@ class UnitExtra(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In a file."""
+        """The size of the record in a file, in bytes."""
         return _HEAD.size + len(self.bits)
 
 
 def is_address(tags_code: int) -> bool:
-    """Whether that of a queue's unit is the address of an extra."""
+    """Whether the tag code of a queue's unit is the address of an extra."""
     return tags_code <= _LAST_ADDRESS
 
 
 class QueueExtension:
-    """That of one queue. What was added last is in memory, as that queue's units are; the queue
-    says what is kept of it, when it is written and where it is cut."""
+    """The extension of one queue. New extras stay in memory as long as the queue's new units do;
+    the queue decides what is kept, when it is written and where it is cut."""
 
     def __init__(self, segments: Segments, make_directory: Callable[[], None]) -> None:
         self.segments = segments
@@ -61,15 +61,16 @@ class QueueExtension:
         self._tail = bytearray()
 
     def load(self) -> None:
-        """Lists the files; the queue cuts them. What is missing or too short shows there."""
+        """Lists the files; the queue cuts them. A file that is missing or too short is found by
+        that."""
         self.segments.load(
             "mappedFileSizeConsumeQueueExt", short=Short.EXTEND, drop_behind_gap=True
         )
         self._end_at(self.segments.end)
 
     def add(self, extra: UnitExtra) -> int:
-        """Buffers an extra and returns its address, or the tag's hash code as it is where the extra
-        would be too large."""
+        """Buffers an extra and returns its address; returns the tag's hash code instead where the
+        extra would be too large."""
         size, file_size = extra.size, self.segments.file_size
         if size > min(_MAX_SIZE, file_size - _END_ROOM):
             return extra.tags_code
@@ -84,16 +85,17 @@ class QueueExtension:
         return address
 
     def keep(self) -> None:
-        """The queue shows the units of all that was added."""
+        """Keeps all extras added so far, since the queue shows their units now."""
         self._kept = self._end
 
     def drop_pending(self) -> None:
-        """The queue dropped the units of what was added since `keep`."""
+        """Drops the extras added since `keep`, as the queue dropped their units."""
         del self._tail[self._kept - self._written :]
         self._end = self._kept
 
     def write_out(self) -> None:
-        """Writes what is in memory only; where that raises `OSError` it stays there."""
+        """Writes the extras that are in memory only. Where that raises `OSError` they stay
+        there."""
         segments = self.segments
         if self._written < self._kept and not segments.starts:
             self._make_directory()
@@ -105,8 +107,8 @@ class QueueExtension:
             del self._tail[: len(part)]
 
     def find(self, addresses: Sequence[int]) -> list[UnitExtra | None]:
-        """The extra of each, None for what is no address or leads nowhere; quick where they
-        ascend."""
+        """Returns the extra at each address, None where it is no address or nothing stands there.
+        Fast for ascending addresses."""
         found: list[UnitExtra | None] = []
         data, start = b"", 0
         for address in addresses:
@@ -179,8 +181,8 @@ BitsOf = Callable[[str, bytes, int], bytes]
 
 
 class QueueExtensions:
-    """Those of a store, in `directory`. Whether queues get them follows from the configuration;
-    those that are there are read anyway, and go with their messages."""
+    """The extensions of a store's queues, in `directory`. The configuration says whether new queues
+    get one; existing ones are read in any case, and removed with their messages."""
 
     def __init__(self, config: MessageStoreConfig, directory: str) -> None:
         self.directory = directory
@@ -194,6 +196,6 @@ class QueueExtensions:
     def extra_of(
         self, topic: str, properties: bytes, tags_code: int, store_timestamp: int
     ) -> UnitExtra:
-        """That of a message which is dispatched."""
+        """Returns the extra of a message that is being dispatched."""
         bits = self.bits_of(topic, properties, store_timestamp)
         return UnitExtra(tags_code, store_timestamp, bits)

@@ -90,7 +90,8 @@ class QueueTable:
         return repaired
 
     def _remove_lost_extensions(self, topic: str) -> None:
-        """Those of queues that are gone: another queue of that name must not find them."""
+        """Removes the extensions of queues that are gone: a new queue of that name must not find
+        them."""
         directory = f"{self._extensions.directory}/{topic}"
         own = {str(queue.queue_id) for queue in self.of_topic(topic)}
         for name in self._files.list(directory):
@@ -211,7 +212,7 @@ class QueueTable:
         """Removes what files a topic's queues have or had, or one of them."""
         name = topic if queue_id is None else f"{topic}/{queue_id}"
         for directory in self._roots:
-            # Files that cannot be removed are emptied by whoever makes them again.
+            # Files that cannot be removed are emptied when they are made again.
             with suppress(OSError):
                 self._files.remove_tree(f"{directory}/{name}")
 
@@ -275,7 +276,7 @@ class QueueTable:
     @property
     def last_position(self) -> int:
         """Where the newest record that a queue has stands in the log; -1 where there is none."""
-        # First the one that knows most of the log, behind which hardly any is worth a read.
+        # First the queue that reaches furthest in the log: few others are read then.
         queues = sorted(self._queues.values(), key=_max_physical, reverse=True)
         last = -1
         for queue in queues:

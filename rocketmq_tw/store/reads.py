@@ -1,4 +1,4 @@
-"""The reading side of the message store: everything that looks and changes nothing."""
+"""The reading side of the message store: everything that changes nothing."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ _MAX_NOTES = 100
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
-    """What was found: the log was read from `start_offset` and ends at `end_offset`, the queues
-    have all up to `dispatched_offset`; timestamps are those of the last records there. `notes`, for
-    the log of whoever opened the store, say what was changed, with offsets and bytes."""
+    """What a start found: the log was read from `start_offset` and ends at `end_offset`, the queues
+    have all up to `dispatched_offset`; timestamps (ms) are of the last records there. `notes` are
+    lines for the server's log that say what was changed, with offsets and bytes."""
 
     clean: bool
     start_offset: int = 0
@@ -51,7 +51,7 @@ class RecoveryReport(msgspec.Struct, kw_only=True):
 
 
 class Recovery:
-    """One start; `run` leaves log, queues and index agreeing."""
+    """One start of a store; `run` makes log, queues and index agree."""
 
     def __init__(
         self,
@@ -83,9 +83,10 @@ class Recovery:
     def run(
         self, checkpoint: Checkpoint, *, clean: bool, queues_repaired: bool, limit: int | None
     ) -> RecoveryReport:
-        """`checkpoint` is what the file said; `clean`: the last stop was one; `queues_repaired`:
-        queue files were not what they should be. Nothing behind the log offset `limit` comes into
-        queues and index. Raises `DamagedStoreError` where going on could lose what was safe."""
+        """Recovers the store. `checkpoint` is the file's content; `clean`: the last stop was
+        orderly; `queues_repaired`: queue files had to be repaired. Nothing at or behind the log
+        offset `limit` is brought into queues and index. Raises `DamagedStoreError` where going on
+        could lose what was safe."""
         self._checkpoint, self._limit = checkpoint, limit
         report = RecoveryReport(clean=clean)
         if not self._log.file_starts:
@@ -116,7 +117,7 @@ class Recovery:
         return report
 
     def _drop_deleted(self) -> None:
-        """A power loss may have brought files of deleted topics back."""
+        """Removes the files of deleted topics, which a power loss may have brought back."""
         left: dict[str, int] = {}
         for queue in self._queues:
             offset = self._deleted.offset_of(queue.topic)

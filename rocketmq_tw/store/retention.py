@@ -21,7 +21,7 @@ _HOUR = 3_600_000
 
 
 class Pressure(Enum):
-    """How full the disk is; each includes what the ones before it mean."""
+    """How full the disk is; each level includes what the levels before it mean."""
 
     NONE = 0
     #: Expired files go at any hour.
@@ -50,7 +50,7 @@ def disk_pressure(config: MessageStoreConfig, usage: DiskUsage) -> Pressure:
 
 
 def worst_pressure(config: MessageStoreConfig, disks: Iterable[DiskUsage]) -> Pressure:
-    """That of the fullest disk: nothing can be stored where any of them is full."""
+    """Returns the pressure of the fullest disk: nothing can be stored where any of them is full."""
     return max((disk_pressure(config, disk) for disk in disks), key=lambda found: found.value)
 
 

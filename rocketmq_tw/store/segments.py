@@ -53,7 +53,7 @@ class Segments:
         self.unsynced = unsynced
         self._pool = pool
         self._files = pool.files
-        #: Those of `starts`, for whoever looks while another thread changes them.
+        #: `starts` as a set, for readers while another thread changes them.
         self._present: set[int] = set()
         #: The last file asked for by its path, which is nearly always the one asked for next.
         self._path = (-1, "")
@@ -170,12 +170,12 @@ class Segments:
         return file
 
     def _take_back(self, start: int) -> None:
-        """A file that could not be made whole must not be found behind a gap later."""
+        """Removes a file that could not be made whole: it must not be found behind a gap later."""
         try:
             if self._files.exists(self.path(start)):
                 self._remove(start)
         except OSError:
-            # Whoever cuts removes it with the others.
+            # A cut removes it with the other files.
             self.starts.append(start)
 
     def write(self, buffers: Sequence[bytes], offset: int, *, durable_name: bool = False) -> None:

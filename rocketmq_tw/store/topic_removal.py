@@ -1,8 +1,8 @@
-"""The queues of deleted topics on their way out.
+"""Removal of the queues of deleted topics.
 
-A directory is moved aside when its topic is deleted, or that of each queue which goes where others
-stay, and removed, which may take long, once the note of the deletion is durable: the power may go
-away in between, and then the topic is not deleted and a start moves its queues back.
+When a topic is deleted its directory is moved aside, or the directory of each deleted queue where
+others stay. It is removed, which may take long, once the note of the deletion is durable: after a
+power loss before that the topic counts as not deleted, and a start moves its queues back.
 """
 
 from __future__ import annotations
@@ -76,15 +76,16 @@ class RemovedQueues:
             self._parents.add(parent)
 
     def clear(self, durable: int) -> None:
-        """As `remove`, but durable when it returns, and raises `OSError`."""
+        """Removes what notes are about as `remove` does, but is durable when it returns; raises
+        `OSError`."""
         self.remove(durable)
         if self._doomed:
             raise OSError(errno.EBUSY, "queues of deleted topics cannot be removed")
         self._sync_names()
 
     def _sync_names(self) -> None:
-        """A former process may have removed something as well. First where something was moved to,
-        then where it was: it must not be durably at neither place."""
+        """Makes renames and removals durable, also those of a former process. Syncs the new parents
+        first, then the old ones: a directory must not be durably at neither place."""
         for parent in sorted(self._parents):
             if self._files.exists(parent):
                 self._files.sync_dir(parent)
@@ -93,8 +94,9 @@ class RemovedQueues:
             self._files.sync_dir(f"{self._directory}/{level}")
 
     def take(self, topic: str, queue_id: int | None, note: int) -> None:
-        """Moves a topic's directory here, or that of one of its queues, as others stay; `note` is
-        the number of the note of its deletion. Raises `OSError`, and then it is where it was."""
+        """Moves the directory of a topic here, or the directory of one queue where the topic's
+        others stay; `note` is the number of the deletion's note. Raises `OSError`, and then the
+        directory is where it was."""
         name = topic if queue_id is None else f"{topic}{_ALONE}{queue_id}"
         source = _place(self._queues, name)
         if not self._files.exists(source):
@@ -111,7 +113,7 @@ class RemovedQueues:
         extension = _place(self._extensions, name)
         self._parents |= {source.rpartition("/")[0], extension.rpartition("/")[0]}
         if self._files.exists(extension):
-            # One that stays is emptied by whoever makes its files again.
+            # A directory that stays is emptied when its files are made again.
             with suppress(OSError):
                 self._files.rename(extension, f"{path}/{_EXTENSION}")
 
@@ -183,7 +185,7 @@ class TopicRemoval:
         self._removed.load(self.deleted.offset_of)
 
     def remove(self, topics: Collection[str]) -> None:
-        """All that is there of them. Raises `OSError`, and then nothing is removed unless
+        """Removes all queues of these topics. Raises `OSError`, and then nothing is removed unless
         `DeletedTopics.is_stale` says so."""
         end = self._log.end_offset
         if self._log.failure:

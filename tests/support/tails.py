@@ -43,7 +43,7 @@ def hand_over_with_tail(
         group.wait_master(new)
     else:
         group.elect(new)
-        # Until then it sends the rest to whoever reads.
+        # Until then it sends the rest to any reader.
         wait_until(lambda: _shown_id(group[old].address) == old, f"{old} to be master no more")
         group[new].resume()
     group.wait_accepts(new, topic)

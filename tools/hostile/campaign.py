@@ -171,7 +171,7 @@ class Campaign(Running):
         before = attacked.resident_bytes()
         with Attack(target, seconds, self._seeds.getrandbits(32)) as attack:
             behaviour.run(attack)
-            # Whoever is done early leaves what it did to be seen.
+            # A worker that is done early leaves its results to be seen.
             attack.hold()
         self._still_serves()
         lap = self._honest.lap()

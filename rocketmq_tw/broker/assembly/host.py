@@ -76,7 +76,7 @@ class Host(Surroundings):
     `listener.before_request`, the checks that each request passes first.
     """
 
-    #: The one that has the broker's port.
+    #: The listener on the broker's port.
     listener: IListener
     #: Goes through long work, some 10 ms of it in each turn of the reactor.
     in_slices: Slices = attrs.field(init=False)

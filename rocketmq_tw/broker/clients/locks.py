@@ -39,7 +39,7 @@ LOCK_OUTLIVES_MS = 30_000
 MAX_LOCKS = 200_000
 #: Locks that one step of the scan for expired ones visits.
 _STEP = 1000
-#: Queues of one request; a consumer asks for those of one topic that are its own.
+#: Queues of one request; a consumer asks for its queues of one topic.
 MAX_QUEUES = 10_000
 
 log = Logger()

@@ -170,7 +170,7 @@ class SlotMessages:
             return None
         if not unit.rolls:
             if out > slot.slot or props.TIMER_DEL_UNIQKEY in properties:
-                # Another message took the place of the one that the entry was for.
+                # Another message took the place of the entry's message.
                 return None
             key = f"{topic}+{properties.get(props.UNIQ_KEY)}"
             if slot.recalled and key in slot.recalled:

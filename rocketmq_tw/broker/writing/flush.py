@@ -87,7 +87,7 @@ class Flusher:
         self._checkpoint_end = 0
         self._checkpointing = False
         self._paused = False
-        #: Who waits until nothing is being synced, and until nobody waits for that either.
+        #: Deferreds that fire once nothing is being synced and no caller waits for a sync.
         self._paused_waiters = Waiters[None]()
         self._stopped_waiters = Waiters[None]()
         self._round_failures = _Failures("the log could not be made durable")

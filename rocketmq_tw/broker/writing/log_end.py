@@ -72,5 +72,5 @@ class LogEnd:
             self._flusher.resume()
         # What stands in front of the cut had to wait for its queues.
         self._dispatcher.dispatch_later()
-        # The one that there was may claim nothing any more: a crash would find all to be read.
+        # The former checkpoint must claim nothing more: after a crash all is read again.
         self._flusher.checkpoint_soon()

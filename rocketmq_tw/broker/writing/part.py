@@ -43,7 +43,7 @@ class Writing(Part):
         self._loaded = False
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         config, reactor = host.store_config, host.reactor
-        #: The store's log where it is that of a DLedger group.
+        #: The store's log where a DLedger group keeps it.
         self.group_log = make_group_log(host) if config.enable_dledger_commit_log else None
         self.store = MessageStore(
             config,

@@ -30,7 +30,7 @@ class Draft(msgspec.Struct, gc=False):
     properties: dict[str, str]
     #: How often its sender lets it be consumed again; None: as often as its group says.
     retry_limit: int | None = None
-    #: The body is a batch; then the properties are those of all its messages.
+    #: The body is a batch; then the properties hold for all its messages.
     is_batch: bool = False
 
     @property

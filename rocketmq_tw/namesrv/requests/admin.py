@@ -47,7 +47,7 @@ class NamesrvAdminRequests:
             RequestCode.GET_NAMESRV_CONFIG: self.get_config,
         }
 
-    # As in stock, what is not there is no error: the answer is that of something changed.
+    # As in stock, something missing is no error: the answer is the usual success.
 
     def wipe_write_permission(
         self, request: RemotingCommand, peer: IPeer

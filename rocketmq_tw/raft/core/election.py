@@ -180,7 +180,7 @@ class Election:
         self._state = state
         self.next_vote_at = 0
         self.increase_term_at_once = False
-        # Whoever may have led in the stored term must not lead in it again: what it had not
+        # A member that may have led in the stored term must not lead in it again: what it had not
         # stored of its log is forgotten here, but perhaps not elsewhere.
         self.last_parse_result = (
             ParseResult.WAIT_TO_VOTE_NEXT

@@ -41,7 +41,7 @@ class MemberState:
         self.term_to_take = -1
         self.hard_dirty = False
         self.outbox: list[RaftMessage] = []
-        #: What whoever runs this member should read.
+        #: Lines for the server's log.
         self.notices: list[str] = []
         self.role_listeners: list[RaftRoleListener] = []
         # Answers to an earlier life of this member must not be taken for answers to this one.

@@ -66,7 +66,7 @@ class Ready(msgspec.Struct):
     reads: list[ReadState]
     failed_reads: list[int]
     roles: list[RaftRole]
-    #: Lines for the log of whoever runs this member; they come with other things to do.
+    #: Lines for the server's log; they come together with other work.
     notices: list[str] = msgspec.field(default_factory=list)
 
     @property

@@ -23,7 +23,8 @@ _OLDER = 12_000
 
 
 class TimerChanges(NamedTuple):
-    """What changed up to a moment, for `TimerFiles.write`."""
+    """The changes to wheel and log up to a moment, for `TimerFiles.write`
+    (docs/formats/timers.md)."""
 
     pages: dict[int, bytes]
     position: int
