@@ -34,7 +34,7 @@ Term = Annotated[int, msgspec.Meta(ge=-1, le=(1 << 63) - 1)]
 
 
 class DLedgerBody(msgspec.Struct, rename="camel", kw_only=True):
-    """What every request and response has. `code` is SUCCESS in requests."""
+    """The fields of every request and response. `code` is SUCCESS in requests."""
 
     group: str | None = None
     remote_id: str | None = None
@@ -139,8 +139,8 @@ class TransferResponseBody(DLedgerBody):
 
 
 class SnapshotRequestBody(DLedgerBody):
-    """Stock's fields, and ours: a chunk from `offset`, the last one where `done`, and where the
-    entry behind the snapshot lies."""
+    """A chunk of a snapshot: stock's fields, and this suite's: the chunk's `offset`, `done` for the
+    last one, and where the entry behind the snapshot lies."""
 
     last_included_index: Long = -1
     last_included_term: Term = -1
@@ -193,7 +193,7 @@ encode_dledger_body = msgspec.json.Encoder().encode
 
 
 class DLedgerBodyError(ValueError):
-    """A body that is no JSON of its kind, or says what cannot be; `code` answers it."""
+    """A body that is not JSON of its kind, or has impossible values; the answer carries `code`."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)

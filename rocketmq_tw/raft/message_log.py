@@ -28,7 +28,7 @@ from rocketmq_tw.store.segments import Segments
 
 
 class LogGroup(Protocol):
-    """What the log needs of the member of the group, see `RaftNode`."""
+    """The calls on the group's member that the log needs, see `RaftNode`."""
 
     def append(self, bodies: Sequence[bytes], end_pos: int, term: int) -> None: ...
 
@@ -94,7 +94,8 @@ class RaftLog:
 
     @property
     def flushed_offset(self) -> int:
-        """All of it: nobody is told of a message before a quorum has it on stable storage."""
+        """See `ILog`. All of the log: a message is announced only when a quorum has it on stable
+        storage."""
         return self.written_offset
 
     @property
@@ -169,22 +170,24 @@ class RaftLog:
     # Appending
 
     def lead(self, term: int) -> None:
-        """This member leads in `term`, and all of its log is committed: messages go to its end."""
+        """Lets messages be appended: this member leads in `term`, and all of its log is
+        committed."""
         self._term = term
 
     def follow(self) -> None:
-        """Nothing is appended here any more, and what was not committed may never be."""
+        """Ends appending: this member does not lead any more, and what was not committed may never
+        be."""
         self._term = None
         self._end_at(self.committed_offset)
 
     def commit(self, entry: Entry) -> None:
-        """All entries up to this one are committed and stored here."""
+        """Notes that all entries up to this one are committed and stored here."""
         self.committed_offset = entry.end_pos
         if not self.leads:
             self.end_offset = self.written_offset = entry.end_pos
 
     def begin_anew(self, position: int) -> None:
-        """All entries are gone: the leader's log begins behind them, at `position`."""
+        """Drops all entries: the leader's log begins behind them, at `position`."""
         self._divide = self.min_offset = position
         self._end_at(position)
 
@@ -229,7 +232,7 @@ class RaftLog:
         self.end_offset = position + ENTRY_HEADER_SIZE + len(data)
 
     def push_raw(self, data: bytes) -> None:
-        """Refused: followers get entries, not bytes."""
+        """Raises `StoreError`: followers get entries, not bytes."""
         raise StoreError("a log of a DLedger group takes no bytes of another broker")
 
     def write(self) -> int:
@@ -256,11 +259,11 @@ class RaftLog:
     # The rest
 
     def truncate_to(self, offset: int) -> None:
-        """Refused: what is committed stays, and the group alone cuts the rest."""
+        """Raises `StoreError`: what is committed stays, and the group alone cuts the rest."""
         raise StoreError("a log of a DLedger group is not truncated")
 
     def start_at(self, offset: int) -> None:
-        """Refused: the group decides where its log begins."""
+        """Raises `StoreError`: the group decides where its log begins."""
         raise StoreError("a log of a DLedger group begins where its leader's does")
 
     def remove_first(self) -> None:

@@ -31,11 +31,9 @@ RunBlocking = Callable[[Callable[[], None]], "Deferred[None]"]
 
 class Replicated(NamedTuple):
     """What a group's log is for: a state machine (`IStateMachine`), or a store that reads the log
-    itself and listens to what is committed.
-
-    `opening` and `first_pos` are those of `LogUse`. `keeps_store`: the member's store belongs to
-    another part of the process, which remembers what was committed and closes the store.
-    """
+    itself and listens to what is committed. `opening` and `first_pos` are as in `LogUse`.
+    `keeps_store`: the member's store belongs to another part of the process, which remembers what
+    was committed and closes the store."""
 
     machine: Any = None
     opening: OpeningBody = empty_body
@@ -47,11 +45,9 @@ NOTHING = Replicated()
 
 
 class RaftNode:
-    """Feeds the core and does what its `Ready` says.
-
-    Everything runs on the reactor's thread, but the storing of a `Ready`: the next one waits for
-    it, so what comes meanwhile is stored together.
-    """
+    """Runs a member's core: feeds it and carries out its `Ready`. Everything runs on the reactor's
+    thread except the storing of a `Ready`: while that lasts no other one is taken, so all that
+    comes meanwhile is stored together."""
 
     log = Logger()
 
@@ -169,19 +165,18 @@ class RaftNode:
         return self.core.leader_id
 
     def propose(self, bodies: Iterable[bytes]) -> "list[Deferred[Applied]]":
-        """Appends entries; each Deferred fires once its entry is applied.
-
-        Raises `Refused` where we do not lead. A Deferred that fails with `Refused` leaves open
-        whether the entry stays.
-        """
+        """Appends entries; each Deferred fires once its entry is applied. Raises `Refused` where
+        this member does not lead. A Deferred that fails with `Refused` leaves open whether the
+        entry stays."""
         self._check_running()
         entries = self.core.propose(list(bodies))
         self._wake()
         return [self._pending.add(entry) for entry in entries]
 
     def append(self, bodies: Sequence[bytes], end_pos: int, term: int) -> None:
-        """Appends entries of `term` to a log that ends at `end_pos`, and waits for nobody:
-        `commit_listeners` hear of them. Raises `Refused` as `propose` does."""
+        """Appends entries of `term` to a log that ends at `end_pos`, without waiting:
+        `commit_listeners` are called once they are committed. Raises `Refused` as `propose`
+        does."""
         self._check_running()
         if self.core.term != term:
             raise Refused(Code.TERM_CHANGED, f"the term is {self.core.term} now")
@@ -198,7 +193,7 @@ class RaftNode:
 
     def read(self) -> "Deferred[None]":
         """Fires when the state machine may be read: it then holds all that any member had
-        acknowledged when `read` was called. Raises `Refused` where we do not lead."""
+        acknowledged when `read` was called. Raises `Refused` where this member does not lead."""
         self._check_running()
         self._tokens += 1
         self.core.request_read(self._tokens)
@@ -207,8 +202,9 @@ class RaftNode:
         return deferred
 
     def answer(self, message_for: Callable[[int], m.RaftMessage]) -> "Deferred[m.RaftMessage]":
-        """Steps a request that came in; fires with the core's answer. `message_for` gets the
-        number that the request must carry. Raises `Refused` for what no member can have sent."""
+        """Gives an incoming request to the core; fires with the core's answer. `message_for` gets
+        the number that the request must carry. Raises `Refused` for what no member can have
+        sent."""
         self._check_running()
         self._tokens += 1
         message = message_for(self._tokens)
@@ -312,7 +308,8 @@ class RaftNode:
         self._checkpoint_soon()
 
     def _use_disk(self, action: Callable[[], None], done: Callable[[], None]) -> None:
-        """Runs `action` aside, then `done` here; until then no `Ready` is looked at."""
+        """Runs `action` in a thread, then `done` on the reactor's thread; meanwhile no `Ready` is
+        taken."""
         storing = self._storing = self._run_blocking(action)
         storing.addCallback(lambda _: self._disk_free(done)).addErrback(self._failed)
 
@@ -323,7 +320,8 @@ class RaftNode:
             self._pump()
 
     def _failed(self, failure: Failure) -> None:
-        """A member that cannot store, or whose state machine fails, must not answer any more."""
+        """Stops a member that cannot store, or whose state machine fails: it must not answer any
+        more."""
         self._storing = None
         if not self._running:
             return

@@ -28,14 +28,14 @@ class PeerCalls:
     def __init__(
         self, client: IRemotingClient, group: str, peers: Mapping[str, str], timeout: float
     ) -> None:
-        """`timeout` is what a peer may take, in seconds."""
+        """`timeout` is how long a peer may take to answer, in seconds."""
         self._client = client
         self._group = group
         self._peers = peers
         self._timeout = timeout
 
     def call(self, message: m.RaftMessage) -> "Deferred[m.RaftMessage]":
-        """Fires with the answer; with what stands for none where none comes or it is wrong."""
+        """Fires with the answer, or with `no_answer` where none comes or it cannot be read."""
         code, body = request_to_body(message, self._group)
         command = RemotingCommand.request(code, body=encode_dledger_body(body))
         answered = self._client.request(self._peers[message.target], command, self._timeout)

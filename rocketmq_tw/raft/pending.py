@@ -28,7 +28,8 @@ class _Waiting(NamedTuple):
 
 
 class PendingProposals:
-    """Keyed by index; the oldest one's deadline is the only timer."""
+    """Proposals that wait until they are applied, by index, with one timer for the oldest
+    deadline."""
 
     def __init__(self, clock: IReactorTime, limit: float) -> None:
         self._clock = clock
@@ -45,7 +46,7 @@ class PendingProposals:
         return deferred
 
     def applied(self, entry: Entry, result: Any) -> None:
-        """Answers who proposed `entry`."""
+        """Answers the caller that proposed `entry`."""
         waiting = self._waiting.pop(entry.index, None)
         if waiting is None:
             return

@@ -1,7 +1,8 @@
-"""Reading the records that entries hold, one after the other.
+"""Reads the records that entries hold, one after the other.
 
-A record of a plain log in front of the entries is read as well: the second number of a record is
-its magic, that of an entry its size, and no size is that magic.
+Records of a plain log in front of the entries are read as well. The second number tells both apart:
+of a record it is the magic, of an entry the size, and no size equals that magic
+(docs/formats/dledger-commitlog.md).
 """
 
 from __future__ import annotations

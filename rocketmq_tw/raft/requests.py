@@ -51,9 +51,8 @@ _ROUTINE = {
 
 
 class DLedgerRequests:
-    """The handlers of one group; `table()` has one for each request code.
-
-    Without `serves_clients` only members are served, and whoever asks who they are."""
+    """The handlers of one group; `table()` has one for each request code. Without `serves_clients`
+    only members are served, and the request for the group's metadata."""
 
     log = Logger()
 
@@ -64,7 +63,7 @@ class DLedgerRequests:
         self._self_id = node.core.config.self_id
 
     def table(self) -> dict[int, Handler]:
-        """Request codes and their handlers."""
+        """Returns request codes and their handlers."""
         serve: dict[DLedgerRequestCode, Callable[[Any], Deferred[DLedgerBody]]] = {
             DLedgerRequestCode.METADATA: self._metadata,
             DLedgerRequestCode.PULL: self._pull,
@@ -126,7 +125,7 @@ class DLedgerRequests:
         error: "DLedgerBodyError | Refused",
         peer: IPeer,
     ) -> DLedgerBody:
-        """The body that says why; it repeats the request's fields as stock does."""
+        """Makes the body of a refusal; it repeats the request's fields as stock does."""
         self._warn(code, peer, error.code.name, str(error))
         body = body or DLedgerBody()
         return RESPONSE_BODIES[code](
@@ -141,7 +140,7 @@ class DLedgerRequests:
     def _note(
         self, response: DLedgerBody, code: DLedgerRequestCode, body: DLedgerBody, peer: IPeer
     ) -> DLedgerBody:
-        """Logs what the core refuses; a COMPARE that finds a difference has done its work."""
+        """Logs what the core refuses, except a COMPARE that finds a difference, which is usual."""
         said = Code(response.code).name
         if isinstance(response, VoteResponseBody):
             said = response.vote_result or said
@@ -215,5 +214,5 @@ class DLedgerRequests:
 
 
 def _first_failure(failure: Failure) -> Failure:
-    """What `gatherResults` wraps."""
+    """Unwraps the first failure that `gatherResults` reports."""
     return failure.value.subFailure  # type: ignore[union-attr]

@@ -10,11 +10,11 @@ from rocketmq_tw.store.errors import StoreError
 
 
 class SnapshotError(ValueError):
-    """Bytes that hold no state of the machine that they are for."""
+    """Bytes that are no snapshot of the state machine."""
 
 
 class IStateMachine(Interface):
-    """Must depend on nothing but the entries: no clock, no randomness, no other input."""
+    """A state that depends on nothing but the entries: no clock, no randomness, no other input."""
 
     def apply(entry: Entry) -> object:
         """Takes a committed entry, in order and once; the result goes to the proposer.

@@ -43,7 +43,7 @@ def entry_to_body(entry: Entry) -> EntryBody:
 
 
 def entry_from_body(body: EntryBody) -> Entry:
-    """The entry. Raises `DLedgerBodyError`: INCONSISTENT_STATE where its CRC is wrong."""
+    """Reads the entry. Raises `DLedgerBodyError`: INCONSISTENT_STATE where its CRC is wrong."""
     entry = Entry(
         body.index,
         body.term,
@@ -64,7 +64,7 @@ def entry_from_body(body: EntryBody) -> Entry:
 
 
 def request_to_body(message: m.RaftMessage, group: str) -> tuple[DLedgerRequestCode, DLedgerBody]:
-    """The request code and body of a message between members."""
+    """Returns the request code and body of a message between members (docs/formats/dledger.md)."""
     base: dict[str, Any] = {
         "group": group,
         "local_id": message.source,
@@ -108,10 +108,8 @@ def request_to_body(message: m.RaftMessage, group: str) -> tuple[DLedgerRequestC
 
 
 def request_from_body(body: DLedgerBody, rpc: int) -> m.RaftMessage:
-    """The message in a request between members. Raises `DLedgerBodyError`.
-
-    The sender is who claims to lead, or to be about to: `leaderId`.
-    """
+    """Reads the message in a request between members. Raises `DLedgerBodyError`. The sender is the
+    member that claims to lead, or to be about to: `leaderId`."""
     base: dict[str, Any] = {
         "source": body.leader_id or "",
         "target": body.remote_id or "",
@@ -233,7 +231,7 @@ def _vote_result(body: VoteResponseBody) -> VoteResult:
 
 
 def no_answer(request: m.RaftMessage, *, unsupported: bool = False) -> m.RaftMessage:
-    """What stands for an answer that did not come, or that cannot be read."""
+    """Makes the stand-in for an answer that did not come, or that cannot be read."""
     base: dict[str, Any] = {
         "source": request.target,
         "target": request.source,

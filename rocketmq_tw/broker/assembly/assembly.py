@@ -12,7 +12,7 @@ P = TypeVar("P", bound=Part)
 
 
 class AssemblyError(TypeError):
-    """Parts that cannot be put together; the text names the one that lacks something."""
+    """Parts that cannot be put together; the text names the part and what it lacks."""
 
 
 @cache

@@ -32,12 +32,11 @@ log = Logger()
 
 
 class LogCut:
-    """What goes where the log of `store` ends at `end` from now on.
-
-    Queues do not tell: those of a broker that a controller leads lack what is not confirmed, and
-    after a kill also what is not confirmed again. So the end of the log is gone through once for
-    all who have to do with it; whoever needs more than the ends of queues says so before that.
-    """
+    """A cut of the log of `store`: from now on the log ends at `end`. What lies behind is read
+    once, for all parts that have derived offsets; a part that needs more than the ends of queues
+    registers for it before. The ends of queues alone do not tell what is cut: the queues of a
+    broker with a controller lack what is not confirmed, and after a kill also what is not confirmed
+    again."""
 
     def __init__(self, store: IMessageStore, end: int) -> None:
         self.end = end

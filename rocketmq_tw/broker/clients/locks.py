@@ -97,7 +97,7 @@ class RebalanceLock:
         return locked
 
     def unlock(self, group: str, queues: Iterable[Hashable], client_id: str) -> None:
-        """Frees those of `queues` that the client holds."""
+        """Releases the locks on `queues` that the client holds."""
         held = self._groups.get(group)
         if held is None:
             return
@@ -118,7 +118,7 @@ class RebalanceLock:
         return owner[0]
 
     def holds_any(self, group: str) -> bool:
-        """Returns whether a member of the group holds a lock, as those of orderly groups do."""
+        """Returns whether a member of the group holds a lock, as members of orderly groups do."""
         now = self._now_ms()
         held = self._groups.get(group, {})
         return any(now - since <= self._expires_ms for _, since in held.values())

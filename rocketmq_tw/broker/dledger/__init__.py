@@ -1,1 +1,1 @@
-"""A broker whose log is that of a DLedger group, and whose role follows the group's elections."""
+"""A broker whose log is kept by a DLedger group, and whose role follows the group's elections."""

@@ -42,8 +42,8 @@ FORGET_SECONDS = 600.0
 
 
 class Pop(Part):
-    """Answers pops and what belongs to them while the broker is the master, and gives what nobody
-    acknowledged to the retry topics."""
+    """Answers pops, acknowledgements and changes of invisible time while the broker is the master,
+    and moves messages that are not acknowledged in time to the retry topics."""
 
     def __init__(
         self,

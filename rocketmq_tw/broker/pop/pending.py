@@ -27,7 +27,8 @@ class Counted:
 
 
 class PendingCheckPoint:
-    """A check point; `waiting` are the queue offsets of its messages that nobody acknowledged."""
+    """A check point; `waiting` are the queue offsets of its messages that are not acknowledged
+    yet."""
 
     __slots__ = (
         "count",

@@ -1,8 +1,8 @@
 """Where the next pop of a queue begins, ahead of what is committed.
 
 A pop moves the position at once, so that no other one gets the same messages; the group's offset
-follows only once the check points up to it are stored. Where one cannot be, the position goes back
-to it: its messages were given to nobody.
+follows only once the check points up to it are stored. Where a check point cannot be stored, the
+position goes back to it: its messages were given to no consumer.
 """
 
 from __future__ import annotations
@@ -118,8 +118,7 @@ class Positions:
             self.commit(claim.queue, end)
 
     def failed(self, claim: Claim) -> None:
-        """Takes back `claim`, whose messages are hidden from nobody: they are popped again, and
-        those behind them."""
+        """Takes back `claim`: its messages, and those behind them, are popped again."""
         claims = self._claims.get(claim.queue)
         if claims is None or claim not in claims:
             return

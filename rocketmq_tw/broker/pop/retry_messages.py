@@ -1,4 +1,4 @@
-"""Messages of retry topics, which popped messages become that nobody acknowledged
+"""Messages of retry topics: popped messages that were not acknowledged in time become such
 (docs/formats/pop.md, "Revival")."""
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ log = Logger()
 
 
 class TimedCheckPoints(Part):
-    """Takes over what stock's timer holds when the broker becomes the master, before anybody can
-    acknowledge any of it."""
+    """Takes over what stock's timer holds when the broker becomes the master, before any of it can
+    be acknowledged."""
 
     def __init__(self, host: Host, writing: Writing, tables: Tables, timer: Timer) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""Offsets of groups in logic queues: they are kept as those of the physical queue that has them."""
+"""Offsets of groups in logic queues; they are stored as offsets of the physical queue."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def resumed(half: Half) -> StoredMessage:
 
 
 def given_up(half: Half) -> StoredMessage:
-    """The message that is kept of `half` where nobody decides about it."""
+    """Makes the message that is kept of `half` when it is given up undecided."""
     return msgspec.structs.replace(half.message, topic=TRANS_CHECK_MAX_TIME_TOPIC, queue_id=QUEUE)
 
 

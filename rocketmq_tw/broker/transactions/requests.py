@@ -43,7 +43,7 @@ log = Logger()
 
 
 class TransactionRequests:
-    """Answers both requests while `work`, that of the master, lasts."""
+    """Answers both requests while `work` lasts, the work of a master."""
 
     def __init__(self, host: Host, store: IMessageStore, work: TransactionWork) -> None:
         self._config = host.config

@@ -280,8 +280,8 @@ class Settling:
         self._not_written(ops)
 
     def _not_written(self, ops: _Ops) -> None:
-        """Notes again those of which the log has the message without the op message; the others are
-        pending by now."""
+        """Notes half messages again whose message is in the log without the op message; the other
+        ones are pending again by now."""
         if self._scope.is_over:
             ops.safe.fire(Failure(no_master()))
             return

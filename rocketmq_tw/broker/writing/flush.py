@@ -1,8 +1,8 @@
 """When the log is made durable: group commit, the periodic flush, checkpoints.
 
-Syncing blocks, so it runs in a thread, one round at a time: a round serves everyone who waits when
-it starts, the next one whoever came meanwhile. A checkpoint syncs queues and index beside the
-rounds, so that nobody waits for it.
+Syncing blocks, so it runs in a thread, one round at a time: a round answers all callers that wait
+when it starts, the next round those that came meanwhile. A checkpoint syncs queues and index beside
+the rounds, so that no caller waits for it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Flusher:
         self._ticker.start()
 
     def stop(self) -> Deferred[None]:
-        """Ends the periodic work; fires once nothing runs and nobody waits any more."""
+        """Ends the periodic work; fires once no sync runs and no caller waits for one."""
         self._ticker.stop()
         stopped = self._stopped_waiters.wait()
         self._report_idle()
@@ -115,7 +115,7 @@ class Flusher:
         return paused
 
     def resume(self) -> None:
-        """Goes on with who waits."""
+        """Goes on with the callers that wait."""
         self._paused = False
         self._next_round()
 

@@ -18,18 +18,16 @@ from rocketmq_tw.raft.core.messages import VoteRequest, VoteResponse
 
 
 class VoteDecision(NamedTuple):
-    """The result, and the term that the answer carries."""
+    """The result of a request for a vote, and the term that the answer carries."""
 
     result: VoteResult
     term: int
 
 
 def decide_vote(state: MemberState, request: VoteRequest, *, own: bool) -> VoteDecision:
-    """The answer to `request`; changes nothing. `own` marks our vote for ourselves.
-
-    The comparison of logs comes before that of terms, so a member with an old log disturbs nobody
-    by its term. It compares the term of the last entry first, then its index.
-    """
+    """Returns the answer to `request`; changes nothing. `own` marks this member's vote for itself.
+    Logs are compared before terms, so a member with an old log cannot disturb the group by a higher
+    term. Logs are compared by the term of the last entry first, then by its index."""
     result = (
         _check_candidate(state, request, own=own)
         or _check_log(state, request)
@@ -78,7 +76,7 @@ def _check_term(state: MemberState, request: VoteRequest) -> VoteResult | None:
 
 
 class VoteTally(msgspec.Struct):
-    """The answers of one round. `valid` counts those that are not UNKNOWN."""
+    """Counts the answers of one round. `valid` counts all but UNKNOWN."""
 
     term: int
     members: int
@@ -113,7 +111,7 @@ class VoteTally(msgspec.Struct):
 
     @property
     def decided(self) -> bool:
-        """Further answers would change nothing that matters, or there are none to come."""
+        """Whether no further answer can change the outcome, or none is to come."""
         return (
             self.answered >= self.members
             or self.already_has_leader
@@ -122,7 +120,7 @@ class VoteTally(msgspec.Struct):
 
 
 class Outcome(Enum):
-    """The seven ends of a round, in the order in which they are looked for."""
+    """The seven outcomes of a round, in the order in which they are checked."""
 
     HIGHER_TERM_SEEN = 1
     OTHER_HAS_LEADER = 2
@@ -145,7 +143,7 @@ _PARSED = {
 
 
 def judge_round(tally: VoteTally) -> tuple[Outcome, ParseResult]:
-    """What a finished round means."""
+    """Returns the outcome of a finished round."""
     members = tally.members
     if tally.known_max_term > tally.term:
         outcome = Outcome.HIGHER_TERM_SEEN
@@ -165,7 +163,7 @@ def judge_round(tally: VoteTally) -> tuple[Outcome, ParseResult]:
 
 
 def extra_wait(outcome: Outcome, config: RaftConfig) -> int:
-    """Milliseconds that an outcome adds to the random wait for the next round."""
+    """Returns the milliseconds that an outcome adds to the random wait for the next round."""
     if outcome is Outcome.OTHER_HAS_LEADER:
         return config.heartbeat_interval_ms * config.max_heartbeat_leak
     if outcome is Outcome.BIGGER_LEDGERS:
@@ -201,23 +199,24 @@ class Election:
 
     @property
     def deadline(self) -> int:
-        """When a candidate has something to do."""
+        """The time in ms when a candidate has to act."""
         if self.increase_term_at_once:
             return 0
         return self.next_vote_at if self._tally is None else self._round_ends
 
     def step_to_term(self, term: int) -> None:
-        """A higher term was heard of: be a candidate, and go there with the next look."""
+        """Becomes a candidate because a higher term was seen; the term changes with the next
+        `maintain`."""
         self._state.become_candidate(term)
         self.increase_term_at_once = True
 
     def give_way(self, term: int) -> None:
-        """A leader whose term has expired: the next round is in `term`."""
+        """Steps down as a leader whose term has expired: the next round is in `term`."""
         self._state.become_candidate(term)
         self.last_parse_result = ParseResult.WAIT_TO_VOTE_NEXT
 
     def maintain(self) -> None:
-        """The candidate's turn: finishes a round that is over, starts one that is due."""
+        """Finishes a candidate's round that is over and starts the next when it is due."""
         state = self._state
         if self._tally is not None and not self.increase_term_at_once:
             if state.now >= self._round_ends:

@@ -49,7 +49,7 @@ def crc_of_body(body: bytes) -> int:
 
 
 def chain_crc(previous: int, index: int, term: int, pos: int, crc: int) -> int:
-    """The CRC that ties an entry to all before it."""
+    """Returns the CRC that covers an entry and all entries before it."""
     return crc32(_CHAIN.pack(previous, index, term, pos, crc)) & 0x7FFFFFFF
 
 
@@ -66,20 +66,19 @@ def same_entry(ours: Entry, theirs: Entry) -> bool:
 
 
 def crc_fits(entry: Entry) -> bool:
-    """Whether the body is the one that its CRC was made of (always, where there is none)."""
+    """Whether the body matches its CRC; True where there is no CRC."""
     return entry.body_crc == 0 or entry.body_crc == crc_of_body(entry.body)
 
 
 def largest_body(file_size: int) -> int:
-    """What a data file of `file_size` has room for."""
+    """Returns the most bytes of a body that fit in a data file of `file_size` bytes."""
     return file_size - ENTRY_HEADER_SIZE - ENTRY_BLANK_SIZE
 
 
 def place(end_pos: int, size: int, file_size: int) -> int:
-    """Where an entry of `size` bytes goes in files of `file_size` that are full up to `end_pos`.
-
-    An entry never crosses a file: what does not fit with a BLANK behind it starts the next one.
-    """
+    """Returns where an entry of `size` bytes goes in files of `file_size` bytes that are full up to
+    `end_pos`. An entry never crosses the end of a file: one that does not fit with a BLANK behind
+    it starts the next file (docs/formats/dledger.md)."""
     left = file_size - end_pos % file_size
     if size + ENTRY_BLANK_SIZE > left:
         return end_pos + left

@@ -15,23 +15,20 @@ PATIENCE_BEATS = 2
 
 
 class _NewBegin(NamedTuple):
-    """The entry that is to take the place of the whole log, None for a snapshot; and when that was
-    first said."""
+    """The entry that is to replace the whole log (None for a snapshot), and when the leader first
+    asked for that."""
 
     entry: Entry | None
     asked_at: int
 
 
 class Follower:
-    """Answers pushes.
-
-    A push of DLedger's carries no term of the entry before its own, so `matched_index` stands in
-    for it: what the present leader is known to share. Entries are taken only right behind it, and
-    nothing up to it is ever cut, however late a TRUNCATE arrives.
-
-    Nobody proves who he is, so a log is not given up for one word in the leader's name: the
-    leader has to say the same for more than `PATIENCE_BEATS` heartbeats, and nothing else.
-    """
+    """Answers pushes. A push of DLedger's does not carry the term of the entry before its first
+    one, so `matched_index` takes its place: the last entry known to be shared with the present
+    leader. Entries are accepted only directly behind it, and nothing up to it is ever cut, however
+    late a TRUNCATE arrives. Members are not authenticated, so a log is not given up for one request
+    in the leader's name: the leader has to repeat it, and nothing else, for more than
+    `PATIENCE_BEATS` heartbeats."""
 
     def __init__(self, state: MemberState, election: Election, snapshots: SnapshotReceiver) -> None:
         self._state = state

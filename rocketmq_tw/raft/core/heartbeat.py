@@ -12,7 +12,7 @@ from rocketmq_tw.raft.core.messages import HeartbeatRequest, HeartbeatResponse
 
 
 def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:
-    """The answer to a leader's heartbeat; changes nothing."""
+    """Returns the answer to a leader's heartbeat; changes nothing."""
     if not state.is_member(request.source):
         return Code.UNKNOWN_MEMBER
     if request.source == state.self_id:
@@ -27,7 +27,8 @@ def decide_heartbeat(state: MemberState, request: HeartbeatRequest) -> Code:
 
 
 class BeatTally(msgspec.Struct):
-    """The answers of one round of heartbeats; our own success is counted from the start."""
+    """Counts the answers of one round of heartbeats; this member's own success counts from the
+    start."""
 
     term: int
     members: int
@@ -67,7 +68,8 @@ class Verdict(Enum):
 
 
 def judge_beat(tally: BeatTally, silent_ms: int, patience_ms: int) -> Verdict:
-    """What a round means; `silent_ms` have passed since the last one that a quorum answered."""
+    """Returns what a leader does after a round; `silent_ms` have passed since the last round that a
+    quorum answered."""
     if is_quorum(tally.success, tally.members):
         return Verdict.KEEP
     if is_quorum(tally.success + tally.not_ready, tally.members):
@@ -142,7 +144,7 @@ class Heartbeats:
             self.send_round()
 
     def maintain_follower(self) -> None:
-        """Gives a silent leader up."""
+        """Gives up a leader that is silent for too long."""
         if self._state.now >= self.follower_deadline:
             self._state.become_candidate(self._state.term)
 
@@ -167,7 +169,8 @@ class Heartbeats:
 
     @property
     def confirmed_round(self) -> int:
-        """The latest round that a quorum answered with success: we led when it was sent."""
+        """The latest round that a quorum answered with success: this member led when it was
+        sent."""
         return quorum_index([self._round, *(self._acks.get(p, 0) for p in self._state.peers)])
 
     def on_response(self, response: HeartbeatResponse) -> None:
@@ -189,8 +192,8 @@ class Heartbeats:
             self._finish(tally)
 
     def _watch_expired(self, response: HeartbeatResponse) -> None:
-        """A peer that stays in a higher term would never follow: after as many rounds as a
-        leader may miss, this one makes room for an election that takes the peer along."""
+        """Steps down for the sake of a peer that stays in a higher term and would never follow:
+        after as many rounds as a leader may miss, a new election takes the peer along."""
         state = self._state
         if response.code is not Code.EXPIRED_TERM or response.term <= state.term:
             self._expired.pop(response.source, None)

@@ -46,7 +46,7 @@ class LogBase(msgspec.Struct, frozen=True):
 
 
 class LogWrites(NamedTuple):
-    """What the store has to do, in this order."""
+    """What the store has to do, in the order of the fields."""
 
     reset: LogBase | None
     truncate_after: int | None
@@ -116,7 +116,7 @@ class Log:
 
     @property
     def stable_index(self) -> int:
-        """Everything up to here is on stable storage."""
+        """The index up to which all entries are on stable storage."""
         return self._stable_end
 
     @property
@@ -242,7 +242,8 @@ class Log:
         self._reset = base
 
     def compacted(self, begin_index: int, covered: LogBase) -> None:
-        """Entries before `begin_index` are gone from the store; a snapshot covers `covered`."""
+        """Sets where the log begins, after the store removed the entries before it; a snapshot
+        covers all up to `covered`."""
         if begin_index <= self.begin_index:
             return
         if covered.index == begin_index - 1:
@@ -255,7 +256,7 @@ class Log:
             self._term_starts[0] = begin_index
 
     def take_writes(self) -> LogWrites:
-        """What has to be stored; ask again only after `stored`."""
+        """Returns what has to be stored; may be called again only after `stored`."""
         writes = LogWrites(self._reset, self._truncate_after, self._unstable())
         self._reset = self._truncate_after = None
         self._handed_end = self.end_index
@@ -274,10 +275,8 @@ class Log:
         )
 
     def stored(self, end_index: int) -> None:
-        """The last writes, up to `end_index`, are on stable storage.
-
-        What was cut since then does not count; the cut is in the next writes.
-        """
+        """Notes that the last writes, up to `end_index`, are on stable storage. Entries cut since
+        then do not count; the next writes have the cut."""
         if self._reset is not None:
             return
         if self._truncate_after is not None:

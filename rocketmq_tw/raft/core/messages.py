@@ -1,7 +1,8 @@
-"""What members say to each other, as values. The JSON around them is `raft/bodies.py`.
+"""What members say to each other, as values; `raft/bodies.py` has their JSON
+(docs/formats/dledger.md).
 
-A request carries an `rpc` number; its answer carries the same one. Whoever delivers messages may
-lose, repeat and reorder them, and may answer in a peer's place with `UNKNOWN` or `NETWORK_ERROR`.
+A request carries an `rpc` number; its answer carries the same one. The transport may lose, repeat
+and reorder messages, and may answer in a peer's place with `UNKNOWN` or `NETWORK_ERROR`.
 """
 
 import msgspec
@@ -79,8 +80,8 @@ class SnapshotResponse(RaftMessage, frozen=True):
 
 
 class TransferRequest(RaftMessage, frozen=True):
-    """To the leader (`transfer_id`): hand over to `transferee_id`; to that one: take over, once
-    your log reaches `ledger_index`."""
+    """Orders the leader (`transfer_id`) to hand over to `transferee_id`, or that member to take
+    over once its log reaches `ledger_index`."""
 
     transfer_id: str
     transferee_id: str

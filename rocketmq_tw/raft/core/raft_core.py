@@ -93,7 +93,7 @@ PLAIN_USE = LogUse()
 
 
 class RaftCore:
-    """One member. All times are milliseconds of one clock that never steps back."""
+    """One member of a group. All times are milliseconds of one clock that never steps back."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class RaftCore:
         self._transfer.maintain()
 
     def next_deadline(self) -> int:
-        """When `tick` is needed next, were nothing else to happen."""
+        """Returns when `tick` must be called at the latest, in ms of the core's clock."""
         state = self._state
         if state.role is RaftRole.CANDIDATE:
             times = [max(self.election.deadline, state.now + state.config.maintain_interval_ms)]
@@ -209,8 +209,8 @@ class RaftCore:
         return min(times)
 
     def step(self, message: m.RaftMessage, now: int) -> None:
-        """Takes a message of another member; one for somebody else is passed over, and so is one
-        that `check` refuses."""
+        """Takes a message of another member. Messages for another target, and those that `check`
+        refuses, are ignored."""
         state = self._state
         state.now = max(state.now, now)
         if message.target == state.self_id and is_reachable(message.term, state.term):
@@ -264,8 +264,8 @@ class RaftCore:
         )
 
     def snapshot_place(self) -> LogBase | None:
-        """What a snapshot of the state machine, taken now, covers; None while a write or an
-        installed snapshot is under way, and where nothing was applied since the last one."""
+        """Returns what a snapshot of the state machine, taken now, would cover; None while a write
+        or an installed snapshot is under way, and where nothing was applied since the last one."""
         log = self._state.log
         if self._in_flight is not None or log.has_writes:
             return None
@@ -275,14 +275,14 @@ class RaftCore:
         return LogBase(entry.index, entry.term, entry.end_pos)
 
     def compacted(self) -> None:
-        """The store has a snapshot of its own and has dropped entries that it covers."""
+        """Notes that the store has a snapshot and has dropped entries that it covers."""
         meta = self._store.snapshot
         self._state.log.compacted(self._store.begin_index, LogBase() if meta is None else meta.base)
 
     # What it wants done.
 
     def ready(self) -> Ready | None:
-        """What has to be done now, or None."""
+        """Returns what has to be done now, or None."""
         if self._in_flight is not None:
             raise RuntimeError("advance() has to follow the last ready()")
         state = self._state

@@ -36,7 +36,7 @@ class Reads:
         self._waiting.clear()
 
     def request(self, token: int) -> None:
-        """Asks for a read. Raises `Refused` where we do not lead."""
+        """Asks for a read. Raises `Refused` where this member does not lead."""
         state = self._state
         if state.role is not RaftRole.LEADER:
             raise Refused(Code.NOT_LEADER, f"{state.leader_id or 'no member'} leads the group")

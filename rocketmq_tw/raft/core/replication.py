@@ -16,12 +16,12 @@ OpeningBody = Callable[[int], bytes]
 
 
 def empty_body(position: int) -> bytes:
-    """An opening entry that says nothing."""
+    """Makes an opening entry without content."""
     return b""
 
 
 class Replication:
-    """Progress of all followers; used only while we lead."""
+    """The progress of all followers; used only while this member leads."""
 
     def __init__(
         self, state: MemberState, snapshots: SnapshotSender, opening: OpeningBody = empty_body
@@ -164,8 +164,8 @@ class Replication:
         self._truncate(progress)
 
     def _truncate(self, progress: PeerProgress) -> None:
-        """Cuts the follower behind the last common entry; where there is none it starts with
-        our first one."""
+        """Cuts the follower's log behind the last common entry; where there is none it starts with
+        this log's first one."""
         log = self._state.log
         index = max(progress.common_index, log.begin_index)
         self._send(progress, PushKind.TRUNCATE, (log.read(index),), index)
@@ -238,7 +238,8 @@ class Replication:
         self.advance_commit()
 
     def on_snapshot_response(self, response: SnapshotResponse) -> None:
-        """A follower took a chunk, or cannot take snapshots at all (UNSUPPORTED)."""
+        """Takes a follower's answer to a chunk; UNSUPPORTED says that it cannot take snapshots at
+        all."""
         code, received = response.code, response.received
         progress = self.progress.get(response.source)
         pending = progress.answered(response.rpc) if progress is not None else None
@@ -258,7 +259,7 @@ class Replication:
         self._push(progress)
 
     def advance_commit(self) -> None:
-        """Commits what a quorum has stored, where it is of our own term."""
+        """Commits entries of this leader's term that a quorum has stored, with all before them."""
         state = self._state
         if state.role is not RaftRole.LEADER:
             return

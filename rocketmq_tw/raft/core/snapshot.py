@@ -29,7 +29,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that arrived whole."""
+    """A snapshot that was received completely."""
 
     meta: SnapshotMeta
     data: bytes
@@ -101,12 +101,12 @@ class SnapshotReceiver:
         self._data = bytearray()
 
     def take(self) -> Snapshot | None:
-        """The snapshot that has to be stored, once."""
+        """Returns the received snapshot that has to be stored, once."""
         arrived, self._arrived = self._arrived, None
         return arrived
 
     def receive(self, request: SnapshotRequest) -> tuple[Code, int]:
-        """The code for the answer, and how many bytes are there now."""
+        """Adds a chunk; returns the code for the answer, and how many bytes are there now."""
         state = self._state
         if not state.config.state_machine:
             return Code.UNSUPPORTED, 0

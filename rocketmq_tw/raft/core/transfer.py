@@ -51,7 +51,7 @@ class LeadershipTransfer:
         return bool(preferred) and self._state.self_id not in preferred
 
     def maintain(self) -> None:
-        """Gives up what takes too long; asks a preferred leader to take over."""
+        """Gives up a transfer that takes too long; asks a preferred leader to take over."""
         state = self._state
         if self._taking is not None and not self._started:
             self._try_taking()
@@ -67,7 +67,7 @@ class LeadershipTransfer:
             self._ask_preferred()
 
     def on_request(self, request: TransferRequest) -> None:
-        """A client's order to the leader, or the leader's to its transferee."""
+        """Takes a client's order to the leader, or the leader's to its transferee."""
         state = self._state
         if request.transfer_id == state.self_id:
             code = self._check_handover(request)
@@ -122,7 +122,7 @@ class LeadershipTransfer:
         )
 
     def on_response(self, response: TransferResponse) -> None:
-        """The transferee leads now, or could not take over."""
+        """Takes the transferee's answer: it leads now, or could not take over."""
         if self._handover_rpc and response.rpc == self._handover_rpc:
             self._handed_over(response.code)
 

@@ -26,14 +26,14 @@ _AHEAD = 256 * 1024
 
 
 def open_data(files: IFiles, directory: str, file_size: int, elsewhere: str = "") -> Segments:
-    """The files with a member's entries, `directory` being the member's; they may be in a
-    directory `elsewhere`."""
+    """Opens the files with a member's entries, which are below its `directory`, or in the directory
+    `elsewhere`."""
     place = elsewhere or f"{directory}/data"
     return _open(files, place, file_size, "mappedFileSizeForEntryData", _AHEAD)
 
 
 def open_index(files: IFiles, directory: str, file_size: int) -> Segments:
-    """The files that say where each entry lies."""
+    """Opens the files that say where each entry lies."""
     return _open(files, f"{directory}/index", file_size, "mappedFileSizeForEntryIndex", 0)
 
 
@@ -170,7 +170,7 @@ class Ledger:
             start += count
 
     def _write_units(self, index: int, units: list[bytes]) -> None:
-        """Index units from that of entry `index` on, within one file."""
+        """Writes index units from entry `index` on, within one file."""
         self._index.write([b"".join(units)], index * INDEX_UNIT_SIZE, durable_name=True)
 
     def truncate_after(self, index: int) -> None:

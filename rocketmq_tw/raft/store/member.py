@@ -111,7 +111,7 @@ class MemberStore:
         return self._ledger.last_index_before(position)
 
     def commit(self, index: int) -> None:
-        """Somebody knows that all up to `index` was committed; before a core is made."""
+        """Notes, before a core is made, that all up to `index` is known to be committed."""
         self.commit_index = max(self.commit_index, min(index, self.end_index))
 
     def read(self, index: int) -> Entry:
@@ -128,7 +128,7 @@ class MemberStore:
         return self._snapshots.read(offset, size)
 
     def store(self, ready: Ready) -> None:
-        """Step 1 of a `Ready`: everything is on stable storage on return."""
+        """Carries out step 1 of a `Ready`: everything is on stable storage on return."""
         if ready.hard_state is not None:
             write_term(self._files, f"{self._directory}/currterm", ready.hard_state)
             self.hard_state = ready.hard_state
@@ -154,23 +154,23 @@ class MemberStore:
             self._ledger.sync()
 
     def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Stores a snapshot that the state machine took. Who reads the log and the snapshot sees
-        no change before `use_snapshot`."""
+        """Stores a snapshot that the state machine took. Readers of log and snapshot see no change
+        before `use_snapshot`."""
         self._snapshots.save(snapshot)
         self._saved_snapshot = snapshot.meta
         self._begin_behind = self._ledger.begin_index_after_drop(snapshot.meta.index + 1)
 
     def use_snapshot(self) -> None:
-        """From now on the saved snapshot is the one that is read, and the log begins behind the
-        files that it covers. Does not touch the disk."""
+        """Lets readers see the saved snapshot, and the log begin behind the files that it covers.
+        Does not touch the disk."""
         if self._saved_snapshot is not None:
             self._snapshots.use(self._saved_snapshot)
             self._ledger.begin_index = self._begin_behind
             self._saved_snapshot = None
 
     def begin_behind(self, position: int) -> bool:
-        """From now on the log begins behind the files that end at or before `position`, but for
-        the last file; whether it begins elsewhere than before. Does not touch the disk."""
+        """Lets the log begin behind the files that end at or before `position`, the last file
+        excepted; returns whether the begin has changed. Does not touch the disk."""
         begin = self._ledger.begin_index_behind(position)
         if begin <= self._ledger.begin_index:
             return False
@@ -178,7 +178,7 @@ class MemberStore:
         return True
 
     def drop_covered(self) -> None:
-        """Removes the files that nobody reads any more since `use_snapshot` or `begin_behind`."""
+        """Removes the files that are not read any more since `use_snapshot` or `begin_behind`."""
         self._snapshots.drop_others()
         self._ledger.drop_files()
 

@@ -22,7 +22,8 @@ _SCANNED_FILES = 3
 
 
 class Extent(NamedTuple):
-    """First and last entry and the end of the data; -1 and `next_pos` where there is none."""
+    """What a recovery found: first and last entry and the end of the data; -1 and `next_pos` where
+    there is none."""
 
     begin_index: int
     end_index: int
@@ -53,7 +54,7 @@ def recover(data: Segments, index: Segments, begin_pos: int, committed_index: in
 
 
 def _find(data: Segments, index: Segments, begin_pos: int) -> Extent:
-    """What the files hold. Writes index units that are missing, and cuts nothing."""
+    """Finds what the files hold. Writes index units that are missing, and cuts nothing."""
     empty = Extent(-1, -1, begin_pos)
     if not data.starts:
         return empty
@@ -113,7 +114,7 @@ def _scan_start(data: Segments, index: Segments, first_pos: int, begin_pos: int)
 
 
 def scan(data: Segments, start: int) -> Iterator[Entry]:
-    """Every whole entry from `start`, up to the first that is none."""
+    """Yields every whole entry from `start`, up to the first that is damaged or missing."""
     pos = start
     previous: Entry | None = None
     buffer, buffer_pos = b"", start

@@ -15,8 +15,8 @@ _MAGIC = 0x44534E50
 
 
 class SnapshotFile:
-    """Only the latest snapshot counts. A new one is written by `save`, read from `use` on, and
-    `drop_others` removes the one before: whoever reads it meanwhile is never left without."""
+    """The latest snapshot of a member on disk. A new one is written by `save`, read from `use` on,
+    and `drop_others` removes the former one, so that a reader always finds one."""
 
     def __init__(self, files: IFiles, directory: str) -> None:
         self._files = files
@@ -51,7 +51,7 @@ class SnapshotFile:
         write_atomic(self._files, self._path_of(meta), header + data)
 
     def use(self, meta: SnapshotMeta) -> None:
-        """Reads are of this saved one from now on."""
+        """Makes the saved snapshot of this place the one that is read."""
         self.meta = meta
 
     def drop_others(self) -> None:
