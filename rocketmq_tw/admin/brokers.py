@@ -15,7 +15,7 @@ from rocketmq_tw.wire.bodies.route import MASTER_ID, BrokerData, ClusterInfo, To
 
 
 async def known_route(servers: Servers, topic: str) -> TopicRouteData:
-    """The topic's route; raises `UnknownTopicError` where it has none."""
+    """Returns the topic's route; raises `UnknownTopicError` where it has none."""
     route = await servers.admin.topic_route(topic)
     if route is None:
         raise UnknownTopicError(f"no name server knows the topic {topic}: topicList shows all")
@@ -23,13 +23,13 @@ async def known_route(servers: Servers, topic: str) -> TopicRouteData:
 
 
 def addresses_of(brokers: Iterable[BrokerData]) -> list[str]:
-    """One address for each broker name, the master's where it has one."""
+    """Returns one address for each broker name, the master's where it has one."""
     found = (address_of([data], data.broker_name) for data in brokers)
     return [address for address in found if address is not None]
 
 
 def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
-    """The brokers of a cluster by name; ends the command where there is no such cluster."""
+    """Returns the brokers of a cluster by name; ends the command where there is no such cluster."""
     names = info.cluster_addr_table.get(cluster)
     if names is None:
         known = ", ".join(sorted(info.cluster_addr_table)) or "none, no broker is registered"
@@ -40,7 +40,7 @@ def in_cluster(info: ClusterInfo, cluster: str) -> list[BrokerData]:
 
 
 def masters(info: ClusterInfo, cluster: str) -> dict[str, str]:
-    """Broker name to master's address; ends the command where the cluster has no master."""
+    """Returns broker name to master's address; ends the command where the cluster has no master."""
     brokers = in_cluster(info, cluster)
     found = {
         data.broker_name: data.broker_addrs[MASTER_ID]
@@ -53,7 +53,7 @@ def masters(info: ClusterInfo, cluster: str) -> dict[str, str]:
 
 
 def name_of(info: ClusterInfo, address: str) -> str:
-    """The broker name at an address; ends the command where none is registered there."""
+    """Returns the broker name at an address; ends the command where none is registered there."""
     names = {
         address: name
         for name, data in info.broker_addr_table.items()
@@ -78,7 +78,7 @@ async def on_each(targets: Iterable[str], change: Callable[[str], Deferred[Any]]
 
 
 def unfinished(error: Exception, done: Iterable[str]) -> str:
-    """What is told of a change that was made by half."""
+    """Makes the text for a change that was made on some brokers only."""
     reason = explain(error)
     so_far = ", ".join(done)
     return f"{reason}; done before that: {so_far}" if so_far else reason

@@ -89,7 +89,7 @@ async def _report(servers: Servers, cluster: str | None, more: bool) -> Report:
 async def _row(
     servers: Servers, cluster: str, data: BrokerData, broker_id: int, more: bool
 ) -> dict[str, Any]:
-    """Of a broker that does not answer only what its name server says."""
+    """Makes the row of a broker; one that does not answer has only what its name server says."""
     address = data.broker_addrs[broker_id]
     table: dict[str, str] = {}
     problem = None

@@ -106,7 +106,7 @@ async def _one_group(
 async def _brokers_of(
     servers: Servers, group: str, topic: str | None, cluster: str | None
 ) -> list[str]:
-    """Those that have the topic, or where the group has been, by its retry topic."""
+    """Returns the brokers that have the topic, or those that know the group, by its retry topic."""
     candidates = [retry_topic(group)] if topic is None else [topic, retry_topic(group)]
     if cluster is not None:
         candidates.append(cluster)
@@ -141,7 +141,7 @@ def _queue_row(queue: MessageQueue, offsets: OffsetWrapper, client: str | None) 
 async def _clients_of_queues(
     servers: Servers, brokers: list[str], group: str
 ) -> dict[MessageQueue, str]:
-    """The IP of the client that has each queue, as the clients say themselves."""
+    """Returns the IP of the client that has each queue, as the clients report."""
     owners = {}
     for address in brokers:
         found = await _connections(servers, [address], group)
@@ -159,7 +159,7 @@ async def _clients_of_queues(
 async def _connections(
     servers: Servers, brokers: list[str], group: str
 ) -> ConsumerConnection | None:
-    """The group's members at the first broker that has any."""
+    """Returns the group's members at the first broker that has any."""
     for address in brokers:
         try:
             found = await servers.admin.consumer_connections(address, group)
@@ -198,7 +198,8 @@ async def _all_groups(servers: Servers) -> Report:
 
 
 async def _group_row(servers: Servers, group: str) -> dict[str, Any]:
-    """A broker that does not answer leaves its part out, and says so."""
+    """Makes the row of a group; the part of a broker that does not answer is left out, and the row
+    says so."""
     row: dict[str, Any] = {
         "group": group, "count": 0, "version": None, "type": None, "model": None,
         "tps": 0, "diffTotal": 0, "error": None,

@@ -257,7 +257,8 @@ def clean_broker_metadata(
 
 
 def _forgotten_with(info: ReplicasInfo | None, ids: str | None) -> list[int | None]:
-    """The ids of replicas that are lost with `ids`, since these are all that were in sync."""
+    """Returns the ids of replicas that are lost with `ids`, since these are all that were in
+    sync."""
     if info is None or ids is None:
         return []
     cleaned = set(map(int, ids.split(";")))

@@ -40,7 +40,7 @@ def _group_name(context: click.Context, option: click.Parameter, name: str) -> s
 
 
 def named_group_option(long_name: str) -> Any:
-    """-g, whose long name mqadmin's commands do not agree about."""
+    """Makes the option -g, whose long name differs among mqadmin's commands."""
     return click.option(
         "-g",
         f"--{long_name}",
@@ -160,7 +160,8 @@ def update_group(
 
 
 def _changes(attributes: str | None) -> dict[str, str]:
-    """As a group's configuration carries them to the broker: the signs stay on the names."""
+    """Makes the attributes of a group's configuration in the request's form: names keep their + or
+    - sign."""
     parts = (change.partition("=") for change in attributes.split(",")) if attributes else ()
     return {name: value for name, _, value in parts}
 
@@ -317,7 +318,7 @@ async def _is_known(servers: Servers, group: str, targets: list[str], topics: li
 async def _delete_topic(
     servers: Servers, topic: str, targets: list[str], cluster: str | None
 ) -> None:
-    """From brokers and name servers; a group that never failed has none, which is well."""
+    """Deletes a topic from brokers and name servers; a topic that does not exist is no error."""
     for address in targets:
         try:
             await servers.admin.delete_topic(address, topic)

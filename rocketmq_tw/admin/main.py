@@ -92,7 +92,8 @@ def _set_tls_config(context: click.Context, option: click.Parameter, value: str 
 
 
 def _common_options(*, of_group: bool) -> list[click.Parameter]:
-    """What stands before a command or behind it; environment variables count once."""
+    """Adds the options that may stand before or behind a command; environment variables count
+    once."""
     return [
         click.Option(
             ["-n", "--namesrvAddr"],

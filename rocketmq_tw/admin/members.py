@@ -75,7 +75,7 @@ def consumer_status(
 async def _members(
     servers: Servers, group: str, broker: str | None
 ) -> list[tuple[str, Connection]]:
-    """Each connected member with a broker that knows it."""
+    """Returns each connected member with a broker that knows it."""
     brokers = [] if broker is None else [broker]
     if broker is None:
         route = await servers.admin.topic_route(retry_topic(group))

@@ -38,7 +38,7 @@ broker_help = "Only this broker, by name."
 def _choose(
     queues: Sequence[MessageQueue], topic: str, broker: str | None, queue_id: int | None
 ) -> list[MessageQueue]:
-    """The queues that the options name; ends the command where there is none."""
+    """Returns the queues that the options name; ends the command where there is none."""
     chosen = [
         queue
         for queue in queues
@@ -159,7 +159,7 @@ class Moment(click.ParamType):
 
 @attrs.frozen
 class Span:
-    """Which messages of a queue are wanted: from an offset, stored from `begin_ms` to `end_ms`."""
+    """A span of messages in a queue: from an offset on, stored from `begin_ms` to `end_ms`."""
 
     offset: int
     begin_ms: int | None
@@ -238,7 +238,7 @@ def _check_name(check: Any, name: str) -> None:
 async def _read(
     reader: QueuePuller, queue: MessageQueue, span: Span, limit: int
 ) -> list[ReceivedMessage]:
-    """At most `limit` messages of the span that are there now, the oldest first."""
+    """Reads at most `limit` messages of the span that are there now, the oldest first."""
     offset = max(span.offset, await reader.min_offset(queue))
     end = await reader.max_offset(queue)
     if span.begin_ms is not None:

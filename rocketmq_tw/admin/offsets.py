@@ -120,7 +120,7 @@ async def _reset(
     queue_id: int | None,
     offset: int | None,
 ) -> dict[MessageQueue, int]:
-    """The offsets from which the group goes on in the queues of one broker."""
+    """Resets the group in the queues of one broker; returns the new offsets."""
     admin = servers.admin
     try:
         return await admin.reset_offsets(

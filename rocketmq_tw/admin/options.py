@@ -28,7 +28,7 @@ yes_option = click.option(
 
 
 def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
-    """Exactly one of them is given, and the broker as an address."""
+    """Checks that exactly one of them is given, and that the broker is an address."""
     if (broker is None) == (cluster is None):
         raise click.UsageError("give one of -b, a broker's address, and -c, a cluster's name")
     if broker is not None:
@@ -36,7 +36,7 @@ def check_broker_or_cluster(broker: str | None, cluster: str | None) -> None:
 
 
 def check_broker(broker: str) -> None:
-    """It is an address."""
+    """Checks that it is an address."""
     try:
         split_address(broker)
     except ValueError as error:
@@ -46,7 +46,7 @@ def check_broker(broker: str) -> None:
 def check_attributes(
     context: click.Context, option: click.Parameter, text: str | None
 ) -> str | None:
-    """`+name=value,-name` without blanks; the callback of such an option."""
+    """Checks `+name=value,-name` without blanks; the callback of such an option."""
     if text is None:
         return None
     changes = [change.strip() for change in text.split(",")]
@@ -60,8 +60,8 @@ def check_attributes(
 
 
 def ask_first(yes: bool, question: str) -> None:
-    """Asks at a terminal, unless `yes`; ends the command where the answer is another, or where
-    nobody can be asked."""
+    """Asks for a confirmation at a terminal, unless `yes`; ends the command where the answer is no,
+    or where there is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 
 
 def plain(value: Any) -> str:
-    """A value as one printable line."""
+    """Makes one printable line of a value."""
     match value:
         case None:
             return ""
@@ -55,7 +55,7 @@ def local_time(timestamp_ms: int | None) -> str:
 
 
 class Column(NamedTuple):
-    """A title, the row's key that stands beneath it, and how its value is shown."""
+    """A column: its title, the row's key, and how its value is shown."""
 
     title: str
     key: str
@@ -72,7 +72,7 @@ class Listing:
 
 @attrs.frozen
 class Report:
-    """`data` is what JSON has; people get the listings and the lines beneath them."""
+    """What a command prints: `data` as JSON, or the listings and the lines beneath them as text."""
 
     data: Any
     listings: Sequence[Listing] = ()

@@ -144,7 +144,7 @@ def remapping_static_topic(
 
 
 class _World:
-    """The brokers of the cluster, and what they have of the topic."""
+    """The brokers of the cluster, and their mappings of the topic."""
 
     def __init__(self, servers: Servers, topic: str, info: ClusterInfo, *, force: bool) -> None:
         self._admin = servers.admin
@@ -158,7 +158,7 @@ class _World:
         }
 
     def named(self, brokers: str | None, clusters: str | None) -> list[str]:
-        """The names that the options mean; ends the command where one is unknown."""
+        """Returns the broker names that the options mean; ends the command where one is unknown."""
         names = [name.strip() for name in (brokers or "").split(",") if name.strip()]
         for cluster in (clusters or "").split(","):
             if cluster.strip():
@@ -168,7 +168,7 @@ class _World:
         return names
 
     async def hosted(self) -> Hosted:
-        """What each broker with the topic has of it."""
+        """Returns the mapping of each broker that has the topic."""
         found: Hosted = {}
         for name, address in self._masters.items():
             try:
@@ -204,7 +204,7 @@ class _World:
             done.append(name)
 
     async def offsets(self, names: Iterable[str]) -> Mapping[MessageQueue, TopicOffset]:
-        """Of the physical queues on some brokers."""
+        """Returns the offsets of physical queues on some brokers."""
         found: dict[MessageQueue, TopicOffset] = {}
         for name in names:
             stats = await self._admin.topic_stats(self._address(name), self._topic)

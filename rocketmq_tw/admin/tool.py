@@ -62,7 +62,8 @@ class Servers:
         )
 
     def producer(self, group: str) -> Producer:
-        """Not started: it sends, and no broker counts it among its producers."""
+        """Makes a producer that is not started: it sends, and no broker counts it among its
+        producers."""
         return Producer(
             self.reactor,
             self.name_servers,
@@ -80,7 +81,7 @@ class Servers:
 
 
 def run_reactor(name_servers: str, work: Work[T], tls: TlsConfig | None) -> T:
-    """The result of `work`, with the reactor running meanwhile; once in a process."""
+    """Returns the result of `work`, with the reactor running meanwhile; once in a process."""
     outcome: list[Any] = []
 
     async def connected(reactor: Any) -> T:
@@ -114,7 +115,8 @@ class Tool:
         self._runner = runner
 
     def run(self, work: Work[T], *, needs_names: bool = True) -> T:
-        """What `work` returns. Raises `ClickException` that says in one line what went wrong."""
+        """Returns the result of `work`. Raises `ClickException` with one line that says what went
+        wrong."""
         if needs_names:
             self._check_names()
         try:
@@ -151,8 +153,8 @@ class Tool:
 
 
 def explain(error: Exception) -> str:
-    """What went wrong, to stand before a `;` or at the end; where a server does not know what it
-    was asked, it may be one of the other kind."""
+    """Says what went wrong, to stand before a `;` or at the end. Where a server does not know the
+    request, it may be a server of another kind."""
     reason = str(error).rstrip(".")
     if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return f"{reason}: -n names name servers, -b a broker"
@@ -165,5 +167,5 @@ def fail(message: str, cause: Exception | None = None) -> NoReturn:
 
 
 def warn(message: str) -> None:
-    """A line on stderr; the command goes on."""
+    """Prints a line on stderr; the command goes on."""
     click.echo(f"rmqadmin: {plain(' '.join(message.split()))}", err=True)

@@ -1,5 +1,5 @@
-"""What brokers and administrators ask controllers (docs/formats/controller.md): the one that leads
-is found and asked."""
+"""Requests of brokers and administrators to controllers (docs/formats/controller.md): finds the
+leading controller and asks it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -60,8 +60,8 @@ class NoControllerError(ClientError):
 
 
 class ElectionResult(NamedTuple):
-    """The group after an election; `is_new` is False where the old master stays. `brokers` are the
-    addresses of all by their lasting ids, and empty where no new master was elected."""
+    """The group after an election; `is_new` is False where the old master stays. `brokers` has the
+    address of each broker by its lasting id, and is empty where no new master was elected."""
 
     is_new: bool
     group: GroupState

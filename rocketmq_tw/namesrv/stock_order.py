@@ -1,4 +1,4 @@
-"""Answers in the order in which stock writes them, that of Java's hash tables.
+"""The order in which stock writes answers, which follows from Java's hash tables.
 
 Clients sort the queues of a route, but take the brokers as they come: two name servers that answer
 in different orders would spread clients differently. May be called in any thread, since only the

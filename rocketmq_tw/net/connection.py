@@ -39,7 +39,7 @@ _OVER: tuple[None, float, int] = (None, 0.0, 0)
 
 
 class ConnectionObserver(Protocol):
-    """Whom a connection tells that it is there and that it is gone."""
+    """Is told when a connection opens and when it is lost."""
 
     def add(self, connection: Any) -> None:
         """Takes in `connection`, which is open."""

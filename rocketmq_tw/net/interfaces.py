@@ -41,8 +41,8 @@ ANONYMOUS = PeerIdentity("")
 
 @attrs.frozen
 class AccessChecks:
-    """What guards all ports of a server: those of its listeners, and those of other protocols that
-    belong to it. Each check may set the peer's `identity`."""
+    """The checks of a server's ports: the listeners' requests, and connections of other protocols
+    that belong to it. Each check may set the peer's `identity`."""
 
     requests: Sequence[RequestCheck] = ()
     connections: Sequence[ConnectionCheck] = ()

@@ -32,7 +32,7 @@ MAX_TRANSFER = 4 * 1024 * 1024 - TRANSFER_HEADER.size
 
 
 class Transfer(NamedTuple):
-    """Log bytes that start at `offset`; none of them: a heartbeat."""
+    """Log bytes that start at `offset`; without bytes a heartbeat."""
 
     offset: int
     data: bytes
@@ -45,7 +45,7 @@ class ReportReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """The newest whole report in `data`; None where none is complete."""
+        """Returns the newest whole report in `data`; None where none is complete."""
         data = self._rest + data
         whole = len(data) - len(data) % REPORT.size
         self._rest = data[whole:]
@@ -62,7 +62,7 @@ class TransferReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Transfer]:
-        """The transfers that `data` completes. Raises `LinkError` at an impossible size."""
+        """Returns the transfers that `data` completes. Raises `LinkError` at an impossible size."""
         self._buffer += data
         transfers = []
         position = 0
@@ -80,7 +80,8 @@ class TransferReader:
 
 
 class ClassicMasterLink(MasterLink):
-    """An empty slave starts at the beginning of the log's last file, as stock has it."""
+    """A master's end of a link. An empty slave starts at the beginning of the log's last file, as
+    in stock (docs/formats/ha.md)."""
 
     def __init__(self, read_log: ReadLog, settings: HASettings, now_ms: int) -> None:
         super().__init__(read_log, settings, now_ms)
@@ -96,7 +97,8 @@ class ClassicMasterLink(MasterLink):
 
 
 class ClassicSlaveLink(SlaveLink):
-    """The first report says where the master is to start."""
+    """A slave's end of a link. Its first report says where the master is to start
+    (docs/formats/ha.md)."""
 
     def __init__(self, log_end: int, settings: HASettings, now_ms: int) -> None:
         super().__init__(log_end, settings, now_ms)
@@ -186,7 +188,8 @@ Agree = Callable[[], Deferred[None]]
 
 
 class ClassicHAClient(HAClient[ClassicSlaveLink]):
-    """Before each link `agree` is asked whether this log may follow that master's."""
+    """A slave's client. Before each link it asks `agree` whether this log may follow that
+    master's."""
 
     def __init__(
         self,

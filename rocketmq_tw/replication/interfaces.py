@@ -45,7 +45,7 @@ class IReplicator(Interface):
     """Answers when replicas have what a reply promises."""
 
     def refusal() -> str:
-        """Why no message may be stored now that waits for replicas; empty while they may."""
+        """Says why no message that waits for replicas may be stored now; empty while it may."""
 
     def wait(end_offset: int) -> Deferred[int]:
         """Fires with a response code once enough replicas have the log up to `end_offset`."""

@@ -44,7 +44,7 @@ class Listeners(Generic[*Args]):
         return remove
 
     def clear(self) -> None:
-        """Tells nobody any more."""
+        """Removes all listeners."""
         self._by_key.clear()
         self._listeners = ()
 

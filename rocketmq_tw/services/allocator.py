@@ -52,7 +52,7 @@ def return_freed_memory(reactor: Any) -> bool:
 
 
 def resident_bytes() -> int:
-    """What the process has in memory."""
+    """Returns the process's resident memory in bytes."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -74,7 +74,7 @@ class Trimming:
         self._is_trimming = False
 
     def look(self) -> None:
-        """To be called again and again."""
+        """Trims the heaps where it is time; to be called again and again."""
         if self._is_trimming:
             return
         resident = self._resident()

@@ -30,7 +30,7 @@ _OF_THE_PATH = (
 
 @dataclass(frozen=True)
 class KeysToChange:
-    """What a user changes when something stands in the way, as the user writes it."""
+    """The keys that a user may have to change, in the form in which the user writes them."""
 
     port: str = "listenPort"
     address: str = "bindAddress"
@@ -51,7 +51,7 @@ def refuse_to_start(reactor: Any, error: BaseException | None, keys: KeysToChang
 
 
 def describe_failed_start(error: BaseException | None, keys: KeysToChange) -> str:
-    """What went wrong and, where an address or a path cannot be used, which key to change."""
+    """Says what went wrong and, where an address or a path cannot be used, which key to change."""
     if isinstance(error, CannotListenError):
         where = f"{error.interface or '*'}:{error.port}"
         key = keys.port if error.socketError.errno in _OF_THE_PORT else keys.address

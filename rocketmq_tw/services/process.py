@@ -19,8 +19,7 @@ def prepare_process(reactor: Any) -> None:
 
 
 def use_monotonic_time(reactor: Any) -> None:
-    """Lets a reactor that counts by the wall clock, as Twisted's own do, count by one that nobody
-    sets. Otherwise whatever waits would wait an hour longer when the time is set back by an hour.
-    """
+    """Lets a reactor that counts by the wall clock, as Twisted's own do, count by the monotonic
+    clock. Otherwise all waits would be an hour longer after the clock is set back by an hour."""
     if reactor.seconds is time.time and not reactor.getDelayedCalls():
         reactor.seconds = time.monotonic

@@ -153,7 +153,7 @@ class SparkReceiverService(service.Service):
         return gatherResults([*closed, self._consumer.stop()])
 
     def feed_connected(self, feed: ReceiverFeed) -> None:
-        """The newest receiver counts: an older one is a failed one that has not noticed."""
+        """Takes the newest receiver: an older one has failed without noticing."""
         if self._feed is not None:
             self._feed.drop()
         self._feed = feed
@@ -168,7 +168,7 @@ class SparkReceiverService(service.Service):
             self.log.info("the receiver left")
 
     def _received(self, message: ReceivedMessage) -> Deferred[None]:
-        """Done with once a job confirmed it."""
+        """Gives the message to the receiver, and fires once a job confirmed it."""
         done: Deferred[None] = Deferred()
         record = record_of(message)._replace(topic=message.queue.topic)
         self.unconfirmed.add(message.queue, record, lambda: done.callback(None))

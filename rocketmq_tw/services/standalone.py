@@ -52,7 +52,8 @@ class Options(NamesrvAddressOptions):
 
 
 class StandaloneService(service.Service):
-    """The name server first, then the broker, which registers with it; stopped in reverse."""
+    """A name server and a broker in one process. The name server starts first, then the broker,
+    which registers with it; they are stopped in reverse."""
 
     log = Logger()
 
@@ -84,7 +85,8 @@ class StandaloneService(service.Service):
             yield self.name_server.stopService()
 
     def _announce_when_registered(self, _: object) -> None:
-        """What is to be typed next works once the name server knows the broker."""
+        """Announces that the server is ready once the name server knows the broker: a client may
+        connect then."""
         broker = self.broker.broker
         if broker is not None:
             known = broker[Cluster].membership.when_registered(self.name_server.local_address)

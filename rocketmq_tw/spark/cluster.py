@@ -22,7 +22,7 @@ UNREACHABLE = (ConnectionFailed, NoRouteError)
 
 
 class Bounds(NamedTuple):
-    """The oldest offset that is there, and the one that the next message gets."""
+    """The oldest offset of a queue, and the offset that its next message gets."""
 
     earliest: int
     latest: int
@@ -67,8 +67,8 @@ class SourceCluster:
         return self._matching(self._subscription.pattern)
 
     def queues_of(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic; raises `OptionError` where it is not there or no name server
-        answers."""
+        """Returns the queues of a topic; raises `OptionError` where it does not exist or no name
+        server answers."""
         try:
             queues = self._client.queues(topic)
         except UnknownTopicError as error:
@@ -91,7 +91,7 @@ class SourceCluster:
         return self._client.max_offset(queue)
 
     def first_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset that was stored at or after a time; the latest where none was."""
+        """Returns the first offset stored at or after a time; the latest where none was."""
         bounds = self.bounds(queue)
         if bounds.earliest >= bounds.latest:
             return bounds.latest

@@ -46,7 +46,7 @@ def table_schema(damaged: Damaged) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark expects of our batches, to the letter."""
+    """Returns the exact schema that Spark expects of our batches."""
     return to_arrow_schema(schema, timezone="UTC")
 
 

@@ -2,7 +2,7 @@
 
 
 class SparkSourceError(ValueError):
-    """Base of the errors of this room."""
+    """Base of the errors of `spark`."""
 
 
 class OptionError(SparkSourceError):

@@ -70,7 +70,7 @@ _OBJECT = re.compile(r"<.* at 0x[0-9a-fA-F]+>", re.DOTALL)
 
 
 class Damaged(StrEnum):
-    """What to do with a message whose body its CRC belies, or that cannot be unpacked."""
+    """What to do with a message whose CRC is wrong, or whose body cannot be unpacked."""
 
     FAIL = "fail"
     KEEP = "keep"
@@ -135,7 +135,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a read was asked for; times in seconds, timestamps in ms since 1970."""
+    """The options of a read; times in seconds, timestamps in ms since 1970."""
 
     connection: ConnectionOptions
     subscription: Subscription
@@ -157,7 +157,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a write was asked for."""
+    """The options of a write."""
 
     connection: ConnectionOptions
     topic: str | None = None

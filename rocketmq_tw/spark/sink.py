@@ -46,13 +46,13 @@ class WriteError(SparkSourceError):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task sent; all of it was acknowledged."""
+    """What a task sent; all messages were acknowledged."""
 
     messages: int
 
 
 class _Writer:
-    """What batch and stream have in common."""
+    """The common part of batch and stream writers."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -70,11 +70,11 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """`df.write.format("rocketmq")`."""
+    """Writes a batch: `df.write.format("rocketmq")`."""
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("rocketmq")`."""
+    """Writes a stream: `df.writeStream.format("rocketmq")`."""
 
 
 class Sender:

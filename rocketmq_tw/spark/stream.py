@@ -138,8 +138,8 @@ class StreamReader(SupportsTriggerAvailableNow):
         return newest
 
     def _known_queues(self, cluster: SourceCluster) -> Iterator[MessageQueue]:
-        """The queues that name servers know now: those of a broker that fell are away for a
-        while, and a topic with its only broker."""
+        """Returns the queues that name servers know now. The queues of a broker that fails are
+        missing for a while, and so is a topic whose only broker fails."""
         try:
             topics = cluster.topics()
         except OptionError as error:
@@ -167,7 +167,8 @@ class StreamReader(SupportsTriggerAvailableNow):
             raise error
 
     def _lost(self, queue: MessageQueue, expected: int, latest: int) -> None:
-        """A replica that took over may be behind; one that stays behind has lost messages."""
+        """Raises `DataLossError` where `failOnDataLoss`: a replica that took over may be behind for
+        a while; one that stays behind has lost messages."""
         if self._options.fail_on_data_loss:
             raise DataLossError(
                 f"{queue_text(queue)} ends at {latest} and was read up to {expected} before: was"

@@ -42,12 +42,13 @@ _POWER_OF_MIDDLE = pow(31, _UNIQUE - 2 - _SHARED)
 
 
 def key_hash(text: str) -> int:
-    """Java's `String.hashCode` without its sign, as stock's index takes it."""
+    """Returns Java's `String.hashCode` without its sign, as stock's index takes it."""
     return _magnitude(_hash_code(_units(text)))
 
 
 def topic_key_hash(topic: str, key: bytes) -> int:
-    """`key_hash` of `topic#key`, `key` in UTF-8; what comes before the key is reckoned once."""
+    """Returns `key_hash` of `topic#key`, `key` in UTF-8; the part before the key is computed
+    once."""
     if not key.isascii():
         return key_hash(f"{topic}#{str(key, 'utf-8', 'replace')}")
     length = len(key)
@@ -79,8 +80,8 @@ class NeighbourHashes:
 
 
 def batch_key_hashes(topic: str, keys: Sequence[bytes]) -> list[int]:
-    """`topic_key_hash` of each. Where all are unique ids of stock's, as nearly always, what they
-    start with is reckoned once, mostly for all of them."""
+    """Returns `topic_key_hash` of each key. Where all are stock's unique ids, as nearly always,
+    their common start is computed once."""
     joined = b"".join(keys)
     if not joined.isascii() or set(map(len, keys)) != {_UNIQUE}:
         return [topic_key_hash(topic, key) for key in keys]
@@ -142,13 +143,13 @@ def _begin_offset(file: IFile) -> int:
 
 
 def index_name(now_ms: int) -> str:
-    """A file's name: its creation in local time, yyyyMMddHHmmssSSS."""
+    """Makes a file's name: its creation in local time, yyyyMMddHHmmssSSS."""
     moment = datetime.fromtimestamp(now_ms / 1000)
     return moment.strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
 
 
 class MessageIndex:
-    """All index files of a store, oldest first."""
+    """All index files of a store, oldest first (docs/formats/index.md)."""
 
     def __init__(
         self,
@@ -174,7 +175,7 @@ class MessageIndex:
 
     @property
     def file_size(self) -> int:
-        """What each file has."""
+        """The size of each file in bytes."""
         return index_file_size(self._slots, self._capacity)
 
     @property
@@ -184,7 +185,7 @@ class MessageIndex:
 
     @property
     def end_timestamp(self) -> int:
-        """Store time of that message; 0 without one."""
+        """Store time in ms of the last message with a key that is indexed; 0 without one."""
         return self._list[-1].end_timestamp if self._list else 0
 
     def load(self, mark: tuple[int, int], *, clean: bool) -> bool:
@@ -300,9 +301,9 @@ class MessageIndex:
         found[:] = dict.fromkeys(found)
 
     def cut(self, physical_offset: int) -> Iterator[None]:
-        """The log ends there: so does the index. In steps, between which the rest is found and
-        nothing may be added. Durable at the end, since entries say of other messages at these
-        offsets later that they are indexed."""
+        """Ends the index where the log ends now. In steps, between which it may be searched and
+        nothing may be added. Durable at the end: a stale entry would later claim that another
+        message at its offset is indexed."""
         self._pending = [key for key in self._pending if key[1] < physical_offset]
         while self._list and self._list[-1].end_offset >= physical_offset:
             last = self._list[-1]
@@ -359,8 +360,8 @@ class MessageIndex:
             self.unsynced.files.add(index.path)
 
     def _remove_last_ones(self, dropped: Sequence[tuple[IFile, str]]) -> None:
-        """One by one: a power loss among several could leave a gap, in front of which nothing would
-        be indexed again."""
+        """Removes files from the end, one by one: a power loss among several could leave a gap, in
+        front of which nothing would be indexed again."""
         for file, path in reversed(dropped):
             file.close()
             self._files.remove(path)

@@ -59,8 +59,7 @@ class SlotTable:
             self._pages[slot // PAGE_SLOTS][slot % PAGE_SLOTS] = number
 
     def peek(self, slot: int) -> int:
-        """The number of one slot, read without keeping its page: for files that take no more
-        entries."""
+        """Reads one slot without keeping its page: for files that take no more entries."""
         page = self._pages.get(slot // PAGE_SLOTS)
         if page is None:
             return self._read_slots(slot, 1)[0]
@@ -85,7 +84,7 @@ class SlotTable:
         self._changed.clear()
 
     def read_all(self) -> array[int]:
-        """All slots as the file has them."""
+        """Reads all slots from the file."""
         return self._read_slots(0, self.count)
 
     def change(self, before: array[int], after: array[int]) -> None:
@@ -139,7 +138,7 @@ STEP = 8192
 
 
 def index_file_size(slots: int, capacity: int) -> int:
-    """What a file with so many slots and entries has."""
+    """Returns the size in bytes of a file with so many slots and entries."""
     return INDEX_HEADER_SIZE + slots * SLOT_SIZE + capacity * ENTRY_SIZE
 
 
@@ -148,7 +147,8 @@ IndexKey = tuple[int, int, int]
 
 
 class IndexFile:
-    """One file. `count` is one more than its entries: number 0 means none."""
+    """One index file (docs/formats/index.md). `count` is one more than its entries: number 0 means
+    none."""
 
     def __init__(self, file: IFile, path: str, slots: int, capacity: int) -> None:
         self.path = path
@@ -224,7 +224,8 @@ class IndexFile:
         return len(taken)
 
     def _seconds(self, timestamp: int) -> int:
-        """From the file's first message to that time, as an entry keeps it."""
+        """Returns the seconds from the file's first message to that time, as an entry keeps
+        them."""
         return min(max((timestamp - self.begin_timestamp) // 1000, 0), _MAX_INT)
 
     def write_slots(self) -> bool:
@@ -232,8 +233,8 @@ class IndexFile:
         return self._slots.write()
 
     def release(self) -> bool:
-        """The file gets no more entries: what it kept in memory to take them is freed. Whether its
-        slots were behind, see `write_slots`."""
+        """Frees the memory that was kept to add entries, since the file gets no more. Returns
+        whether its slots were behind, see `write_slots`."""
         written = self._slots.write()
         self._slots.release()
         return written
@@ -273,9 +274,9 @@ class IndexFile:
         return begin <= self.end_timestamp and end >= self.begin_timestamp
 
     def check(self, first: int) -> None:
-        """After a crash: entries from number `first` on may be garbage, and slots and header older
-        or newer than them. Keeps the entries that are sound, and makes the slots theirs; they
-        reach the file with `write_slots`."""
+        """Repairs the file after a crash, when entries from number `first` on may be garbage, and
+        slots and header older or newer than them. Keeps the sound entries and makes slots that fit
+        them; `write_slots` writes these."""
         number = first = min(max(first, 1), self.count)
         last = self._entry(first - 1)[1] if first > 1 else 0
         before = self._slots.read_all()

@@ -26,10 +26,9 @@ _MOST_UNWRITTEN = 1 << 20
 
 
 class QueueTable:
-    """`unsynced` has what changed since the last checkpoint; up to `handles` files stay open.
-
-    Raises `StoreError` where a file of `file_size` bytes would end within a unit.
-    """
+    """All consume queues of a store. `unsynced` has what changed since the last checkpoint; up to
+    `handles` files stay open. Raises `StoreError` where a file of `file_size` bytes would end
+    within a unit."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class QueueTable:
             self._files.remove_tree(directory)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue; None where it never had a message."""
+        """Returns the queue; None where it never had a message."""
         return self._queues.get((topic, queue_id))
 
     def has(self, queue: ConsumeQueue) -> bool:
@@ -109,7 +108,8 @@ class QueueTable:
         return self._queues.get((queue.topic, queue.queue_id)) is queue
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue; raises `IllegalMessageError` for what cannot name one."""
+        """Returns the queue; raises `IllegalMessageError` for a topic or id that cannot name
+        one."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             if not is_storable(topic) or len(topic) > 255:
@@ -123,7 +123,7 @@ class QueueTable:
         return queue
 
     def of_topic(self, topic: str) -> Sequence[ConsumeQueue]:
-        """The topic's queues; not to be changed."""
+        """Returns the topic's queues, not to be changed."""
         return self._of_topic.get(topic, ())
 
     def topics(self) -> list[str]:
@@ -174,7 +174,7 @@ class QueueTable:
 
     def write_pending(self) -> None:
         """Shows the buffered units to readers. Some may stay in memory until `write_out`, and so do
-        those of a queue that cannot be written: the others go on."""
+        the units of a queue that cannot be written; the other queues go on."""
         waiting, self._waiting = self._waiting, []
         self._unwritten.write_most()
         for queue in waiting:
@@ -197,8 +197,8 @@ class QueueTable:
 
     @staticmethod
     def count_of(queues: Iterable[ConsumeQueue], end: int) -> tuple[int, int]:
-        """How many of them have files, and the sum of their max offsets, as a checkpoint has them
-        that knows the log up to `end` only."""
+        """Returns how many of them have files, and the sum of their max offsets, as a checkpoint
+        counts them that knows the log only up to `end`."""
         known = queues if end >= 0 else ()
         counts = [q.max_offset if q.max_physical <= end else q.end_at(end) for q in known]
         return sum(map(bool, counts)), sum(counts)
@@ -218,20 +218,20 @@ class QueueTable:
 
     @property
     def _roots(self) -> tuple[str, ...]:
-        """Where there is a directory for each topic."""
+        """Lists the directories that have a directory for each topic."""
         if self._extended:
             return self._directory, self._extensions.directory
         return (self._directory,)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic has no queues any more; their files are the caller's to remove."""
+        """Forgets the topic's queues; the caller removes their files."""
         self._forget(self._of_topic.pop(topic, ()))
         for directory in self._roots:
             self.unsynced.dirs.discard(f"{directory}/{topic}")
             self.unsynced.dirs.add(directory)
 
     def forget_queues(self, topic: str, queues: Set[ConsumeQueue]) -> None:
-        """The topic has these no more, but others; their files are the caller's to remove."""
+        """Forgets these queues of the topic, which has others; the caller removes their files."""
         self._of_topic[topic] = [q for q in self._of_topic[topic] if q not in queues]
         self._forget(queues)
         self.unsynced.dirs.update(f"{directory}/{topic}" for directory in self._roots)
@@ -258,7 +258,8 @@ class QueueTable:
                 self._files.sync_dir(directory)
 
     def mark_names_unsynced(self) -> None:
-        """After a crash: which names in directories are durable was known to the process only."""
+        """Marks all names in directories as not durable: after a crash it is not known which
+        are."""
         for queue in self:
             self._names_unsynced(queue)
             self.unsynced.dirs.update(each.directory for each in _segments_of(queue))
@@ -270,12 +271,12 @@ class QueueTable:
 
     @property
     def max_physical(self) -> int:
-        """The log's end as far as any queue knows it; -1 without messages."""
+        """The highest log offset that any queue knows of; -1 without messages."""
         return max((queue.max_physical for queue in self._queues.values()), default=-1)
 
     @property
     def last_position(self) -> int:
-        """Where the newest record that a queue has stands in the log; -1 where there is none."""
+        """The log offset of the newest record that a queue has; -1 where there is none."""
         # First the queue that reaches furthest in the log: few others are read then.
         queues = sorted(self._queues.values(), key=_max_physical, reverse=True)
         last = -1
@@ -351,7 +352,7 @@ def _segments_of(queue: ConsumeQueue) -> Iterator[Segments]:
 
 
 def _in_further_queues(entry: AnyDispatchEntry) -> Iterator[DispatchEntry]:
-    """The record of an entry as each further queue has it."""
+    """Makes an entry for each further queue of a record."""
     assert isinstance(entry, DispatchEntry), "a batch names no queues"
     for topic, queue_id, queue_offset in entry.further:
         yield DispatchEntry(

@@ -48,8 +48,8 @@ class CatchUp:
         self.count = 0
 
     def steps(self) -> Iterator[None]:
-        """To be gone through in slices, and not any more once the role is over: the log may be cut
-        then."""
+        """Yields the steps of the work, to be done in slices; not to go on once the role is over,
+        since the log may be cut then."""
         yield from self._count_delivered()
         for level in sorted({level for level, _ in self._delivered}):
             yield from self._pass_over(level)
@@ -102,7 +102,8 @@ class CatchUp:
                 end = each.queue_offset
 
     def _read(self, level: int, offset: int, count: int) -> tuple[list[StoredMessage], int]:
-        """Some messages from an offset on, at most `count`, and the offset behind them."""
+        """Reads at most `count` messages from an offset on; returns them with the offset behind
+        them."""
         read = self._store.read_queue(SCHEDULE_TOPIC, queue_of(level), offset, count, BATCH_BYTES)
         return list(decode_records(read.data)), max(read.next_offset, offset + 1)
 

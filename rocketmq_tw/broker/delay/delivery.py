@@ -179,7 +179,8 @@ class DelayDelivery:
             level.sleep(sleep)
 
     def _pass_over(self, level: _Level, waiting: StoredMessage, why: str) -> None:
-        """The line tells where the message can still be read (mqadmin queryMsgByOffset)."""
+        """Skips a message; the log line tells where it can still be read (mqadmin
+        queryMsgByOffset)."""
         log.error(
             "message {offset} of delay level {number} cannot be delivered and stays in {topic},"
             " at {position} of the log: {why}",

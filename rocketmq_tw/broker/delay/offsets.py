@@ -54,7 +54,7 @@ class DelayOffsets(WriteBehindTable):
             self._dirty = True
 
     def table(self) -> DelayOffsetTable:
-        """What the file and request 45 carry."""
+        """Returns the offsets in the form of the file and of request 45."""
         return DelayOffsetTable(offset_table=dict(self._offsets), data_version=self.data_version)
 
     def follow(self, table: DelayOffsetTable, log_end: int) -> None:
@@ -101,8 +101,8 @@ class _Rewind:
             self._delivered[min(level, self._levels.max_level)] += 1
 
     def steps(self) -> Iterator[None]:
-        """Each level goes back by as many messages as were delivered there, and by all that were
-        due since the first record there."""
+        """Takes each level back by as many messages as were delivered behind the cut, and by all
+        that were due since the first record there."""
         if self._since is not None:
             for level in range(1, self._levels.max_level + 1):
                 yield from self._rewind_level(level, self._since - self._levels.delay_ms(level))

@@ -126,7 +126,7 @@ class Delay(Part):
         return write_progress(self.offsets, self._writing.commit, self._host.in_thread)
 
     def runtime_info(self) -> Mapping[str, str]:
-        """Of each level that something waited in: how far it is delivered, and its queue's end."""
+        """Tells, of each level that had messages, how far it is delivered, and its queue's end."""
         end = self._writing.store.max_queue_offset
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{end(SCHEDULE_TOPIC, queue_of(level))}"

@@ -30,12 +30,10 @@ def next_step(
     sync_state_set_epoch: int,
     group: GroupState,
 ) -> Step:
-    """What the broker with the lasting id `broker_id`, reached at `address`, now in `state`, does
-    when it hears of `group`.
-
-    `heard_epoch` is the highest master epoch that it has heard of: a lower one is old news, since
-    an epoch has one master. `sync_state_set_epoch` is that of the SyncStateSet that it works with.
-    """
+    """Returns what the broker with the lasting id `broker_id`, reached at `address`, now in
+    `state`, does when it hears of `group`. `heard_epoch` is the highest master epoch that it has
+    heard of: a lower one is out of date, since an epoch has one master. `sync_state_set_epoch` is
+    the epoch of the SyncStateSet that it works with."""
     if group.master_epoch < heard_epoch:
         return Step.NOTHING
     if group.master_id is None or not group.master_address:

@@ -35,8 +35,9 @@ MAX_EPOCHS = 1000
 
 
 class SlaveHandshake(NamedTuple):
-    """A slave names itself. `from_last_file`: an empty one starts with the master's last file
-    rather than the first; `is_learner`: it never counts as in sync."""
+    """A slave's first frame. `from_last_file`: an empty slave starts with the master's last file
+    rather than the first; `is_learner`: it never counts as in sync
+    (docs/formats/auto-switch-ha.md)."""
 
     broker_id: int
     from_last_file: bool = False
@@ -48,7 +49,7 @@ class SlaveHandshake(NamedTuple):
 
 
 class SlaveReport(NamedTuple):
-    """The slave has the master's log up to `offset`."""
+    """Says that the slave has the master's log up to `offset`."""
 
     offset: int
 
@@ -72,8 +73,8 @@ class MasterHandshake(NamedTuple):
 
 
 class EpochTransfer(NamedTuple):
-    """Log bytes of one epoch that start at `offset`; none of them: a heartbeat. Everyone in sync
-    has the log up to `confirmed`."""
+    """Log bytes of one epoch that start at `offset`; without bytes a heartbeat. All replicas in
+    sync have the log up to `confirmed`."""
 
     offset: int
     data: bytes

@@ -126,7 +126,7 @@ class AutoSwitchHAService(HAService[AutoSwitchMasterLink]):
         return super().stop()
 
     def apply(self, applied: SyncStateSet) -> None:
-        """The controller has this SyncStateSet; old news change nothing."""
+        """Applies the SyncStateSet that the controller has; an older one changes nothing."""
         if self.states.apply(applied):
             self._unknown_since_ms = None
             log.info(

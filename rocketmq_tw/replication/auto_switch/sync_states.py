@@ -32,8 +32,8 @@ _STRANGERS = None
 
 @attrs.define(kw_only=True)
 class _Slave:
-    """One that is connected. It had all that the master had at `caught_up_ms`, and will have had
-    all of `mark_ms` once it reports `mark_end`."""
+    """A connected slave. It had all of the master's log at `caught_up_ms`, and will have had all of
+    `mark_ms` once it reports `mark_end`."""
 
     is_learner: bool
     caught_up_ms: int
@@ -79,18 +79,20 @@ class SyncStates:
 
     @property
     def waited_for(self) -> frozenset[int]:
-        """The slaves that must have what is confirmed: members, proposed ones, those that join."""
+        """The slaves that must have a message before it is confirmed: members, proposed ones, and
+        those that join."""
         return self._waited_for
 
     @property
     def count(self) -> int:
-        """How many replicas are in sync, the master among them; of two sets the larger one."""
+        """Returns how many replicas are in sync, the master included; of the present and the
+        proposed set the larger number."""
         return max(len(self.applied.members), len(self.proposed or ()))
 
     # What happens to links
 
     def connected(self, broker_id: int, log_end: int, now_ms: int, *, is_learner: bool) -> None:
-        """A slave is there; a learner never becomes a member."""
+        """Adds a slave; a learner never becomes a member."""
         self._gone(broker_id, now_ms)
         self._slaves[broker_id] = _Slave(
             is_learner=is_learner, caught_up_ms=now_ms, mark_ms=now_ms, mark_end=log_end
@@ -98,7 +100,7 @@ class SyncStates:
         self._update_waited_for()
 
     def lost(self, broker_id: int, now_ms: int) -> None:
-        """A slave is gone."""
+        """Removes a slave."""
         self._gone(broker_id, now_ms)
         self._update_waited_for()
 
@@ -135,8 +137,8 @@ class SyncStates:
     # What is known of all
 
     def everyone(self) -> int:
-        """Up to where all that are waited for have the log; -1 where one of them is not there or
-        has said nothing, the largest number where there is none but the master."""
+        """Returns up to where all slaves that are waited for have the log: -1 where one is missing
+        or has not reported, the largest number where there is none but the master."""
         lowest = sys.maxsize
         for broker_id in self._waited_for:
             slave = self._slaves.get(broker_id)
@@ -144,7 +146,8 @@ class SyncStates:
         return lowest
 
     def copies(self, replicas: int) -> int:
-        """Up to where that many replicas have the log, with the master; learners do not count."""
+        """Returns up to where that many replicas have the log, the master included; learners do not
+        count."""
         offsets = sorted(
             (each.acknowledged for each in self._slaves.values() if not each.is_learner),
             reverse=True,
@@ -182,7 +185,7 @@ class SyncStates:
         return left | {self._own_id} if left != self.applied.members else None
 
     def propose(self, members: Iterable[int]) -> None:
-        """The controller is being asked for these members, perhaps once more."""
+        """Notes that the controller is being asked for these members, perhaps once more."""
         self.proposed = frozenset(members)
         for member in self.proposed:
             if member in self._slaves:
@@ -190,11 +193,11 @@ class SyncStates:
         self._update_waited_for()
 
     def unanswered(self) -> None:
-        """It is not known whether the controller has taken the proposal, or will."""
+        """Notes that it is not known whether the controller has taken the proposal, or will."""
         self.may_be_taken = True
 
     def refused(self, now_ms: int) -> None:
-        """The controller has the members that it had before the last proposal; those that it would
+        """Notes that the controller kept the members that it had; those that the proposal would
         have added have to wait for the next try."""
         for broker_id in (self.proposed or frozenset()) - self.applied.members:
             self._pause(broker_id, now_ms)
@@ -202,8 +205,8 @@ class SyncStates:
         self._update_waited_for()
 
     def apply(self, applied: SyncStateSet) -> bool:
-        """The controller has this set; False where its epoch is not newer. With a newer epoch what
-        was proposed under the former one cannot be taken any more."""
+        """Applies the controller's set; returns False where its epoch is not newer. With a newer
+        epoch proposals made under the former one cannot be taken any more."""
         if applied.epoch <= self.applied.epoch:
             return False
         self.applied = applied

@@ -46,7 +46,7 @@ class FlowMeter:
         return max(self._limit - self._current, 0)
 
     def bytes_per_second(self, now_ms: int) -> int:
-        """What the last whole second moved."""
+        """The bytes moved in the last whole second."""
         self._roll(now_ms)
         return self._last
 
@@ -181,7 +181,7 @@ class SlaveLink(ABC):
 
     @abstractmethod
     def opening(self) -> bytes:
-        """What the slave says first."""
+        """Returns the bytes that the slave sends first."""
 
     @abstractmethod
     def receive(self, data: bytes, now_ms: int) -> Sequence[Any]:
@@ -209,7 +209,7 @@ class SlaveLink(ABC):
 
     @abstractmethod
     def _report(self) -> bytes:
-        """The frame that says `reported`."""
+        """Makes the frame that reports `reported`."""
 
     def _read(self, count: int, now_ms: int) -> None:
         self.last_read = now_ms

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class GroupTransfer(Generic[T]):
-    """The sends that wait for replicas. `T` is whatever the caller wants back, such as a
+    """The sends that wait for replicas. `T` is what the caller gets back for each, such as a
     Deferred."""
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class GroupTransfer(Generic[T]):
         return sum(map(len, self._waiting.values()))
 
     def wait(self, end_offset: int, replicas: int, deadline_ms: int, waiter: T) -> None:
-        """`waiter` wants the log up to `end_offset` on `replicas` replicas (`EVERY_REPLICA`: on all
-        in sync) by `deadline_ms`."""
+        """Lets `waiter` wait until `replicas` replicas (`EVERY_REPLICA`: all in sync) have the log
+        up to `end_offset`, by `deadline_ms` at the latest."""
         self._waiting[replicas].append((end_offset, deadline_ms, waiter))
 
     def acknowledged(self, reached: Callable[[int], int]) -> list[T]:

@@ -247,7 +247,7 @@ class HAService(Factory, Generic[L]):
         return ""
 
     def log_grew(self) -> None:
-        """The log has new bytes on disk: they go to every slave that can take them."""
+        """Sends the log's new bytes on disk to every slave that can take them."""
         for slave in list(self.slaves):
             slave.pump()
 
@@ -277,7 +277,7 @@ class HAService(Factory, Generic[L]):
 
     @abstractmethod
     def new_link(self) -> L:
-        """The state of a link that opens now."""
+        """Makes the state of a link that opens now."""
 
     @abstractmethod
     def _required(self) -> int | None:
@@ -286,7 +286,7 @@ class HAService(Factory, Generic[L]):
 
     @abstractmethod
     def _reached(self, replicas: int) -> int:
-        """Up to where that many replicas have the log; -1: nowhere."""
+        """Returns the log offset up to which that many replicas have the log; -1 for none."""
 
     @abstractmethod
     def _is_in_sync(self, link: L) -> bool:
@@ -309,8 +309,8 @@ class HAService(Factory, Generic[L]):
         return slave.link.receive(data, log.start_offset, log.end_offset, self._now_ms())
 
     def next_frame(self, link: L) -> bytes | None:
-        """None where the slave was sent all there is; raises `LinkError` where retention has
-        overtaken it."""
+        """Returns the next frame; None where the slave was sent all there is. Raises `LinkError`
+        where retention has overtaken it."""
         end = self._log.end_offset
         if link.next_offset == end:
             return None

@@ -31,8 +31,8 @@ class HASettings:
 
 
 def ha_settings(config: MessageStoreConfig, broker: BrokerConfig) -> HASettings:
-    """The settings of both ends of a link; those of keys that may change while the broker runs
-    follow them."""
+    """Returns the settings of both ends of a link; keys that may change while the broker runs are
+    read on each use."""
     limit = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else None
     settings = HASettings(
         file_size=config.mapped_file_size_commit_log,

@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 
 def record_of(message: ReceivedMessage) -> Record:
-    """The record of a message; its place is that of the queue it stands in."""
+    """Makes the record of a message; its offset and queue are those it was read from."""
     return Record(
         message.topic,
         message.queue.broker_name,
@@ -43,7 +43,7 @@ def record_of(message: ReceivedMessage) -> Record:
 
 
 def covered(records: Iterable[Record]) -> list[OffsetRange]:
-    """The ranges of offsets that the records fill, without gaps between."""
+    """Returns the ranges of offsets that the records fill, without gaps."""
     return merged(
         OffsetRange(r.topic, r.broker_name, r.queue_id, r.queue_offset, r.queue_offset + 1)
         for r in records
@@ -51,7 +51,7 @@ def covered(records: Iterable[Record]) -> list[OffsetRange]:
 
 
 def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """`ranges` sorted, with those of a queue joined that touch or overlap."""
+    """Sorts ranges, and joins ranges of one queue that touch or overlap."""
     made: list[OffsetRange] = []
     for part in sorted(ranges):
         if made and made[-1].queue == part.queue and part.start <= made[-1].end:

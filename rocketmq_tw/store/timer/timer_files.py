@@ -32,7 +32,7 @@ class TimerChanges(NamedTuple):
 
     @property
     def log_end(self) -> int:
-        """Where the timer log ends with it."""
+        """The end of the timer log with these changes, in bytes."""
         return self.position + len(self.data)
 
     def __bool__(self) -> bool:
@@ -40,8 +40,8 @@ class TimerChanges(NamedTuple):
 
 
 class TimerFiles:
-    """One thread uses it; `write` may run in another one, and so may what `log.reader` gives.
-    Raises `StoreError` and `OSError`."""
+    """Wheel and timer log of one store (docs/formats/timers.md). One thread uses it; `write`, and
+    readers made by `log.reader`, may run in another one. Raises `StoreError` and `OSError`."""
 
     def __init__(
         self, files: IFiles, root: str, *, file_size: int, precision_ms: int, slots: int = SLOTS
@@ -55,7 +55,7 @@ class TimerFiles:
         self._unlinked: list[int] = []
 
     def slot_of(self, time_ms: int) -> int:
-        """When the slot of a time begins."""
+        """Returns when the slot of a time begins, in ms."""
         return time_ms // self.precision_ms * self.precision_ms
 
     def load(
@@ -139,7 +139,8 @@ class TimerFiles:
         return position
 
     def number(self, time_ms: int) -> int:
-        """What waits for the slot of a time, less what takes something back."""
+        """Returns how many messages wait in the slot of a time: entries less those that recall
+        one."""
         slot = self.wheel.get(time_ms)
         return 0 if slot is None else slot.number
 
@@ -157,8 +158,8 @@ class TimerFiles:
     # What the commit log has and has not
 
     def unlink_behind(self, commit_end: int) -> Iterator[None]:
-        """Takes out what waits for messages at or behind `commit_end`, in steps; nobody may write
-        meanwhile, and `cut_unlinked` must follow."""
+        """Takes entries out whose messages stand at or behind `commit_end`, in steps. Nothing may
+        be written meanwhile, and `cut_unlinked` must follow."""
         log = self.log
         reader = log.reader()
         cut, contiguous, older = log.end, True, 0
@@ -265,7 +266,8 @@ class TimerFiles:
     # Writing
 
     def take_changes(self) -> TimerChanges:
-        """What changed since, for `write` and then `written` or `not_written`."""
+        """Takes the changes since the last call, for `write` and then `written` or
+        `not_written`."""
         return TimerChanges(self.wheel.take_dirty(), *self.log.take_unwritten())
 
     def write(self, changes: TimerChanges) -> None:
@@ -274,12 +276,12 @@ class TimerFiles:
         self.wheel.write(changes.pages)
 
     def written(self, changes: TimerChanges, since_ms: int) -> None:
-        """They are durable; nothing before `since_ms` is asked for any more."""
+        """Notes that the changes are durable; slots before `since_ms` are not needed any more."""
         self.log.forget_written(changes.position, changes.data)
         self.wheel.forget_before(since_ms)
 
     def not_written(self, changes: TimerChanges) -> None:
-        """They could not be written, and come again with the next ones."""
+        """Takes changes back that could not be written; they are part of the next ones."""
         self.wheel.give_back(changes.pages)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ _BLOCK = 512 * UNIT_SIZE
 
 
 class _Tail(NamedTuple):
-    """What is not written yet, and where that begins."""
+    """The bytes that are not written yet, and the position where they begin."""
 
     start: int
     data: bytearray
@@ -49,12 +49,12 @@ class TimerLog:
 
     @property
     def start(self) -> int:
-        """Where the oldest file starts; without files, where the first entry goes."""
+        """The position of the oldest file; without files, of the first entry to come."""
         return self._segments.starts[0] if self._segments.starts else self._tail.start
 
     @property
     def end(self) -> int:
-        """Behind the last entry, with those that are not written."""
+        """The position behind the last entry, unwritten ones included."""
         return self._tail.start + len(self._tail.data)
 
     @property
@@ -64,12 +64,12 @@ class TimerLog:
 
     @property
     def written(self) -> int:
-        """Up to here the files have it."""
+        """The position up to which the files have the log."""
         return self._tail.start
 
     @property
     def files_end(self) -> int:
-        """Behind the last file, filled or not."""
+        """The position behind the last file, full or not."""
         return self._segments.end
 
     @property
@@ -95,8 +95,8 @@ class TimerLog:
         self._tail = _Tail(self._segments.end, bytearray())
 
     def scan(self, position: int) -> Iterator[tuple[int, TimerUnit]]:
-        """The entries that the files have from `position` on, with their positions, up to the first
-        place where none is."""
+        """Yields the entries in the files from `position` on, with their positions, up to the first
+        place without one."""
         segments = self._segments
         while segments.has(segments.start_of(position)):
             start = segments.start_of(position)
@@ -115,8 +115,7 @@ class TimerLog:
                 return
 
     def end_at(self, position: int, *, cut: bool) -> None:
-        """The log ends at `position` from now on; with `cut` what files have behind it is removed,
-        durably."""
+        """Ends the log at `position`; with `cut` what files have behind it is removed, durably."""
         if cut and position < self._segments.end:
             self._segments.cut(position, durable=True)
         self._tail = _Tail(position, bytearray())
@@ -139,7 +138,8 @@ class TimerLog:
         return TimerLogReader(self._segments, self._tail, ascending)
 
     def before(self, position: int) -> int:
-        """Where the entry in front of `position` stands; `NOWHERE` at the log's start."""
+        """Returns the position of the entry in front of `position`; `NOWHERE` at the log's
+        start."""
         size = self._segments.file_size
         used = position % size
         if used == 0:
@@ -149,8 +149,8 @@ class TimerLog:
         return at if at >= self.start and position > 0 else NOWHERE
 
     def cut(self, position: int) -> None:
-        """Drops all entries at and behind `position`, durably as far as they were written; nobody
-        may write meanwhile."""
+        """Drops all entries at and behind `position`, durably if they were written; nothing may be
+        written meanwhile."""
         tail = self._tail
         if position >= tail.start:
             self._tail = _Tail(tail.start, tail.data[: position - tail.start])
@@ -176,7 +176,7 @@ class TimerLog:
     # Writing
 
     def take_unwritten(self) -> tuple[int, bytes]:
-        """What `write` has to write: where it goes, and the bytes."""
+        """Returns what `write` has to write: the position, and the bytes."""
         return self._tail.start, bytes(self._tail.data)
 
     def write(self, position: int, data: bytes) -> None:
@@ -192,7 +192,7 @@ class TimerLog:
         segments.sync()
 
     def forget_written(self, position: int, data: bytes) -> None:
-        """What `take_unwritten` gave is in the files."""
+        """Drops from memory what `take_unwritten` gave, since it is in the files."""
         rest = self._tail.data[len(data) :]
         self._tail = _Tail(position + len(data), rest)
 
@@ -202,7 +202,7 @@ class TimerLog:
         self._segments.sync_names()
 
     def last_unit_of(self, start: int) -> TimerUnit | None:
-        """The last entry of the whole file that starts there."""
+        """Returns the last entry of the whole file that starts there."""
         at = start + (self._per_file - 1) * UNIT_SIZE
         return decode_unit(self._segments.pread(UNIT_SIZE, at))
 
@@ -212,7 +212,7 @@ class TimerLog:
 
 
 class TimerLogReader:
-    """The log as it was when this was made; its files stay as long as it is used."""
+    """Reads the log as it is when this is made; its files stay as long as it is used."""
 
     def __init__(self, segments: Segments, tail: _Tail, ascending: bool) -> None:
         self._segments = segments
@@ -222,7 +222,7 @@ class TimerLogReader:
         self._block_at = 0
 
     def unit(self, position: int) -> TimerUnit | None:
-        """The entry at a position; None where there is none."""
+        """Returns the entry at a position; None where there is none."""
         tail = self._tail
         if position >= tail.start:
             at = position - tail.start
@@ -239,7 +239,7 @@ class TimerLogReader:
         return decode_unit(self._block, at)
 
     def chain(self, last: int) -> Iterator[tuple[int, TimerUnit]]:
-        """The entries of a slot with their positions, from its last one on to the first."""
+        """Yields the entries of a slot with their positions, from its last to its first."""
         position = last
         while position >= 0:
             unit = self.unit(position)

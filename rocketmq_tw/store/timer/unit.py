@@ -28,9 +28,10 @@ VOID = NOWHERE.to_bytes(8, "big", signed=True)
 
 
 class TimerUnit(NamedTuple):
-    """`time_ms` is what the message waits for; with ROLL it goes into the timer's topic again then,
-    with DELETE it takes back another one of the same slot. `write_ms` is when it began to wait;
-    `offset` and `size` say where the message stands in the commit log."""
+    """An entry of the timer log (docs/formats/timers.md). `time_ms` is when the message is due;
+    with ROLL it goes back into the timer's topic then, with DELETE it recalls another message of
+    the same slot. `write_ms` is when the waiting began; `offset` and `size` say where the message
+    stands in the commit log, in bytes."""
 
     previous: int
     magic: int
@@ -57,7 +58,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """By how much it changes the number of its slot."""
+        """How much the entry changes its slot's count of messages."""
         return -1 if self.magic & DELETE else 1
 
     def encode(self) -> bytes:
@@ -75,7 +76,7 @@ class TimerUnit(NamedTuple):
 
 
 def decode_unit(data: bytes | bytearray, position: int = 0) -> TimerUnit | None:
-    """The entry at `position` of `data`; None where none is."""
+    """Reads the entry at `position` of `data`; None where there is none."""
     if len(data) < position + UNIT_SIZE:
         return None
     size, previous, magic, write_ms, delay, offset, message_size, topic_hash, _ = _UNIT.unpack_from(
@@ -87,10 +88,10 @@ def decode_unit(data: bytes | bytearray, position: int = 0) -> TimerUnit | None:
 
 
 def blank(size: int) -> bytes:
-    """What fills the last `size` bytes of a file, padded with zeros."""
+    """Makes the bytes that fill the last `size` bytes of a file, padded with zeros."""
     return _BLANK.pack(size, 0, _BLANK_MAGIC).ljust(size, b"\0")
 
 
 def units_in_file(file_size: int) -> int:
-    """How many entries a file has before its blank."""
+    """Returns how many entries a file has before its blank."""
     return (file_size - BLANK_SIZE) // UNIT_SIZE

@@ -28,7 +28,7 @@ _MAX_INT = (1 << 31) - 1
 
 
 class Slot(NamedTuple):
-    """`number` counts what was put into it, less what took something back."""
+    """A slot of the wheel. `number` counts its entries, less those that recall one."""
 
     first: int
     last: int
@@ -55,7 +55,7 @@ class TimerWheel:
 
     @property
     def round_ms(self) -> int:
-        """How far apart two times are that have one place."""
+        """The time of one round in ms: times that far apart share a slot."""
         return self.slots * self.precision_ms
 
     @property
@@ -103,7 +103,7 @@ class TimerWheel:
                     self._pages[number] = bytearray(page)
 
     def get(self, time_ms: int) -> Slot | None:
-        """What waits for the slot of a time; None where nothing ever did."""
+        """Returns the slot of a time; None where it never had an entry."""
         number = time_ms // self.precision_ms
         index = number % self.slots
         page = self._page(index // _PAGE_SLOTS)
@@ -129,12 +129,12 @@ class TimerWheel:
         self._dirty.add(at)
 
     def clear(self, time_ms: int) -> None:
-        """Nothing waits for the slot of a time."""
+        """Empties the slot of a time."""
         self.put(time_ms, Slot(-1, -1, 0))
 
     def next_time(self, since_ms: int, until_ms: int) -> int | None:
-        """The first slot at `since_ms` or later for which something waits, or did; None where there
-        is none before `until_ms`. Pages that nothing waits in are passed over at once."""
+        """Returns the time of the first slot at `since_ms` or later that has or had entries; None
+        where there is none before `until_ms`. Empty pages are passed over at once."""
         number, until = since_ms // self.precision_ms, -(-until_ms // self.precision_ms)
         until = min(until, number + self.slots)
         while number < until:
@@ -151,8 +151,8 @@ class TimerWheel:
         return None
 
     def waiting(self, since_ms: int) -> Iterator[tuple[int, Slot]]:
-        """Each slot from `since_ms` on for which something waits, with its time, in no order. What
-        changes meanwhile may be told or not."""
+        """Yields each slot with entries from `since_ms` on with its time, unordered. Changes made
+        meanwhile may or may not be seen."""
         since = since_ms // self.precision_ms
         for page in list(self._pages.values()):
             for of, first, last, count, _ in _SLOT.iter_unpack(bytes(page)):
@@ -162,12 +162,12 @@ class TimerWheel:
     # Writing
 
     def take_dirty(self) -> dict[int, bytes]:
-        """The pages that changed since, for `write`."""
+        """Takes the pages that changed since the last call, for `write`."""
         dirty, self._dirty = self._dirty, set()
         return {page: bytes(self._pages[page]) for page in dirty}
 
     def give_back(self, pages: Mapping[int, bytes]) -> None:
-        """They could not be written and are dirty again."""
+        """Marks pages as changed again that could not be written."""
         self._dirty.update(pages)
 
     def write(self, pages: Mapping[int, bytes]) -> None:
@@ -201,7 +201,7 @@ class TimerWheel:
             self._file = None
 
     def _width(self, index: int) -> int:
-        """How many slots its page has from a place on; the last page may be a short one."""
+        """Returns how many slots a page has from a place on; the last page may be short."""
         return min(_PAGE_SLOTS - index % _PAGE_SLOTS, self.slots - index)
 
     def _page(self, at: int) -> bytearray | None:
