@@ -232,8 +232,9 @@ class ControllerClient:
     def alter_sync_state_set(
         self, name: str, master_id: int, master_epoch: int, members: Iterable[int], epoch: int
     ) -> "Deferred[SyncStateSet]":
-        """1001, of the master alone: the set after it, `epoch` being that of the set before. Where
-        the answer is lost it may have been carried out: `replica_info` tells."""
+        """1001, for the master alone: proposes a SyncStateSet in place of the set with `epoch`, and
+        fires with the new set. Where the answer is lost it may have been carried out:
+        `replica_info` tells."""
         header = AlterSyncStateSetRequestHeader(
             broker_name=name,
             master_broker_id=master_id,

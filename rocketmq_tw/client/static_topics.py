@@ -154,7 +154,7 @@ def decide_beginnings(move: Move, offsets: Mapping[MessageQueue, TopicOffset]) -
 
 
 def _is_undecided(items: Items) -> bool:
-    """Whether the queue has moved and nobody has said yet where it begins there."""
+    """Whether the queue has moved and it is not decided yet where it begins there."""
     return len(items) > 1 and items[-1].logic_offset <= 0
 
 

@@ -111,10 +111,9 @@ def _expand_home(config: Config, home: str) -> Config:
 
 
 def read_tls_config(path: str) -> TlsConfig:
-    """The keys of TLS in a .properties file, such as the one that stock's `tls.config.file` names.
-
-    Raises `ConfigError` where the file cannot be read, a value is wrong or a key is no such.
-    """
+    """Reads the TLS keys of a .properties file, such as the file that stock's `tls.config.file`
+    names. Raises `ConfigError` where the file cannot be read, a value is wrong or a key is not one
+    of TLS."""
     try:
         with open(path, encoding="latin-1") as file:
             text = file.read()

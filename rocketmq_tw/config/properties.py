@@ -16,10 +16,8 @@ class ConfigError(ValueError):
 
 
 class Setting(NamedTuple):
-    """A key, its value as it was written, and where that was ("broker.properties:12", "-o").
-
-    An unknown key is refused where it `must_be_known`, and warned of elsewhere.
-    """
+    """A key, its value as written, and the place where it stood ("broker.properties:12", "-o"). An
+    unknown key is refused where it `must_be_known`, and warned of elsewhere."""
 
     key: str
     value: str

@@ -63,11 +63,9 @@ def node_config(config: ControllerConfig) -> NodeConfig:
 
 
 class Controller:
-    """A member of the Raft group and what it decides on.
-
-    `handlers` is all that it answers, for tests without a network; `start` gives it a listener of
-    a server. The members' requests and those of brokers come over one port, as in stock.
-    """
+    """A member of the Raft group and what it decides on. `handlers` has all requests that it
+    answers, for tests without a network; `start` gives it a listener of a server. Requests of other
+    members and of brokers come over one port, as in stock."""
 
     def __init__(
         self,

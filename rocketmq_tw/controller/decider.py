@@ -1,5 +1,5 @@
-"""Decisions in turn: each one looks at a state that has the events of all earlier ones about its
-group. The state is that of the machine which the Raft group feeds."""
+"""The controller's decisions, one after the other: each looks at a state that has the events of all
+earlier ones about its group. It is the state of the machine that the Raft group feeds."""
 
 from collections.abc import Sequence
 
@@ -234,6 +234,7 @@ class Decider:
 
 
 def _nothing_done(error: Refused) -> Refused:
-    """As a refusal for not leading: nothing was decided, so the new leader can be asked."""
+    """Makes a lost term a refusal for not leading: nothing was decided, so the new leader can be
+    asked."""
     lost = error.code is Code.TERM_CHANGED
     return Refused(Code.NOT_LEADER, error.remark) if lost else error

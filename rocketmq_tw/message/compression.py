@@ -52,7 +52,8 @@ def compress(body: bytes, kind: CompressionType, level: int = 5) -> bytes:
 
 
 def decompress(body: bytes, kind: CompressionType, limit: int = DEFAULT_BODY_LIMIT) -> bytes:
-    """The body as it was. Raises `ValueError` where it is damaged, cut off or beyond `limit`."""
+    """Returns the uncompressed body. Raises `ValueError` where it is damaged, cut off or larger
+    than `limit` bytes."""
     try:
         unpacked, complete = _UNPACK[kind](body, limit + 1)
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError) as error:

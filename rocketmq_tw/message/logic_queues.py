@@ -43,7 +43,8 @@ def logic_offset(item: LogicQueueMappingItem, physical: int) -> int:
 
 
 def logic_offset_if_known(item: LogicQueueMappingItem, physical: int) -> int:
-    """As `logic_offset`, within the item; -1 while it is not decided where the item begins."""
+    """Returns the logic offset as `logic_offset` does, but within the item; -1 while it is not
+    decided where the item begins."""
     if item.logic_offset < 0:
         return -1
     if item.start_offset <= item.end_offset < physical:

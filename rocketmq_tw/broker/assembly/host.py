@@ -86,6 +86,7 @@ class Host(Surroundings):
         return Slices(self.reactor)
 
     def elapsed_ms(self) -> int:
+        """Returns the reactor's monotonic time in ms."""
         return int(self.reactor.seconds() * 1000)
 
     def table_file(self, name: str) -> ConfigFile:

@@ -156,9 +156,9 @@ class Truncation:
 
     @inlineCallbacks
     def cut(self, end: int) -> Generator[Any, Any, None]:
-        """Ends the log at `end`, where a record must start; durable when it fires. Nobody may
-        append meanwhile. Fails where some part or the store cannot; what has gone back by then
-        stays back."""
+        """Ends the log at `end`, where a record must start; durable when it fires. Nothing may be
+        appended meanwhile. Fails where a part or the store cannot go back; parts that went back
+        before that stay so."""
         yield self._working.acquire()
         try:
             yield from self._cut(end)

@@ -47,6 +47,7 @@ class RequestModes:
         return self._writer.when_idle()
 
     def get(self, topic: str, group: str) -> SetMessageRequestModeRequestBody | None:
+        """Returns the mode that was set for a topic and group; None without one."""
         return self._modes.get(topic, {}).get(group)
 
     def set(self, mode: SetMessageRequestModeRequestBody) -> Deferred[None]:

@@ -156,6 +156,8 @@ class AssignmentRequests:
         return self._queues_of(body.topic).addCallback(answer)
 
     def set_mode(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Answers 401: sets whether a group pulls or pops a topic; fails with `RequestError` unless
+        on a master."""
         body = decode_request(SetMessageRequestModeRequestBody, request.body)
         if not self._role.is_master:
             raise RequestError(
@@ -185,6 +187,7 @@ class AssignmentRequests:
         return self._modes.set(body).addCallback(lambda _: request.response())
 
     def all_modes(self, request: RemotingCommand, peer: IPeer) -> Deferred[RemotingCommand]:
+        """Answers 402: the modes of all groups, for slaves."""
         encoded = self._in_thread(self._modes.encoded())
         return encoded.addCallback(lambda body: request.response(body=body))
 

@@ -212,6 +212,7 @@ class LockRequests:
         }
 
     def lock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 41: locks queues for a client and returns those that it has now."""
         body = decode_request(LockBatchRequestBody, request.body)
         _check_number(body.mq_set)
         names.check_group(body.consumer_group)
@@ -223,6 +224,7 @@ class LockRequests:
         return request.response(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=locked)))
 
     def unlock(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 42: releases a client's locks on queues."""
         body = decode_request(UnlockBatchRequestBody, request.body)
         _check_number(body.mq_set)
         self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)

@@ -67,6 +67,7 @@ class ConsumerGroup:
 
     @property
     def is_broadcasting(self) -> bool:
+        """Whether each member gets all messages."""
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
@@ -74,6 +75,7 @@ class ConsumerGroup:
         return list(dict.fromkeys(client.client_id for client in self.clients.values()))
 
     def find(self, client_id: str) -> Client | None:
+        """Returns the member with an id; None without one."""
         for client in self.clients.values():
             if client.client_id == client_id:
                 return client
@@ -163,6 +165,7 @@ class ClientRegistry:
         return list(self._producers)
 
     def producers(self, group: str) -> list[Client]:
+        """Returns the producers of a group."""
         return list(self._producers.get(group, {}).values())
 
     def producer_peer(self, client_id: str) -> IPeer | None:

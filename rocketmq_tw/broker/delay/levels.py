@@ -33,9 +33,11 @@ class DelayLevels:
 
     @property
     def max_level(self) -> int:
+        """The highest level; the lowest is 1."""
         return len(self._delays)
 
     def delay_ms(self, level: int) -> int:
+        """Returns the delay of a level in ms."""
         return self._delays[level - 1]
 
     def redirect(self, draft: Draft) -> bool:

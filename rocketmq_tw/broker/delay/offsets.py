@@ -46,9 +46,11 @@ class DelayOffsets(WriteBehindTable):
             self.data_version = table.data_version or self.data_version
 
     def get(self, level: int) -> int:
+        """Returns the offset of a level's next message to deliver."""
         return self._offsets.get(level, 0)
 
     def set(self, level: int, offset: int) -> None:
+        """Sets the offset of a level's next message to deliver."""
         if self.get(level) != offset:
             self._offsets[level] = offset
             self._dirty = True

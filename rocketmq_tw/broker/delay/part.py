@@ -134,4 +134,5 @@ class Delay(Part):
         }
 
     def all_offsets(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 45: the offsets of all delay levels, for slaves."""
         return request.response(body=encode_body(self.offsets.table()))

@@ -118,7 +118,7 @@ class ReviveLog:
         self._store_host = store_host
 
     def put_check_point(self, point: PopCheckPoint, revive_queue_id: int) -> Deferred[PutResult]:
-        """Stores a check point; what is returned is that of `IMessageSink.put`."""
+        """Stores a check point; returns what `IMessageSink.put` returns."""
         key = (
             f"{point.topic}@{point.queue_id}@{point.start_offset}@{point.group}@{point.pop_time}"
             f"@{point.broker_name}@{CHECK_POINT_TAG}"

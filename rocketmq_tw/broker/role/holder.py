@@ -37,6 +37,7 @@ class RoleHolder:
 
     @property
     def role(self) -> Role:
+        """The role that the broker has now."""
         return self.state.role
 
     @property

@@ -116,6 +116,8 @@ class SendBackRequests:
     def send_back(
         self, request: RemotingCommand, peer: IPeer
     ) -> Deferred[RemotingCommand] | RemotingCommand:
+        """Answers 36: stores a message again that a consumer could not handle, for a later try or
+        in the group's dead letter queue."""
         header = request.header(ConsumerSendMsgBackRequestHeader)
         group = self._check(header)
         if group.retry_queue_nums <= 0:

@@ -80,6 +80,7 @@ class Stats(Part):
         yield from self._request_latency.metrics()
 
     def view(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
+        """Answers 315: the figures of one statistic and key."""
         header = request.header(ViewBrokerStatsDataRequestHeader)
         found = self.traffic.of(header.stats_name, header.stats_key)
         if found is None:

@@ -19,6 +19,7 @@ class SampledCount:
         self._samples: deque[int] = deque([0], maxlen=WINDOWS[-1] // SAMPLE_SECONDS + 1)
 
     def sample(self) -> None:
+        """Notes the present total; to be called every `SAMPLE_SECONDS`."""
         self._samples.append(self.total)
 
     def per_second(self, window: int) -> float:
@@ -33,13 +34,14 @@ class SampledCount:
 
 
 class Day:
-    """A total as it was at the last two midnights."""
+    """The totals at the last two midnights."""
 
     def __init__(self) -> None:
         self.yesterday = 0
         self.today = 0
 
     def turn(self, total: int) -> None:
+        """Notes the total at midnight."""
         self.yesterday, self.today = self.today, total
 
 

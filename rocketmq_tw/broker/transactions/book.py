@@ -46,6 +46,7 @@ class HalfBook:
         return self._states.count(State.PENDING)
 
     def state(self, offset: int) -> State:
+        """Returns the state of the half message at an offset of the half topic."""
         if offset < self.start:
             return State.SETTLED
         if offset >= self.end:
@@ -53,6 +54,7 @@ class HalfBook:
         return State(self._states[offset - self.start] & ~_UNWRITTEN)
 
     def is_pending(self, offset: int) -> bool:
+        """Whether the half message at an offset waits for a decision."""
         at = offset - self.start
         return at >= 0 and (at >= len(self._states) or self._states[at] == State.PENDING)
 

@@ -42,6 +42,7 @@ class Half:
 
     @property
     def offset(self) -> int:
+        """The offset of this copy in the half topic's queue."""
         return self.message.queue_offset
 
     @property
@@ -51,6 +52,7 @@ class Half:
 
     @property
     def real_queue(self) -> int | None:
+        """The queue id that the message is for; None where it names none."""
         return whole(self.properties.get(props.REAL_QID))
 
     @property
@@ -65,10 +67,12 @@ class Half:
 
     @property
     def group(self) -> str:
+        """The producer group; empty where it names none."""
         return self.properties.get(props.PGROUP, "")
 
     @property
     def unique_id(self) -> str:
+        """The id that the producer gave the message; empty without one."""
         return self.properties.get(props.UNIQ_KEY, "")
 
     @property

@@ -203,13 +203,16 @@ class TransactionWork:
     # SettlingObserver
 
     def put_back(self, copy: StoredMessage) -> None:
+        """See `SettlingObserver`."""
         self.new.stored(Half(copy))
 
     def reopened(self, offset: int) -> None:
+        """See `SettlingObserver`."""
         if self._checks is not None:
             self._checks.again(offset)
 
     def settled(self, half: Half, state: State) -> None:
+        """See `SettlingObserver`."""
         if state is State.GIVEN_UP:
             self._topics.create_on_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, READ | WRITE)
         self._counts.settled(half.real_topic, state)

@@ -96,6 +96,7 @@ class Flusher:
         self._ticker = PeriodicCall(clock, "the periodic flush", seconds, self._tick)
 
     def start(self) -> None:
+        """Begins the periodic flush and its checkpoints."""
         self._checkpoint_at = self._clock.seconds()
         self._checkpoint_end = self._store.end_offset
         self._ticker.start()

@@ -94,6 +94,7 @@ class LocalLog:
         self._commit = commit
 
     def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        """See `IMessageSink`."""
         ended: Deferred[PutResult] = Deferred()
 
         def done(code: ResponseCode, appended: Appended) -> None:
@@ -106,6 +107,7 @@ class LocalLog:
         return ended
 
     def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+        """See `IMessageSink`."""
         ended: Deferred[PutResult | None] = Deferred()
 
         def done(code: ResponseCode, appended: Appended) -> None:
@@ -137,10 +139,12 @@ class SinkOfRole:
         self.sinks = dict(sinks)
 
     def put(self, message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
+        """See `IMessageSink`."""
         sink = self.sinks.get(self._holder.role)
         return self._refused() if sink is None else sink.put(message, wait=wait)
 
     def put_last(self, compose: Callable[[], StoredMessage | None]) -> Deferred[PutResult | None]:
+        """See `IMessageSink`."""
         sink = self.sinks.get(self._holder.role)
         return self._refused() if sink is None else sink.put_last(compose)
 

@@ -174,7 +174,8 @@ def elect_master(
     *,
     unclean: bool = False,
 ) -> Decision:
-    """1002: a new master where the old one is gone, or the one that is designated."""
+    """1002: elects a new master where the old one is gone, or makes a designated broker the
+    master."""
     group = state.group(request.broker_name)
     if group is None or request.cluster_name not in ("", group.cluster):
         return Decision(

@@ -1,4 +1,4 @@
-"""The rules by which a master is elected: those of stock's only policy
+"""The rules by which a master is elected, as in stock's only policy
 (docs/formats/controller.md)."""
 
 from collections.abc import Iterable

@@ -115,6 +115,7 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]
         return self._put(changed)
 
     def delete(self, *groups: str) -> Deferred[None]:
+        """Deletes groups with the topics forbidden to them; see `VersionedTable.delete`."""
         self._forbidden = {
             group: topics
             for group, topics in self._forbidden.items()

@@ -34,11 +34,13 @@ class PairIndex:
             self.add(key)
 
     def add(self, key: str) -> None:
+        """Adds the pair of a key `topic@group`."""
         topic, group = split_key(key)
         self._groups.setdefault(topic, set()).add(group)
         self._topics.setdefault(group, set()).add(topic)
 
     def discard(self, key: str) -> None:
+        """Removes the pair of a key `topic@group`, if it is there."""
         topic, group = split_key(key)
         for index, name, other in ((self._groups, topic, group), (self._topics, group, topic)):
             others = index.get(name)
@@ -56,9 +58,11 @@ class PairIndex:
         return self._topics.pop(group, set())
 
     def topics_of(self, group: str) -> set[str]:
+        """Returns the topics of a group."""
         return set(self._topics.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
+        """Returns the groups of a topic."""
         return set(self._groups.get(topic, ()))
 
 

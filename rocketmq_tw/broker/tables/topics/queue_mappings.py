@@ -56,6 +56,7 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
         super().__init__(file, {}, now_ms, in_thread)
 
     def get(self, topic: str) -> TopicQueueMappingDetail | None:
+        """Returns the mapping of a static topic; None where the topic is not static here."""
         return self._entries.get(topic)
 
     def shown(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:

@@ -63,6 +63,8 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
         super().__init__(file, built_in, now_ms, in_thread, in_slices)
 
     def get(self, name: str) -> TopicConfig | None:
+        """Returns the configuration of a topic; None where it does not exist. A light queue has one
+        without being in the table."""
         topic = self._entries.get(name)
         if topic is None and self._lmq and name.startswith(names.LMQ_PREFIX):
             return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
