@@ -73,7 +73,8 @@ class Servers:
         )
 
     def reader(self, group: str) -> QueuePuller:
-        """Reads in the name of `group` without joining it, so nobody's queues are taken."""
+        """Makes a puller that reads in the name of `group` without joining it, so it takes no
+        queues from members."""
         return QueuePuller(self._session(), group)
 
     def _session(self) -> Session:

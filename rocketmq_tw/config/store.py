@@ -146,7 +146,8 @@ class MessageStoreConfig(Config, frozen=True):
 
     @property
     def timer_slot_ms(self) -> int:
-        """The nearest precision below the one that is set which stock's wheel has."""
+        """The slot width of the timer wheel in ms: the largest precision of stock's wheel that is
+        not above the configured one."""
         return max((ms for ms in (200, 500, 1000) if ms <= self.timer_precision_ms), default=100)
 
     @property

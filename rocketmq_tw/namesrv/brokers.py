@@ -76,10 +76,8 @@ class LiveBroker:
 
 
 class MinIdChange(NamedTuple):
-    """A broker name has another smallest id; `addresses` are those of all that are left.
-
-    `offline_address` is that of the broker that left, `ha_address` that of one that came.
-    """
+    """A change of the smallest broker id of a name. `addresses` are the remaining brokers'.
+    `offline_address` is of the broker that left, `ha_address` of one that came."""
 
     broker_name: str
     addresses: dict[int, str]

@@ -129,7 +129,7 @@ class RouteTable:
         return self._master_of(new, addresses), self._take_topics(new, addresses, live, is_changed)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
-        """Forgets the broker, and the topics that nobody else of its name has."""
+        """Forgets the broker, and the topics that no other broker of its name has."""
         self._forget_live(BrokerKey(cluster, address))
         group = self._brokers.get(broker_name)
         if group is None:
@@ -280,8 +280,8 @@ class RouteTable:
         return self.queues.count_of(broker_name), self.queues.change_permission(broker_name, change)
 
     def collect_route(self, topic: str, route: TopicRouteData) -> Iterator[None]:
-        """Adds the topic's brokers and queues to `route`, in no order; nothing where there are
-        none. Its brokers may be changed, its queues are those of the table."""
+        """Adds the topic's brokers and queues to `route`, unordered; nothing where there are none.
+        The caller may change the brokers, not the queues, which the table shares."""
         queues = dict(self.queues.of_topic(topic))
         found: list[BrokerData] = []
         for number, name in enumerate(queues):
@@ -360,7 +360,7 @@ class RouteTable:
             ]
 
     def members(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
-        """The brokers of one name; none where nobody has it."""
+        """Returns the brokers of one name; none where the name is unknown."""
         group = self._brokers.get(broker_name)
         return BrokerMemberGroup(
             cluster=cluster,
@@ -381,7 +381,7 @@ class RouteTable:
         return list(self._brokers)
 
     def address_of(self, broker_name: str) -> str | None:
-        """The address with the smallest id of a name; None where nobody has it."""
+        """Returns the address with the smallest id of a name; None where the name is unknown."""
         group = self._brokers.get(broker_name)
         return None if group is None else group.broker_addrs[min(group.broker_addrs)]
 

@@ -122,7 +122,8 @@ class TopicQueues:
         return True
 
     def remove_broker(self, broker_name: str) -> Iterator[None]:
-        """Forgets all topics of a broker: nobody sees them from now on, and the steps free them."""
+        """Forgets all topics of a broker: they are invisible from now on, and the steps free their
+        memory."""
         topics = self._of_brokers.pop(broker_name, None)
         if topics is None:
             return iter(())

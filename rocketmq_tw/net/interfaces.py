@@ -145,8 +145,8 @@ class IRemotingServer(Interface):
     """Makes listeners, which share its address, limits and TLS. Its maker stops it."""
 
     def listener(*, before_request: Sequence[RequestCheck] = ()) -> IListener:
-        """A listener with handlers and connections of its own. Its requests pass the server's
-        checks and then those of `before_request`."""
+        """Makes a listener with its own handlers and connections. Requests pass the server's checks
+        first, then `before_request`."""
 
     def check(connection: IIdentified) -> "Deferred[None] | None":
         """Checks a connection of another protocol before it is served. None where it may be, at

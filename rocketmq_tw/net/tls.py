@@ -190,8 +190,7 @@ def _refuse_unkept(key: str, wanted: bool) -> None:
 
 
 def _trust(context: SSL.Context, key: str, path: str) -> None:
-    """Trusts the certificates in the file at `path`; those of the system where none is named, as
-    a JVM does."""
+    """Trusts the certificates in the file at `path`, or without one the system's, as a JVM does."""
     if not path:
         context.set_default_verify_paths()
         return

@@ -1,7 +1,5 @@
-"""The life of a broker's parts: start, change of role, stop.
-
-The order is that of the assembly: forwards where something begins, backwards where it ends.
-"""
+"""The life of a broker's parts: start, change of role, stop. Follows the order of the assembly:
+forwards where something begins, backwards where it ends."""
 
 from __future__ import annotations
 

@@ -192,7 +192,8 @@ class AssignmentRequests:
         return encoded.addCallback(lambda body: request.response(body=body))
 
     def _mode(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
-        """The mode that was set, or the one that holds for all others; retry topics are pulled."""
+        """Returns the mode that was set for the topic and group, or the default; retry topics are
+        pulled."""
         known = self._modes.get(topic, group)
         if known is not None:
             return known

@@ -43,10 +43,9 @@ class IdClaim:
 
 
 class IdentityFiles:
-    """The identity and the claim on disk. All calls block; each write is durable when it returns.
-
-    `cluster` and `broker_name` are those of the configuration: what is read must have them.
-    """
+    """The identity and the claim on disk (docs/formats/broker-identity.md). All calls block; each
+    write is durable when it returns. What is read must have the configuration's `cluster` and
+    `broker_name`."""
 
     def __init__(self, files: IFiles, path: str, cluster: str, broker_name: str) -> None:
         """Raises `IdentityError` for a name that the files cannot hold."""

@@ -100,7 +100,7 @@ class RetryMessages:
         )
 
     def put(self, message: StoredMessage) -> Deferred[PutResult]:
-        """Stores a message that `make` made; what is returned is that of `IMessageSink.put`."""
+        """Stores a message that `make` made; returns what `IMessageSink.put` returns."""
         return self._sink.put(message, wait=True)
 
     def later(self, point: PopCheckPoint, offset: int) -> PopCheckPoint:

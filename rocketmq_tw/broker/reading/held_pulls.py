@@ -23,7 +23,7 @@ PulledQueue = tuple[str, int]
 
 class HeldPulls(HeldRequests[PulledQueue]):
     """Holds pulls up to `limit`; `arrived` is a listener to arrivals in the store. `now_ms` is a
-    clock that nobody sets."""
+    monotonic clock."""
 
     def __init__(
         self,

@@ -38,8 +38,8 @@ _CODES = {
 
 
 class PullAnswer(msgspec.Struct, frozen=True, gc=False):
-    """What is answered to a pull, unless it is held instead: the offsets in `header` are those of
-    the queue that was read."""
+    """The answer to a pull, unless it is held: the offsets in `header` count in the queue that was
+    read."""
 
     code: ResponseCode
     remark: str | None

@@ -1,5 +1,5 @@
-"""Asks producers about half messages that nobody has decided about in time
-(docs/formats/transactions.md, "When producers are asked").
+"""Asks producers about half messages that are undecided for too long (docs/formats/transactions.md,
+"When producers are asked").
 
 It wakes when the next one is due. The half message is put back first, counted, and its producer is
 asked about the copy once that is stored; so whatever happens meanwhile, it is asked about again.

@@ -120,7 +120,7 @@ def make_half(message: StoredMessage, properties: dict[str, str]) -> None:
 
 
 def real_message(half: Half) -> StoredMessage:
-    """The message for consumers once `half` is committed. Its properties are those of `half`, as in
+    """Makes the message for consumers once `half` is committed, with the properties of `half` as in
     stock."""
     message, queue_id = half.message, half.real_queue
     assert queue_id is not None, "a half message that names no queue was committed"

@@ -171,8 +171,8 @@ class Settling:
         return safe
 
     def give_up(self, half: Half) -> Deferred[ResponseCode]:
-        """Moves it to the topic of those that nobody decided about; fires once it is stored. Raises
-        as `commit` does."""
+        """Moves the half message to the topic of undecided ones that are given up; fires once it is
+        stored. Raises as `commit` does."""
         return self._replace(half, half.offset, given_up(half), State.GIVEN_UP, wait=False)
 
     def settle(self, offset: int, state: State) -> None:

@@ -51,7 +51,7 @@ class SnapshotFile:
         write_atomic(self._files, self._path_of(meta), header + data)
 
     def use(self, meta: SnapshotMeta) -> None:
-        """Makes the saved snapshot of this place the one that is read."""
+        """Makes the saved snapshot at this place the current one, which `read` reads."""
         self.meta = meta
 
     def drop_others(self) -> None:

@@ -159,7 +159,7 @@ class TimerLog:
             self._tail = _Tail(position, bytearray())
 
     def void(self, positions: Iterable[int]) -> None:
-        """Takes the messages out of entries, durably as far as they were written; nobody may write
+        """Takes the messages out of entries, durably if these were written; nothing may be written
         meanwhile."""
         written = False
         for position in positions:

@@ -60,7 +60,7 @@ class QueueMappings(VersionedTable[TopicQueueMappingDetail, TopicQueueMappingTab
         return self._entries.get(topic)
 
     def shown(self, topics: Iterable[str]) -> dict[str, TopicQueueMappingInfo]:
-        """Returns what is registered of those of `topics` that are static."""
+        """Returns the registrations of those `topics` that are static."""
         mappings = self._entries
         if not mappings:
             return {}
