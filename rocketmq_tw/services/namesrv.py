@@ -22,9 +22,8 @@ from rocketmq_tw.net.tls import ServerTls, TlsConfigError
 from rocketmq_tw.runtime.threads import in_pool
 from rocketmq_tw.services.controller import CONTROLLER_DEFAULTS, ControllerService
 from rocketmq_tw.services.failed_start import KeysToChange, refuse_to_start
-from rocketmq_tw.services.garbage_collection import freeze_startup_objects
 from rocketmq_tw.services.options import ServerOptions, with_client_tls
-from rocketmq_tw.services.process import prepare_process
+from rocketmq_tw.services.process import freeze_startup_objects, prepare_process
 from rocketmq_tw.services.reactor import server_reactor
 from rocketmq_tw.store.errors import StoreError
 

@@ -1,11 +1,163 @@
-"""What every server does to its process before anything else."""
+"""What every server does to its process before anything else.
 
+It makes the log safe to read, gives memory back, opens as many files as it may, and counts time by
+a clock that nobody sets.
+"""
+
+import ctypes
+import gc
+import os
+import re
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
+from twisted.logger import ILogObserver, eventAsText, globalLogPublisher
+from zope.interface import provider
+
 from rocketmq_tw.net.descriptors import raise_descriptor_limit
-from rocketmq_tw.services.allocator import return_freed_memory
-from rocketmq_tw.services.log_escapes import escape_log
+from rocketmq_tw.runtime.periodic import PeriodicCall
+
+#: Control characters, those that turn the direction of text or end a line, lone surrogates. The
+#: log indents lines of one event behind the first, so a newline forges none.
+_UNSAFE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_IN_TEXT = re.compile(f"[{_UNSAFE}]")
+_IN_FIELD = re.compile(f"[\n{_UNSAFE}]")
+
+
+def escape_log() -> None:
+    """Lets all observers of the process's log, now and later, see escaped events; to be called
+    before logging begins. Calling it again changes nothing."""
+    globalLogPublisher.removeObserver(escape_event)
+    globalLogPublisher.addObserver(escape_event)
+
+
+@provider(ILogObserver)
+def escape_event(event: dict[str, Any]) -> None:
+    """Writes unsafe characters in the texts of `event`, and newlines in its fields, as Python
+    would: ESC becomes `\\x1b`.
+
+    It changes the event itself: it has to be the first observer.
+    """
+    for name, value in event.items():
+        if isinstance(value, str) and not name.startswith("log_") and _IN_FIELD.search(value):
+            event[name] = _IN_FIELD.sub(_escaped, value)
+    text = eventAsText(event, includeTimestamp=False, includeSystem=False)
+    if not _IN_TEXT.search(text):
+        return
+    # It stands in what is no string, such as an exception, or in a traceback.
+    event.pop("log_failure", None)
+    event["log_format"] = "{log_escaped}"
+    event["log_escaped"] = _IN_TEXT.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+#: Parameters of glibc's mallopt(3).
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+#: Bytes from which a block is mapped by itself and goes back to the kernel when it is freed. Each
+#: use of such a block has the kernel make all its pages anew, which takes twenty times as long as
+#: filling them; so no message and no frame of one is such a block.
+MAPPED_FROM = 8 << 20
+#: Free bytes at the end of an arena that are kept.
+KEPT_FREE = 16 << 20
+#: Heaps that threads share. Those of ours mostly hold the interpreter's lock, so two are enough.
+ARENAS = 2
+#: How often it is looked whether the process has grown, in seconds, and by how many bytes it has
+#: then when all that is free goes back to the kernel: that takes up to a millisecond for 3 MiB.
+TRIM_SECONDS = 5.0
+TRIM_BYTES = 32 << 20
+
+
+def return_freed_memory(reactor: Any) -> bool:
+    """Lets memory go back to the kernel when it is freed: large blocks at once, others a little
+    later. False where the C library is not glibc. To be called before threads are started.
+
+    Left alone, glibc raises both thresholds up to 32 and 64 MiB once a large block was freed, and
+    gives threads arenas of their own, each of which may keep as much.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        library = ctypes.CDLL(None)
+        mallopt, trim = library.mallopt, library.malloc_trim
+    except (OSError, AttributeError):
+        return False
+    wanted = (
+        (_M_MMAP_THRESHOLD, MAPPED_FROM),
+        (_M_TRIM_THRESHOLD, KEPT_FREE),
+        (_M_ARENA_MAX, ARENAS),
+    )
+    if not all(mallopt(parameter, value) == 1 for parameter, value in wanted):
+        return False
+    trimming = Trimming(lambda: trim(0), reactor.callInThread)
+    looks = PeriodicCall(reactor, "returning freed memory", TRIM_SECONDS, trimming.look)
+    reactor.callWhenRunning(looks.start)
+    return True
+
+
+def resident_bytes() -> int:
+    """Returns the process's resident memory in bytes."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Trimming:
+    """Calls `trim`, `in_thread`, where the process has grown by `TRIM_BYTES` since it was
+    smallest, or since the last time."""
+
+    def __init__(
+        self,
+        trim: Callable[[], object],
+        in_thread: Callable[[Callable[[], None]], object],
+        resident: Callable[[], int] = resident_bytes,
+    ) -> None:
+        self._trim = trim
+        self._in_thread = in_thread
+        self._resident = resident
+        self._least = resident()
+        self._is_trimming = False
+
+    def look(self) -> None:
+        """Trims the heaps where it is time; to be called again and again."""
+        if self._is_trimming:
+            return
+        resident = self._resident()
+        if resident < self._least + TRIM_BYTES:
+            self._least = min(self._least, resident)
+            return
+        self._is_trimming = True
+        self._in_thread(self._run)
+
+    def _run(self) -> None:
+        try:
+            self._trim()
+            self._least = self._resident()
+        finally:
+            self._is_trimming = False
+
+
+#: Objects made and not freed until the youngest are looked at. A server's garbage is freed by its
+#: reference counts; cycles are rare, and looking for them among all that lives costs milliseconds.
+_YOUNG = 20_000
+_MIDDLE = 20
+_OLD = 50
+
+
+def collect_rarely() -> None:
+    """Lets the collector look for garbage less often."""
+    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+
+
+def freeze_startup_objects() -> None:
+    """Takes all objects that exist out of what the garbage collector looks through.
+
+    To be called once a server is ready: what start-up made stays as long as the process does, and
+    looking through it costs milliseconds. The little garbage among it is never freed."""
+    gc.freeze()
 
 
 def prepare_process(reactor: Any) -> None:

@@ -31,7 +31,7 @@ from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.message.batch import BatchedMessage, encode_batch
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.services.garbage_collection import freeze_startup_objects
+from rocketmq_tw.services.process import freeze_startup_objects
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import (
     LanguageCode,

@@ -32,7 +32,7 @@ from rocketmq_tw.config.store import MessageStoreConfig
 from rocketmq_tw.files.posix import PosixFiles
 from rocketmq_tw.net.client import RemotingClient
 from rocketmq_tw.net.server import RemotingServer
-from rocketmq_tw.services.garbage_collection import freeze_startup_objects
+from rocketmq_tw.services.process import freeze_startup_objects
 from rocketmq_tw.wire.command import decode_command
 from rocketmq_tw.wire.frame import FrameDecoder
 from tests.support.ports import ReservedPort

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_tw.services.garbage_collection import freeze_startup_objects
+from rocketmq_tw.services.process import freeze_startup_objects
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from twisted.logger import (
 from twisted.python.failure import Failure
 from twisted.python.log import FileLogObserver
 
-from rocketmq_tw.services.log_escapes import escape_event, escape_log
+from rocketmq_tw.services.process import escape_event, escape_log
 from rocketmq_tw.wire.codes import RequestCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.headers.namesrv import UnRegisterBrokerRequestHeader

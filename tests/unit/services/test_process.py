@@ -6,8 +6,7 @@ from collections.abc import Callable
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
-from rocketmq_tw.services.allocator import Trimming
-from rocketmq_tw.services.process import use_monotonic_time
+from rocketmq_tw.services.process import Trimming, use_monotonic_time
 
 
 def test_timers_of_a_reactor_by_the_wall_clock_survive_when_that_is_set() -> None:
@@ -36,7 +35,7 @@ def test_a_clock_of_its_own_is_left_alone() -> None:
 MEASURE = """
 import threading
 from unittest.mock import Mock
-from rocketmq_tw.services.allocator import return_freed_memory
+from rocketmq_tw.services.process import return_freed_memory
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -62,7 +61,7 @@ FAULTS = """
 import os
 import resource
 from unittest.mock import Mock
-from rocketmq_tw.services.allocator import return_freed_memory
+from rocketmq_tw.services.process import return_freed_memory
 
 assert return_freed_memory(Mock())
 size = (4 << 20) + 1000
@@ -92,7 +91,7 @@ def test_the_largest_messages_need_no_new_pages() -> None:
 SPARSE = """
 import os
 from twisted.internet.task import Clock
-from rocketmq_tw.services.allocator import TRIM_SECONDS, resident_bytes, return_freed_memory
+from rocketmq_tw.services.process import TRIM_SECONDS, resident_bytes, return_freed_memory
 
 class Reactor(Clock):
     def callWhenRunning(self, start):
