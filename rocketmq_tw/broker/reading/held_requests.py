@@ -158,6 +158,9 @@ class HeldRequests(Generic[Q]):
         self._queues: dict[Q, dict[HeldRequest[Q], None]] = {}
         self._of_peer: dict[IPeer, set[HeldRequest[Q]]] = {}
         self._resumed = ResumeQueue(in_slices)
+        #: Resumes what was woken, as fast as each peer takes the answers; where these are many or
+        #: have slow filters, others are served in between. No method, since each turn calls it.
+        self.resume_woken = self._resumed.resume
         self._count = 0
 
     def __len__(self) -> int:
@@ -166,11 +169,6 @@ class HeldRequests(Generic[Q]):
     def count(self, queue: Q) -> int:
         """How many requests wait for `queue`."""
         return len(self._queues.get(queue, ()))
-
-    def resume_woken(self) -> None:
-        """Resumes what was woken, as fast as each peer takes the answers; where these are many or
-        have slow filters, others are served in between."""
-        self._resumed.resume()
 
     def resume_all(self) -> None:
         """Resumes everything now: the broker stops, or its role is over."""
