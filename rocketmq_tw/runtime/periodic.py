@@ -11,6 +11,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.runtime.waiters import Waiters
+
 
 class PeriodicCall:
     """Calls `work` every `seconds`: a number, or a callable that returns one and is asked anew for
@@ -36,9 +38,10 @@ class PeriodicCall:
         self._seconds = seconds if callable(seconds) else lambda: seconds
         self._work = work
         self._may_hang = may_hang
+        self._clock = clock
         self._loop = LoopingCall(self._run)
-        self._loop.clock = clock
-        self._ended: Deferred[Any] = succeed(None)
+        self._is_under_way = False
+        self._over = Waiters[None]()
 
     @property
     def is_running(self) -> bool:
@@ -49,17 +52,29 @@ class PeriodicCall:
         """Calls `work` for the first time after its interval, or `now`. Does nothing where it was
         started already."""
         if not self._loop.running:
-            self._ended = self._loop.start(self._seconds(), now=now)
+            # A new one: a former one may still wait for the end of its last call.
+            self._loop = LoopingCall(self._run)
+            self._loop.clock = self._clock
+            self._loop.start(self._seconds(), now=now)
 
     def stop(self) -> Deferred[None]:
         """Calls `work` no more; fires once the call that is under way has ended."""
         if self._loop.running:
             self._loop.stop()
-        return succeed(None) if self._may_hang else self._ended.addCallback(lambda _: None)
+        if self._may_hang or not self._is_under_way:
+            return succeed(None)
+        return self._over.wait()
 
-    def _run(self) -> Deferred[Any]:
+    def _run(self) -> Deferred[Any] | None:
         self._loop.interval = self._seconds()
-        return maybeDeferred(self._work).addErrback(self._failed)
+        if self._is_under_way:
+            return None
+        self._is_under_way = True
+        return maybeDeferred(self._work).addErrback(self._failed).addCallback(self._call_ended)
+
+    def _call_ended(self, _: object) -> None:
+        self._is_under_way = False
+        self._over.fire(None)
 
     def _failed(self, failure: Failure) -> None:
         self.log.failure("{name} failed", failure=failure, name=self.name)

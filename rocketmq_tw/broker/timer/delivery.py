@@ -203,12 +203,21 @@ class TimerDelivery:
                 for left in positions[at:]:
                     slot.put_back(slot.slot, left)
                 return
-            unit = reader.unit(position)
+            try:
+                unit = reader.unit(position)
+                message = unit and self._messages.due(slot, unit, self._host.now_ms())
+            except (OSError, MemoryError) as error:
+                # The entry waits on, with those behind it.
+                self._not_delivered(slot, position, repr(error))
+                continue
+            except Exception:
+                log.failure("the entry at {position} of the timer log", position=position)
+                slot.lost += 1
+                continue
             if unit is None:
                 slot.lost += 1
                 continue
             size += unit.size
-            message = self._messages.due(slot, unit, self._host.now_ms())
             if message is not None:
                 self._put(slot, position, unit, message)
 

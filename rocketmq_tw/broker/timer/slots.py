@@ -142,19 +142,25 @@ class SlotMessages:
         self._counts = counts
 
     def recall(self, slot: DueSlot, most: int) -> None:
-        """Reads at most `most` of the slot's recalls, and notes which messages they are for."""
-        positions, slot.recalls = slot.recalls[:most], slot.recalls[most:]
+        """Reads at most `most` of the slot's recalls, and notes which messages they are for. Those
+        that cannot be read stay among the recalls; raises `OSError` for the first of them."""
         reader = self._log.reader()
-        for position in positions:
-            unit = reader.unit(position)
-            message = None if unit is None else self._store.message_at(unit.offset)
-            if message is None or message.topic != TIMER_TOPIC:
-                continue
-            properties = parse_properties(message.properties)
-            key = properties.get(props.TIMER_DEL_UNIQKEY)
-            if key is not None:
-                slot.recalled.add(key)
-                self._counts.add(properties.get(props.REAL_TOPIC, ""), 1)
+        read = 0
+        try:
+            for position in slot.recalls[:most]:
+                unit = reader.unit(position)
+                message = None if unit is None else self._store.message_at(unit.offset)
+                read += 1
+                if message is not None and message.topic == TIMER_TOPIC:
+                    self._note_recall(slot, parse_properties(message.properties))
+        finally:
+            slot.recalls = slot.recalls[read:]
+
+    def _note_recall(self, slot: DueSlot, properties: dict[str, str]) -> None:
+        key = properties.get(props.TIMER_DEL_UNIQKEY)
+        if key is not None:
+            slot.recalled.add(key)
+            self._counts.add(properties.get(props.REAL_TOPIC, ""), 1)
 
     def due(self, slot: DueSlot, unit: TimerUnit, now_ms: int) -> StoredMessage | None:
         """The message to be stored for an entry that is due; None where there is none: it was

@@ -50,7 +50,8 @@ class IMessageSink(Interface):
     def put(message: StoredMessage, *, wait: bool = False) -> Deferred[PutResult]:
         """Stores `message`; fires once it is written, with `wait` once flush and replicas have what
         the configuration promises, also where that did not succeed: the result tells. Fails with
-        `RequestError` where the message is refused, which a local log does before it returns."""
+        `RequestError` where the message is refused, and with any other error where something else
+        goes wrong, which a local log does before it returns; it never raises."""
 
     def put_last(
         compose: Callable[[], StoredMessage | None],
@@ -102,7 +103,8 @@ class LocalLog:
 
         try:
             self._commit.append(message, done, wait=wait)
-        except RequestError:
+        except Exception:
+            # No caller counts a put as under way that has ended.
             return fail()
         return ended
 

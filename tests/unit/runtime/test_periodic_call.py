@@ -92,3 +92,30 @@ def test_it_can_be_started_again() -> None:
         clock.advance(1)
         periodic.stop()
     assert len(calls) == 2
+
+
+def test_it_may_be_started_again_while_its_call_is_under_way() -> None:
+    clock, under_way = Clock(), []
+
+    def work() -> Deferred[None]:
+        under_way.append(Deferred())
+        return under_way[-1]
+
+    periodic = PeriodicCall(clock, "work", 1.0, work)
+    periodic.start(now=True)
+    stopped = periodic.stop()
+    periodic.start()
+    clock.pump([1.0] * 2)
+    assert len(under_way) == 1 and not stopped.called
+    under_way[0].callback(None)
+    assert stopped.called
+    clock.advance(1)
+    assert len(under_way) == 2
+    under_way[1].callback(None)
+    clock.advance(1)
+    assert len(under_way) == 3
+    again = periodic.stop()
+    under_way[2].callback(None)
+    assert again.called
+    clock.pump([1.0] * 3)
+    assert len(under_way) == 3 and not clock.getDelayedCalls()

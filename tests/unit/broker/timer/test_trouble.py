@@ -18,9 +18,11 @@ from rocketmq_tw.message.properties import parse_properties
 from rocketmq_tw.store.timer.unit import DEFAULT, NOWHERE, TimerUnit
 from rocketmq_tw.store.timer.wheel import Slot
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
+from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
+from rocketmq_tw.wire.headers.send import RecallMessageRequestHeader
 from rocketmq_tw.wire.headers.topics import DeleteTopicRequestHeader
-from tests.support.broker import BrokerInMemory
+from tests.support.broker import BrokerInMemory, ok
 from tests.support.stores import START_MS
 from tests.support.timers import bodies, delivered, let, timed
 
@@ -202,3 +204,37 @@ def test_what_waits_is_written_anew_before_the_log_may_lose_it() -> None:
     stored = [broker.store.message_at(unit.position).store_timestamp for unit in places]
     ends = [*stored[1:], one.store_timestamp]
     assert max(end - begin for begin, end in zip(stored, ends, strict=True)) < 3_600_000
+
+
+@pytest.mark.parametrize("path", ["commitlog", "timerlog"])
+def test_messages_that_cannot_be_read_once_are_delivered_later(path: str) -> None:
+    files = FaultyFiles(MemoryFiles())
+    broker = BrokerInMemory(files)
+    let(broker, 0.5)
+    for number in range(4):
+        timed(broker, b"%d" % number, TIMER_DELAY_MS=2000)
+    let(broker, 1.5)
+    fault = Fault("pread", path, times=1)
+    files.faults.append(fault)
+    let(broker, 10, 0.05)
+    assert fault.hits == 1
+    assert sorted(bodies(broker)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_recall_that_cannot_be_read_once_still_counts() -> None:
+    files = FaultyFiles(MemoryFiles())
+    broker = BrokerInMemory(files, broker={"recall_message_enable": True})
+    let(broker, 0.5)
+    sent = ok(broker.send(b"recalled", properties={"TIMER_DELAY_MS": "3000"}))
+    let(broker, 0.2)
+    header = RecallMessageRequestHeader(
+        topic="Topic", recall_handle=sent["recallHandle"], producer_group="P"
+    )
+    answer = broker.request(RemotingCommand.request(RequestCode.RECALL_MESSAGE, header))
+    assert answer.code == ResponseCode.SUCCESS
+    let(broker, 1.8)
+    fault = Fault("pread", "commitlog", times=1)
+    files.faults.append(fault)
+    let(broker, 10, 0.05)
+    assert fault.hits == 1
+    assert bodies(broker) == []

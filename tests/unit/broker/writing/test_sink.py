@@ -24,6 +24,7 @@ from rocketmq_tw.broker.writing.sink import (
 from rocketmq_tw.files.faulty import Fault, FaultyFiles
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.message.model import StoredMessage
+from rocketmq_tw.store import appending
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from tests.support.broker import BrokerInMemory, Threads
@@ -189,3 +190,24 @@ class TestAttempt:
         with capturedLogs() as events:
             (result,) = results_of(attempt(fail(LookupError("no such place"))))
         assert result == Attempt(False, "LookupError('no such place')") and len(events) == 1
+
+
+def test_a_put_that_goes_wrong_fails_and_is_not_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delay level that lost count of its puts was silent for ever, and the role never ended."""
+    broker = BrokerInMemory()
+    broker.send(b"later", properties={"DELAY": "1"})
+    broker.clock.pump([0.1] * 5)
+    encode, failures = appending.encode_record, [MemoryError("no room for the record")]
+
+    def failing_once(message: StoredMessage, **options: Any) -> Any:
+        if message.topic == "Topic" and failures:
+            raise failures.pop()
+        return encode(message, **options)
+
+    monkeypatch.setattr(appending, "encode_record", failing_once)
+    broker.clock.pump([0.1] * 30)
+    assert not failures
+    assert [message.body for message in broker.consume()] == [b"later"]
+    left = results_of(broker.broker.change_role(RoleState(Role.ISOLATED, 0)))
+    broker.clock.pump([0.1] * 10)
+    assert left == [None]
