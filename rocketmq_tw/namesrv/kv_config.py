@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from msgspec import field
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rocketmq_tw.files.interface import IFiles
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.store.metadata import read_metadata, write_metadata
 from rocketmq_tw.wire.bodies.base import Body, decode_table, encode_body
@@ -50,7 +51,7 @@ class KvConfig:
         self._files = files
         self._path = path
         self._in_thread = in_thread
-        self._changing = DeferredLock()
+        self._changing = Serial()
         self._table: dict[str, dict[str, str]] = {}
         self._encoded: dict[str, bytes] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
-from twisted.internet.defer import Deferred, DeferredLock, succeed
+from twisted.internet.defer import Deferred, succeed
 
 from rocketmq_tw.config.base import Config
 from rocketmq_tw.config.broker import BrokerConfig
@@ -26,6 +26,7 @@ from rocketmq_tw.config.schema import Key, keys_of
 from rocketmq_tw.config.values import format_value
 from rocketmq_tw.files.atomic import write_atomic
 from rocketmq_tw.files.interface import IFiles
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -84,7 +85,7 @@ class LiveConfig:
         self._configs = (config, *others)
         self._rules = rules
         self._write = write
-        self._changing = DeferredLock()
+        self._changing = Serial()
 
     def text(self, more: Mapping[str, str] | None = None) -> str:
         """Returns every key that may be told as a .properties file, with the values of `more`

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -81,12 +82,64 @@ class FairQueue(Generic[K]):
             self.schedule()
 
 
+class Serial:
+    """Does one piece of work after the other, also where it takes its time.
+
+    Pieces that end at once are done in a loop: with `DeferredLock` each one is called by the end of
+    the one before it, and a hundred of them that waited use up the stack.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Callable[[], Any], Deferred[Any]]] = deque()
+        self._current: Deferred[Any] | None = None
+        self._is_looping = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way or waits."""
+        return self._current is not None or bool(self._waiting)
+
+    def run(self, work: Callable[..., Any], *args: Any) -> Deferred[Any]:
+        """Fires with what `work` returns for `args`, called once everything before it is over.
+        Where it is cancelled, work that waits is not called, and work under way is cancelled."""
+        done: Deferred[Any] = Deferred(self._cancel)
+        self._waiting.append((partial(work, *args), done))
+        self._go_on()
+        return done
+
+    def _cancel(self, done: Deferred[Any]) -> None:
+        for entry in self._waiting:
+            if entry[1] is done:
+                self._waiting.remove(entry)
+                return
+        if self._current is not None:
+            self._current.cancel()
+
+    def _go_on(self) -> None:
+        if self._is_looping:
+            return
+        self._is_looping = True
+        try:
+            while self._waiting and self._current is None:
+                work, done = self._waiting.popleft()
+                self._current = current = maybeDeferred(work)
+                current.addBoth(self._ended, done)
+        finally:
+            self._is_looping = False
+
+    def _ended(self, result: Any, done: Deferred[Any]) -> None:
+        self._current = None
+        if not done.called:
+            done.callback(result)
+        self._go_on()
+
+
 class SerialQueue(Generic[K]):
     """Work of one source is done one after the other, also where it takes its time; sources do not
     wait for each other."""
 
     def __init__(self) -> None:
-        self._busy: dict[K, DeferredLock] = {}
+        self._busy: dict[K, Serial] = {}
 
     def is_busy(self, source: K) -> bool:
         """Whether something of the source is under way, behind which the next one belongs."""
@@ -94,11 +147,11 @@ class SerialQueue(Generic[K]):
 
     def run(self, source: K, work: Callable[[], Any]) -> Deferred[Any]:
         """Fires with what `work` returns, called once everything before it is over."""
-        lock = self._busy.setdefault(source, DeferredLock())
+        serial = self._busy.setdefault(source, Serial())
 
         def over(result: Any) -> Any:
-            if not lock.locked and self._busy.get(source) is lock:
+            if not serial.is_busy and self._busy.get(source) is serial:
                 del self._busy[source]
             return result
 
-        return lock.run(work).addBoth(over)
+        return serial.run(work).addBoth(over)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock
+from twisted.internet.defer import Deferred
 
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.waiters import Waiters
 
@@ -18,8 +19,12 @@ class SharedResults:
 
     def __init__(self, in_slices: Slices) -> None:
         self._in_slices = in_slices
-        self._one = DeferredLock()
+        self._one = Serial()
         self._waiting: dict[Hashable, Waiters[Any]] = {}
+
+    def is_awaited(self, key: Hashable) -> bool:
+        """Whether a result for `key` is asked for and not begun yet."""
+        return key in self._waiting
 
     def get(self, key: Hashable, make: Callable[[], Deferred[Any]]) -> Deferred[Any]:
         """Fires with what `make` fires with; equal keys stand for equal results."""

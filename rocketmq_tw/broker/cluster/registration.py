@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from twisted.internet.defer import Deferred, DeferredList, DeferredLock, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, DeferredList, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -19,6 +19,7 @@ from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.net.interfaces import IRemotingClient
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.waiters import Waiters
@@ -178,7 +179,7 @@ class RoleRegistration:
         self._scope = Scope()
         self.end = self._scope.end
         #: What is registered is encoded one after the other, and so leaves in order.
-        self._encoding = DeferredLock()
+        self._encoding = Serial()
         #: Topics that changed while that goes on, and those that wait until they are registered.
         self._changed: dict[str, TopicConfig] = {}
         self._changed_waiting = Waiters[None]()

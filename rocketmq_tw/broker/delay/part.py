@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -25,6 +25,7 @@ from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -44,7 +45,7 @@ class Delay(Part):
         self._writing = writing
         self.levels = DelayLevels(host.store_config.message_delay_level)
         self.offsets = DelayOffsets(host.table_file("delayOffset"), host.now_ms)
-        self._saving = DeferredLock()
+        self._saving = Serial()
         #: The work of the present role, from the moment when it begins to deliver.
         self.delivery: DelayDelivery | None = None
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)

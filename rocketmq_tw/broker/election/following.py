@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -30,6 +30,7 @@ from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.shared_results import SharedResults
 from rocketmq_tw.runtime.slices import Slices
@@ -97,7 +98,7 @@ class ControllerFollower:
         #: None before the controllers gave the broker its lasting id.
         self._identity: Identity | None = None
         #: Roles are changed one after the other.
-        self._changing = DeferredLock()
+        self._changing = Serial()
         #: Questions that notifications (1008) led to, one at a time.
         self._asked_when_told = SharedResults(Slices(host.reactor))
         self._heard_epoch = 0
@@ -138,7 +139,9 @@ class ControllerFollower:
     def told(self, master_epoch: int) -> None:
         """A notification (1008) says that the group has a master of this epoch: asks a controller,
         since any client may send one; at most one question at a time."""
-        if master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED:
+        is_news = master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED
+        # A question that waits to be asked serves all notifications that come before it is.
+        if is_news and not self._asked_when_told.is_awaited("the group"):
             self._asked_when_told.get("the group", self.poll)
 
     @inlineCallbacks

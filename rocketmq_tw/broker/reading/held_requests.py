@@ -32,6 +32,10 @@ Q = TypeVar("Q", bound=Hashable)
 log = Logger()
 
 
+#: Units of a run that a filter by tags is asked about without keeping the answer for equal filters.
+QUICKLY_ASKED = 8
+
+
 class HeldRequest(Generic[Q]):
     """A request that waits in `queue` for what `wanted` wants from `offset` on, up to the time
     `deadline_ms` of the clock of whatever holds it."""
@@ -62,7 +66,9 @@ class HeldRequest(Generic[Q]):
         first = max(self.offset - run.queue_offset, 0)
         if first >= run.count:
             return False
-        if self.wanted.by_properties is None:
+        if self.wanted.by_properties is None and (
+            self.wanted.by_unit is None or run.count - first <= QUICKLY_ASKED
+        ):
             return may_want(self.wanted, run, first)
         asked = (self.wanted, first)
         answer = answers.get(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks, succeed
+from twisted.internet.defer import Deferred, inlineCallbacks, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -20,6 +20,7 @@ from rocketmq_tw.net.errors import RemotingError
 from rocketmq_tw.replication.auto_switch.client import RecordComparison
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.runtime.alarm import Alarm
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.stats import HAClientInfo, HARuntimeInfo
@@ -53,7 +54,7 @@ class TableCopier:
         self._scope = scope
         self._own_address = own_address
         self._master = Master(address, "")
-        self._copying = DeferredLock()
+        self._copying = Serial()
         #: Queues that were asked about since the topics had `_asked_version`.
         self._asked: set[tuple[str, int]] = set()
         self._asked_version = self._topics.data_version

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.assembly.host import Host
 from rocketmq_tw.broker.timer.books import TimerBooks
 from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.store.errors import NotWritableError
 from rocketmq_tw.store.timer.timer_files import TimerChanges
 
@@ -29,7 +30,7 @@ class TimerKeeper:
         self._host = host
         self._commit = commit
         self._books = books
-        self._writing = DeferredLock()
+        self._writing = Serial()
 
     def checkpoint(self) -> TimerCheckpoint:
         """How far the timer is now, with the log position and version that were written last."""

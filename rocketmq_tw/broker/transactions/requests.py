@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.logger import Logger
 
 from rocketmq_tw.broker.assembly.host import Host
@@ -21,6 +21,7 @@ from rocketmq_tw.message.ids import parse_offset_message_id
 from rocketmq_tw.message.model import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from rocketmq_tw.message.names import HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.store.interface import IMessageStore
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
@@ -52,7 +53,7 @@ class TransactionRequests:
         self._history = History(store, host.in_slices)
         self._work = work
         #: Of settled half messages one is looked up at a time.
-        self._looking_up = DeferredLock()
+        self._looking_up = Serial()
 
     def handlers(self) -> dict[int, Handler]:
         return {

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from rocketmq_tw.config.namesrv import NamesrvConfig
 from rocketmq_tw.namesrv.route_table import RouteTable
 from rocketmq_tw.namesrv.stock_order import in_broker_order
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -43,7 +44,7 @@ class TopicListRequests:
         self._table = table
         self._in_slices = in_slices
         self._in_thread = in_thread
-        self._listing = DeferredLock()
+        self._listing = Serial()
 
     def handlers(self) -> dict[int, Handler]:
         """Request code to handler."""

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from rocketmq_tw.namesrv.brokers import BrokerKey
 from rocketmq_tw.net.interfaces import IPeer
-from rocketmq_tw.runtime.fairness import SerialQueue
+from rocketmq_tw.runtime.fairness import Serial, SerialQueue
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 
@@ -30,7 +30,7 @@ class WaitingRegistrations:
     as what it inflates to. Connections take turns, however many registrations one has sent."""
 
     def __init__(self) -> None:
-        self._one = DeferredLock()
+        self._one = Serial()
         self._waiting: dict[IPeer, dict[BrokerKey, list[_Waiting]]] = {}
 
     def add(

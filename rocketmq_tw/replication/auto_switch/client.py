@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred, DeferredLock, inlineCallbacks
+from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -22,6 +22,7 @@ from rocketmq_tw.replication.interfaces import ISwitchedLog
 from rocketmq_tw.replication.links.client import HAClient
 from rocketmq_tw.replication.links.ends import LinkError
 from rocketmq_tw.replication.links.settings import HASettings
+from rocketmq_tw.runtime.fairness import Serial
 
 #: A slave whose log disagrees has something that the master lacks.
 ADVICE = (
@@ -70,7 +71,7 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
         #: The log's, when the link was opened.
         self._end = 0
         #: What a link began is over before the next one begins.
-        self._working = DeferredLock()
+        self._working = Serial()
         #: A question to the master that is under way.
         self._asked: Deferred[RecordComparison] | None = None
 

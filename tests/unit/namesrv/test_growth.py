@@ -356,3 +356,27 @@ def test_small_registrations_wait_for_nothing(namesrv: Any) -> None:
     request = registration(topics=50)
     assert len(request.body) < SMALL
     assert send(namesrv, request)[0].code == 0
+
+
+def test_very_many_lists_of_topics_that_changed_are_all_answered(namesrv: Any) -> None:
+    """The 124th of those that waited for a sort used up the stack, and none was answered again."""
+    go_on(namesrv, send(namesrv, registration(topics=900)))
+    waiting = [send(namesrv, RemotingCommand(206)) for _ in range(300)]
+    for answered in waiting:
+        assert go_on(namesrv, answered).code == ResponseCode.SUCCESS
+    assert go_on(namesrv, send(namesrv, RemotingCommand(206))).code == ResponseCode.SUCCESS
+
+
+def test_registrations_whose_connections_are_lost_while_they_wait_hold_up_no_other(
+    namesrv: Any,
+) -> None:
+    first = send(namesrv, registration(name="broker-z", compressed=True))
+    lost = [FakePeer() for _ in range(300)]
+    for number, peer in enumerate(lost):
+        send(namesrv, registration(name=f"broker-{number}", topics=1, compressed=True), peer)
+    for peer in lost:
+        peer.lose()
+    assert go_on(namesrv, first).code == ResponseCode.SUCCESS
+    later = send(namesrv, registration(name="broker-y", topics=300, compressed=True))
+    assert go_on(namesrv, later).code == ResponseCode.SUCCESS
+    assert topics_of(namesrv, "broker-y") == 300

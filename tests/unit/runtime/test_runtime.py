@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.runtime.alarm import Alarm
-from rocketmq_tw.runtime.fairness import FairQueue, SerialQueue
+from rocketmq_tw.runtime.fairness import FairQueue, Serial, SerialQueue
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.shared_results import SharedResults
@@ -236,6 +236,18 @@ def test_a_failure_is_shared_and_the_next_result_is_made_all_the_same() -> None:
     assert {failure.type for failure in failures} == {ValueError, ZeroDivisionError}
 
 
+def test_a_result_is_awaited_until_it_is_begun() -> None:
+    clock, first = Clock(), Deferred[int]()
+    shared = SharedResults(Slices(clock))
+    shared.get("a", lambda: first)
+    assert not shared.is_awaited("a")
+    shared.get("a", lambda: succeed(2))
+    assert shared.is_awaited("a") and not shared.is_awaited("b")
+    first.callback(1)
+    clock.advance(0)
+    assert not shared.is_awaited("a")
+
+
 # FairQueue and SerialQueue
 
 
@@ -284,6 +296,50 @@ def test_work_of_one_source_is_serial_and_of_two_is_not() -> None:
     assert begun == ["b1"] and queue.is_busy("a") and not queue.is_busy("b")
     first.callback(None)
     assert begun == ["b1", "a2"] and not queue.is_busy("a")
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+def test_very_many_that_wait_and_end_at_once_are_all_done(ends: str) -> None:
+    """Each called by the end of the one before it, a hundred used up the stack."""
+    serial, done, failures = Serial(), [], []
+    first: Deferred[None] = Deferred()
+    serial.run(lambda: first)
+
+    def work(number: int) -> None:
+        done.append(number)
+        if ends == "raises":
+            raise ValueError(number)
+
+    for number in range(3000):
+        serial.run(work, number).addErrback(failures.append)
+    assert not done and serial.is_busy
+    first.callback(None)
+    assert done == list(range(3000)) and not serial.is_busy
+    assert len(failures) == (3000 if ends == "raises" else 0)
+    assert serial.run(lambda: "later").result == "later"
+
+
+def test_work_that_waits_can_be_cancelled_and_so_can_work_under_way() -> None:
+    serial, ended = Serial(), []
+    first: Deferred[None] = Deferred(lambda _: ended.append("cancelled"))
+    under_way = serial.run(lambda: first)
+    waits = serial.run(lambda: ended.append("waited"))
+    last = serial.run(lambda: ended.append("last"))
+    waits.addErrback(lambda failure: ended.append(failure.type))
+    under_way.addErrback(lambda failure: ended.append(failure.type))
+    waits.cancel()
+    assert ended == [CancelledError] and not last.called
+    under_way.cancel()
+    assert ended == [CancelledError, "cancelled", CancelledError, "last"] and last.called
+
+
+def test_a_source_is_busy_no_more_when_all_of_it_is_done() -> None:
+    queue, first = SerialQueue[str](), Deferred[None]()
+    queue.run("a", lambda: first)
+    for _ in range(300):
+        queue.run("a", lambda: None)
+    first.callback(None)
+    assert not queue.is_busy("a")
 
 
 # Scope
