@@ -25,7 +25,6 @@ from rocketmq_tw.broker.writing.redirects import Stage
 from rocketmq_tw.message.names import SCHEDULE_TOPIC
 from rocketmq_tw.message.properties import DELAY
 from rocketmq_tw.net.interfaces import Handler, IPeer
-from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.store.interface import Arrived
 from rocketmq_tw.wire.bodies.base import encode_body
@@ -45,7 +44,6 @@ class Delay(Part):
         self._writing = writing
         self.levels = DelayLevels(host.store_config.message_delay_level)
         self.offsets = DelayOffsets(host.table_file("delayOffset"), host.now_ms)
-        self._saving = Serial()
         #: The work of the present role, from the moment when it begins to deliver.
         self.delivery: DelayDelivery | None = None
         writing.redirects.by_property(Stage.DELAY_LEVEL, (DELAY,), self.levels.redirect)
@@ -116,7 +114,7 @@ class Delay(Part):
             self.delivery.arrived(runs)
 
     def _save(self) -> Deferred[None]:
-        return self._saving.run(self._write_offsets).addErrback(
+        return self._write_offsets().addErrback(
             lambda failure: log.failure(
                 "the offsets of delayed messages are not saved; trying again later", failure
             )

@@ -15,6 +15,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, inlineCallbacks
 
 from rocketmq_tw.broker.writing.commit import Commit
+from rocketmq_tw.runtime.fairness import Serial
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.store.errors import NotWritableError
 
@@ -29,6 +30,7 @@ class WriteBehindTable(ABC):
     def __init__(self, write_file: Callable[[bytes], None]) -> None:
         self._write_file = write_file
         self._dirty = False
+        self._saving = Serial()
 
     @abstractmethod
     def _encoder(self) -> Callable[[], bytes]:
@@ -50,12 +52,18 @@ class WriteBehindTable(ABC):
         """Makes the write due again."""
         self._dirty = True
 
-    @inlineCallbacks
     def save(
         self, in_thread: InThread, flush_log: Callable[[], Deferred[bool]] | None = None
-    ) -> Generator[Deferred[Any], Any, None]:
+    ) -> Deferred[None]:
         """Writes the file, if the table changed, after what `flush_log` waits for, which fires with
-        whether the log is durable. Fails where either cannot be; the next call tries again."""
+        whether the log is durable. Fails where either cannot be; the next call tries again. Saves
+        wait for each other: what an earlier one writes never comes behind a later one's."""
+        return self._saving.run(self._save, in_thread, flush_log)
+
+    @inlineCallbacks
+    def _save(
+        self, in_thread: InThread, flush_log: Callable[[], Deferred[bool]] | None
+    ) -> Generator[Deferred[Any], Any, None]:
         encode = self.pending_write()
         if encode is None:
             return
