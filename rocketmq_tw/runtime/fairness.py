@@ -52,10 +52,6 @@ class FairQueue(Generic[K]):
         self._waiting.setdefault(source, deque()).append(work)
         self.schedule()
 
-    def discard(self, source: K) -> None:
-        """Drops the queued work of `source`."""
-        self._waiting.pop(source, None)
-
     def schedule(self) -> None:
         """Has another turn begin, even where nothing is queued by then."""
         if not self._is_scheduled:

@@ -270,8 +270,6 @@ def test_sources_take_turns_and_a_turn_has_its_share() -> None:
     for name in ("a1", "a2", "a3"):
         queue.add("a", piece(name))
     queue.add("b", piece("b1"))
-    queue.add("c", piece("c1"))
-    queue.discard("c")
     assert queue and not done
     clock.advance(0)
     assert done == ["turn", "a1", "b1", "turn", "a2", "a3"]
