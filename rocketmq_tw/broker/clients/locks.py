@@ -53,6 +53,8 @@ class RebalanceLock:
         self._expires_ms = expires_ms
         self._groups: dict[str, dict[Hashable, tuple[str, int]]] = {}
         self._count = 0
+        #: When the broker's last role as the master ended.
+        self._role_ended: int | None = None
         #: Whether locks were taken or freed since this was last False; a renewal is neither.
         self.changed = False
 
@@ -73,6 +75,11 @@ class RebalanceLock:
         self._count += queue not in held
         held[queue] = (client_id, self._now_ms() + LOCK_OUTLIVES_MS - self._expires_ms)
 
+    def end_role(self) -> None:
+        """Notes that the broker is the master no more: locks that were granted by now hold for
+        another `LOCK_OUTLIVES_MS` at most, since another master grants them from here on."""
+        self._role_ended = self._now_ms()
+
     def lock(self, group: str, queues: Iterable[Q], client_id: str) -> list[Q]:
         """Takes the locks that are free and renews those that the client has; returns these queues,
         in order."""
@@ -87,7 +94,7 @@ class RebalanceLock:
                 self._count += 1
                 self.changed = True
             elif owner[0] != client_id:
-                if now - owner[1] <= self._expires_ms:
+                if self._holds(owner[1], now):
                     continue
                 self.changed = True
             held[queue] = (client_id, now)
@@ -113,7 +120,7 @@ class RebalanceLock:
     def owner(self, group: str, queue: Hashable) -> str | None:
         """Returns the client that holds the queue; None where it is free."""
         owner = self._groups.get(group, {}).get(queue)
-        if owner is None or self._now_ms() - owner[1] > self._expires_ms:
+        if owner is None or not self._holds(owner[1], self._now_ms()):
             return None
         return owner[0]
 
@@ -121,7 +128,7 @@ class RebalanceLock:
         """Returns whether a member of the group holds a lock, as members of orderly groups do."""
         now = self._now_ms()
         held = self._groups.get(group, {})
-        return any(now - since <= self._expires_ms for _, since in held.values())
+        return any(self._holds(since, now) for _, since in held.values())
 
     def forget_expired(self) -> Iterator[None]:
         """Removes locks that were not renewed for too long; a step for each thousand, between which
@@ -135,13 +142,20 @@ class RebalanceLock:
                     break
                 for queue in queues[first : first + _STEP]:
                     owner = held.get(queue)
-                    if owner is not None and now - owner[1] > self._expires_ms:
+                    if owner is not None and not self._holds(owner[1], now):
                         del held[queue]
                         self._count -= 1
                         self.changed = True
                 if not held:
                     del self._groups[group]
                 yield
+
+    def _holds(self, since: int, now: int) -> bool:
+        """Returns whether a lock that was taken or renewed at `since` is still held."""
+        ended = self._role_ended
+        if ended is not None and since <= ended and now - ended > LOCK_OUTLIVES_MS:
+            return False
+        return now - since <= self._expires_ms
 
 
 class ClientLocks(Body):

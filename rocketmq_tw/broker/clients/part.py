@@ -16,7 +16,7 @@ from rocketmq_tw.broker.clients.connection_requests import ConnectionRequests
 from rocketmq_tw.broker.clients.locks import LockFile, LockRequests, RebalanceLock
 from rocketmq_tw.broker.clients.registry import ClientRegistry
 from rocketmq_tw.broker.clients.subscription_requests import SubscriptionRequests
-from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -47,6 +47,10 @@ class Clients(Part):
             LockRequests(self.locks),
         )
         self._handlers = merge_handlers(family.handlers() for family in families)
+
+    def leave(self, state: RoleState) -> None:
+        if state.role is Role.MASTER:
+            self.locks.end_role()
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         return self._handlers

@@ -134,6 +134,12 @@ class OrderBook(WriteBehindTable):
         if queues is not None and queues.pop(queue_id, None) is not None:
             self._dirty = True
 
+    def clear_all(self) -> None:
+        """Notes that nothing of any queue is being consumed here: another broker is the master."""
+        if self._table:
+            self._table = {}
+            self._dirty = True
+
     def clamp(self, end_of: Callable[[str, int], int | None]) -> Iterator[None]:
         """Forgets pops that reach behind `end_of(topic, queue_id)`, the new end of the queue; None:
         it is not cut. A step for each group."""

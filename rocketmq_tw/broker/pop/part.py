@@ -138,6 +138,11 @@ class Pop(Part):
             "forgetting queues of orderly groups", FORGET_SECONDS, self._forget_orders, master
         )
 
+    def enter(self, state: RoleState) -> None:
+        if state.role.copies_log:
+            # Of the time when it was the master; it would hold queues back if it were that again.
+            self.order.clear_all()
+
     def ready(self, state: RoleState) -> None:
         if state.role is Role.MASTER:
             self.revival = Revival(

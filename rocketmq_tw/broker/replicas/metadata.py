@@ -98,6 +98,7 @@ class SlaveMetadata(Part):
         self._master = Scope()
         self._waiting = None
         self._former = _NOTHING
+        self._lost = {}
 
     def is_unserved(self, topic: str) -> bool:
         """Whether the master has the topic and this broker leaves it out for its kind."""

@@ -51,6 +51,7 @@ class Tables(Part):
 
     def __init__(self, host: Host, role: RoleHolder, writing: Writing, stats: Stats) -> None:
         self._host = host
+        self._role = role
         self._writing = writing
         #: The end of the log, in bytes, when this broker entered its role.
         self._began_at = 0
@@ -103,6 +104,7 @@ class Tables(Part):
 
     def enter(self, state: RoleState) -> None:
         self._began_at = self._writing.store.end_offset
+        self._role.scope.on_end(self.offsets.end_role)
 
     def handlers(self, role: Role) -> Mapping[int, Handler]:
         controlled = self._host.config.enable_controller_mode

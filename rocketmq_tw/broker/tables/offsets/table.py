@@ -194,6 +194,12 @@ class OffsetTable(WriteBehindTable):
             del self._resets[key]
         return offset
 
+    def end_role(self) -> None:
+        """Forgets resets that wait and where pulls go on: another master may move the offsets until
+        this broker has its next role, and slaves never heard of either."""
+        self._resets = {}
+        self.pulled = PullOffsets()
+
     def put_first(self, group: str, topic: str) -> None:
         """Makes `encode` read this pair's offsets before any other's, so that in the file no other
         offset is older than them."""

@@ -6,6 +6,7 @@ import pytest
 
 from rocketmq_tw.broker.clients import locks as locks_module
 from rocketmq_tw.broker.clients.locks import LOCK_EXPIRES_MS, RebalanceLock
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.files.memory import MemoryFiles
 from rocketmq_tw.wire.bodies.base import decode_body
 from rocketmq_tw.wire.bodies.queues import (
@@ -225,3 +226,27 @@ def test_any_role_locks_by_itself(role: str) -> None:
     )
     broker.ask(RequestCode.UNLOCK_BATCH_MQ, body=unlock)
     assert lock("c2") == [QUEUE]
+
+
+def test_locks_of_a_former_master_hold_half_a_minute_more() -> None:
+    """Its clients go on for so long without a word; from then on the next master's count."""
+    time = Time()
+    locks = RebalanceLock(time)
+    locks.lock("G", ["q0", "q1"], "c1")
+    locks.end_role()
+    time.now += locks_module.LOCK_OUTLIVES_MS
+    assert locks.owner("G", "q0") == "c1"
+    assert locks.lock("G", ["q0"], "c2") == []
+    assert locks.lock("G", ["q1"], "c1") == ["q1"], "it is there, and renews"
+    time.now += 1
+    assert locks.owner("G", "q0") is None
+    assert locks.lock("G", ["q0", "q1"], "c2") == ["q0"]
+
+
+def test_a_broker_that_is_no_master_any_more_ends_its_locks() -> None:
+    broker = BrokerInMemory()
+    broker.locks.lock("G", ["q0"], "c1")
+    broker.become(RoleState(Role.SLAVE, 1))
+    broker.clock.advance(locks_module.LOCK_OUTLIVES_MS / 1000 + 1)
+    broker.become(RoleState(Role.MASTER, 0))
+    assert broker.locks.lock("G", ["q0"], "c2") == ["q0"]

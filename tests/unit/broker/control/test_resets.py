@@ -83,3 +83,36 @@ def test_offsets_are_cloned_to_a_group_that_is_there(plane: BrokerInMemory) -> N
     header = CloneGroupOffsetRequestHeader(src_group="G", dest_group="H", topic="T")
     plane.ask(RequestCode.CLONE_GROUP_OFFSET, header)
     assert plane.offsets.query("H", "T", 0) == 5
+
+
+def test_a_reset_that_waits_ends_with_the_role() -> None:
+    """Another master moves the offsets meanwhile: what was reset here counts no more."""
+    broker = BrokerInMemory()
+    broker.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    broker.groups.get("G")
+    broker.put("T", b"0", b"1", b"2", b"3")
+    broker.offsets.commit("G", "T", 0, 4)
+    broker.pull(3, topic="T", consumer_group="G")
+    reset = ResetOffsetRequestHeader(topic="T", group="G", queue_id=0, offset=1, timestamp=0)
+    broker.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
+    broker.become(RoleState(Role.SLAVE, 1))
+    # As the new master's table has it.
+    broker.offsets.commit("G", "T", 0, 3)
+    assert query_offset(broker) == 3
+    broker.become(RoleState(Role.MASTER, 0))
+    assert query_offset(broker) == 3
+    answer = broker.pull(3, topic="T", consumer_group="G")
+    assert answer is not None and answer.code == ResponseCode.SUCCESS
+    assert commit_offset(broker, 4).code == 0
+    assert query_offset(broker) == 4
+
+
+def test_where_pulls_go_on_is_forgotten_with_the_role() -> None:
+    broker = BrokerInMemory()
+    broker.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    broker.groups.get("G")
+    broker.put("T", b"0", b"1")
+    broker.pull(0, topic="T", consumer_group="G")
+    assert broker.offsets.pulled.query("G", "T", 0) == 2
+    broker.become(RoleState(Role.SLAVE, 1))
+    assert broker.offsets.pulled.query("G", "T", 0) == -1

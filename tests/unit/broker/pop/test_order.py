@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from rocketmq_tw.broker.pop.part import Pop
+from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.codes import ResponseCode
 from tests.support.broker import BrokerInMemory, ok
 from tests.support.pops import Popper, pass_time
@@ -156,3 +157,11 @@ def test_what_is_hidden_for_ever_is_a_number_that_stock_can_read() -> None:
     assert broker.offsets.query("G", "Topic", 0) == 1
     info = broker.broker[Pop].order.encode()
     assert all(int(number) <= largest for number in re.findall(rb"[0-9]+", info))
+
+
+def test_what_a_former_master_popped_holds_nothing_back_when_it_leads_again() -> None:
+    broker, popper = with_messages(2)
+    assert popper.bodies() == [b"0.0", b"0.1"]
+    broker.become(RoleState(Role.SLAVE, 1))
+    broker.become(RoleState(Role.MASTER, 0))
+    assert Popper(broker, order=True).bodies() == [b"0.0", b"0.1"]
