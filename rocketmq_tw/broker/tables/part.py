@@ -25,6 +25,7 @@ from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.requests import TopicChangeRequests, TopicViewRequests
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.broker.tables.write_behind import write_progress
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.metrics.instruments import Metric, gauge
@@ -56,19 +57,10 @@ class Tables(Part):
         #: The end of the log, in bytes, when this broker entered its role.
         self._began_at = 0
         config, now_ms, in_thread = host.config, host.now_ms, host.in_thread
-        lmq, in_slices = host.store_config.enable_lmq, host.in_slices
-        self.topics = TopicTable(
-            config, host.table_file("topics"), now_ms, role, in_thread, in_slices, lmq=lmq
-        )
-        self.groups = GroupTable(
-            config,
-            host.table_file("subscriptionGroup"),
-            now_ms,
-            role,
-            in_thread,
-            in_slices,
-            lmq=lmq,
-        )
+        lmq = host.store_config.enable_lmq
+        context = TableContext(config, role, now_ms, in_thread, host.in_slices, lmq)
+        self.topics = TopicTable(host.table_file("topics"), context)
+        self.groups = GroupTable(host.table_file("subscriptionGroup"), context)
         offsets_file = host.table_file("consumerOffset")
         self.offsets = (
             OffsetTable(

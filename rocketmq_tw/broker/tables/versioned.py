@@ -8,6 +8,7 @@ in files and on the wire are in docs/formats/config-files.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -16,6 +17,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from rocketmq_tw.broker.role.holder import RoleHolder
+from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.runtime.slices import InSlices, all_steps
 from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.runtime.waiters import Waiters
@@ -55,9 +58,9 @@ class VersionedTable(Generic[E, B]):
     """Name → entry, with a version that grows with each change, and a file.
 
     A subclass names the struct of the file and the wire (`BODY`) and the field of it that has the
-    entries (`FIELD`). An entry is replaced and never changed. `entries` are those of a table
-    without a file; a subclass that has more than entries sets that before it calls this
-    constructor. `now_ms` tells milliseconds since 1970.
+    entries (`FIELD`). An entry is replaced and never changed. `entries` are built in: a table
+    without a file begins with them. A subclass that has more than entries sets that before it
+    calls this constructor. `now_ms` tells milliseconds since 1970.
     """
 
     BODY: ClassVar[type[Body]]
@@ -220,6 +223,32 @@ class TableWriter(Generic[T]):
             self._write_next()
 
         self._in_slices(steps).addCallback(told)
+
+
+@dataclass(frozen=True)
+class TableContext:
+    """What the tables of topics and of groups use. `lmq`: light queues are on, which have topics
+    and groups that are in no table."""
+
+    config: BrokerConfig
+    role: RoleHolder
+    now_ms: Callable[[], int]
+    in_thread: InThread = at_once
+    in_slices: InSlices = all_steps
+    lmq: bool = False
+
+
+class RoleTable(VersionedTable[E, B]):
+    """A table that a master changes and a slave copies; its version tells the master's epoch."""
+
+    def __init__(self, file: TableFile, entries: dict[str, E], context: TableContext) -> None:
+        self._config = context.config
+        self._role = context.role
+        self._lmq = context.lmq
+        super().__init__(file, entries, context.now_ms, context.in_thread, context.in_slices)
+
+    def _state_version(self) -> int:
+        return self._role.state_version
 
 
 class EntryCache:

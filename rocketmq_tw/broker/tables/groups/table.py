@@ -4,19 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import GROUP_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
-from rocketmq_tw.config.broker import BrokerConfig
+from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.message import names
-from rocketmq_tw.runtime.slices import InSlices, all_steps
-from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.groups import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -39,29 +35,16 @@ MAX_AUTO_CREATED_GROUPS = 100_000
 log = Logger()
 
 
-class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
-    """Group name → whether and how it may consume."""
+class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
+    """Group name → whether and how it may consume. A light queue's group is there without being in
+    the table."""
 
     BODY, FIELD = SubscriptionGroupTable, "subscription_group_table"
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        file: TableFile,
-        now_ms: Callable[[], int],
-        role: RoleHolder,
-        in_thread: InThread = at_once,
-        in_slices: InSlices = all_steps,
-        *,
-        lmq: bool = False,
-    ) -> None:
-        """`lmq`: groups of light queues are there without being in the table."""
-        self._lmq = lmq
-        self._config = config
-        self._role = role
+    def __init__(self, file: TableFile, context: TableContext) -> None:
         self._forbidden: dict[str, dict[str, int]] = {}
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in BUILT_IN_GROUPS}
-        super().__init__(file, built_in, now_ms, in_thread, in_slices)
+        super().__init__(file, built_in, context)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Returns the group's configuration, or None; makes one with defaults where the broker's
@@ -155,9 +138,6 @@ class GroupTable(VersionedTable[SubscriptionGroupConfig, SubscriptionGroupTable]
         for config in configs:
             self._entries[config.group_name] = config
         return self._changed()
-
-    def _state_version(self) -> int:
-        return self._role.state_version
 
     def _take(self, table: SubscriptionGroupTable) -> None:
         super()._take(table)

@@ -7,20 +7,17 @@ so that no client is told of a topic that a crash would take back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.tables.attributes import TOPIC_ATTRIBUTES, alter_attributes
-from rocketmq_tw.broker.tables.versioned import TableFile, VersionedTable, reported
+from rocketmq_tw.broker.tables.versioned import RoleTable, TableContext, TableFile, reported
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message import names
 from rocketmq_tw.runtime.listeners import Listeners
-from rocketmq_tw.runtime.slices import InSlices, all_steps
-from rocketmq_tw.runtime.threads import InThread, at_once
 from rocketmq_tw.wire.bodies.topics import TopicConfig, TopicConfigTable
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
@@ -33,34 +30,21 @@ MAX_AUTO_CREATED_TOPICS = 100_000
 log = Logger()
 
 
-class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
-    """Topic name → its queues, permissions and attributes."""
+class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
+    """Topic name → its queues, permissions and attributes. A light queue is a topic of one queue
+    without being in the table."""
 
     BODY, FIELD = TopicConfigTable, "topic_config_table"
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        file: TableFile,
-        now_ms: Callable[[], int],
-        role: RoleHolder,
-        in_thread: InThread = at_once,
-        in_slices: InSlices = all_steps,
-        *,
-        lmq: bool = False,
-    ) -> None:
-        """`lmq`: light queues are topics of one queue without being in the table."""
-        self._lmq = lmq
-        self._config = config
-        self._role = role
+    def __init__(self, file: TableFile, context: TableContext) -> None:
         #: Told of topics that are new or changed, with what fires once they are in the file; a
         #: callback of that must return None, an errback the failure.
         self.changed: Listeners[Sequence[TopicConfig], Deferred[None]] = Listeners(
             "topics were made or changed"
         )
-        built_in = {topic.topic_name: topic for topic in _built_in(config)}
+        built_in = {topic.topic_name: topic for topic in _built_in(context.config)}
         self._system = names.SYSTEM_TOPICS | built_in.keys()
-        super().__init__(file, built_in, now_ms, in_thread, in_slices)
+        super().__init__(file, built_in, context)
 
     def get(self, name: str) -> TopicConfig | None:
         """Returns the configuration of a topic; None where it does not exist. A light queue has one
@@ -81,9 +65,6 @@ class TopicTable(VersionedTable[TopicConfig, TopicConfigTable]):
     def table(self, topics: Mapping[str, TopicConfig] | None = None) -> TopicConfigTable:
         """Returns these topics, or all, with the version: what the file and the wire have."""
         return self._body(self._entries if topics is None else topics)
-
-    def _state_version(self) -> int:
-        return self._role.state_version
 
     def create_on_send(
         self,

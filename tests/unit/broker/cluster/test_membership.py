@@ -13,6 +13,7 @@ from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.broker.tables.topics.announcements import Announcements
 from rocketmq_tw.broker.tables.topics.queue_mappings import QueueMappings
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.runtime.slices import all_steps
 from rocketmq_tw.wire.bodies.base import DataVersion, decode_body, encode_body
@@ -97,7 +98,8 @@ class World:
             namesrv_addr=f"{FIRST}; {SECOND}",
             **config,  # type: ignore[arg-type]
         )
-        self.topics = TopicTable(self.config, MemoryStateFile(), lambda: 1_000, a_master())
+        context = TableContext(self.config, a_master(), lambda: 1_000)
+        self.topics = TopicTable(MemoryStateFile(), context)
         self.announcements = Announcements(self.clock)
         addresses = Addresses(self.config)
         addresses.port, addresses.ha_port = 10911, 10912

@@ -5,11 +5,13 @@ from __future__ import annotations
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.offsets.table import OffsetTable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.fastjson import MAX_VALUES
 from tests.support.roles import a_master
 from tests.support.state import MemoryStateFile
 
+CONTEXT = TableContext(BrokerConfig(), a_master(), lambda: 1)
 #: More values than a request may have.
 MANY = MAX_VALUES + 10
 
@@ -28,7 +30,7 @@ def test_offsets() -> None:
 
 def test_groups() -> None:
     data = b'{"forbiddenTable":{"G":{%b}}}' % members('"T%d":4')
-    table = GroupTable(BrokerConfig(), MemoryStateFile(data), lambda: 1, a_master())
+    table = GroupTable(MemoryStateFile(data), CONTEXT)
     table.load()
     assert not table.may_read("G", f"T{MANY - 1}")
 
@@ -36,7 +38,7 @@ def test_groups() -> None:
 def test_topics() -> None:
     attributes = members('"a%d":""')
     data = b'{"topicConfigTable":{"T":{"topicName":"T","attributes":{%b}}}}' % attributes
-    table = TopicTable(BrokerConfig(), MemoryStateFile(data), lambda: 1, a_master())
+    table = TopicTable(MemoryStateFile(data), CONTEXT)
     table.load()
     known = table.get("T")
     assert known is not None and len(known.attributes or {}) == MANY

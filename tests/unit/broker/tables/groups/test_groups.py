@@ -5,6 +5,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import ConfigFile
 from rocketmq_tw.broker.tables.groups.table import GroupTable
+from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.files.faulty import FaultyFiles
 from rocketmq_tw.wire.bodies.base import decode_body
@@ -23,7 +24,7 @@ from tests.support.state import MemoryStateFile
 
 def make_table(file: MemoryStateFile | None = None, *, auto: bool = True) -> GroupTable:
     config = BrokerConfig(auto_create_subscription_group=auto)
-    return GroupTable(config, file or MemoryStateFile(), lambda: 1_000, a_master())
+    return GroupTable(file or MemoryStateFile(), TableContext(config, a_master(), lambda: 1_000))
 
 
 def test_a_group_is_made_on_first_use() -> None:
@@ -113,7 +114,7 @@ def test_a_group_is_kept_from_a_topic_and_let_to_it_again(
     plane.groups.get("G")
     assert readable("T", False) is readable("U", False) is readable("T") is False
     file = ConfigFile(files, "/store/config/subscriptionGroup.json")
-    kept = GroupTable(plane.config, file, plane.now_ms, a_master())
+    kept = GroupTable(file, TableContext(plane.config, a_master(), plane.now_ms))
     kept.load()
     assert not kept.may_read("G", "T") and kept.may_read("G", "V")
     assert readable("T", True) is readable("T") is True

@@ -2,6 +2,7 @@ import pytest
 from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.tables.topics.table import TopicTable
+from rocketmq_tw.broker.tables.versioned import TableContext
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.wire.bodies.topics import TopicConfig
 from rocketmq_tw.wire.errors import RequestError
@@ -36,7 +37,7 @@ STOCK_FILE = b"""{
 
 def make_table(file: MemoryStateFile | None = None, **config: object) -> TopicTable:
     settings = BrokerConfig(broker_name="broker-a", **config)  # type: ignore[arg-type]
-    return TopicTable(settings, file or MemoryStateFile(), lambda: 1_000, a_master())
+    return TopicTable(file or MemoryStateFile(), TableContext(settings, a_master(), lambda: 1_000))
 
 
 def test_a_send_makes_a_topic_after_the_default_one() -> None:
@@ -189,7 +190,8 @@ def test_a_topic_whose_removal_cannot_be_kept_stays() -> None:
 
 def test_changes_during_a_write_share_the_next_one() -> None:
     file, threads = MemoryStateFile(), Threads(eager=False)
-    table = TopicTable(BrokerConfig(), file, lambda: 1_000, a_master(), threads)
+    context = TableContext(BrokerConfig(), a_master(), lambda: 1_000, threads)
+    table = TopicTable(file, context)
     kept = [table.update(TopicConfig(topic_name=f"T{number}")) for number in range(50)]
     assert table.get("T49") is not None
     assert threads.run() == 1
@@ -206,7 +208,8 @@ def test_changes_during_a_write_share_the_next_one() -> None:
 
 def test_a_write_that_fails_takes_back_all_that_is_not_kept() -> None:
     file, threads = MemoryStateFile(), Threads(eager=False)
-    table = TopicTable(BrokerConfig(), file, lambda: 1_000, a_master(), threads)
+    context = TableContext(BrokerConfig(), a_master(), lambda: 1_000, threads)
+    table = TopicTable(file, context)
     table.update(TopicConfig(topic_name="Kept"))
     threads.run()
     file.full = True
