@@ -130,6 +130,26 @@ class Serial:
         self._go_on()
 
 
+class Coalesced:
+    """Calls `work` once for all requests that come before it begins, and never twice at a time.
+    `work` may return a Deferred; nobody hears of its result, so it handles its own failures."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._serial = Serial()
+        self._is_requested = False
+
+    def request(self) -> None:
+        """Has `work` called: now, or once the call that is under way is over."""
+        if not self._is_requested:
+            self._is_requested = True
+            self._serial.run(self._begin)
+
+    def _begin(self) -> Any:
+        self._is_requested = False
+        return self._work()
+
+
 class SerialQueue(Generic[K]):
     """Work of one source is done one after the other, also where it takes its time; sources do not
     wait for each other."""

@@ -22,10 +22,6 @@ class SharedResults:
         self._one = Serial()
         self._waiting: dict[Hashable, Waiters[Any]] = {}
 
-    def is_awaited(self, key: Hashable) -> bool:
-        """Whether a result for `key` is asked for and not begun yet."""
-        return key in self._waiting
-
     def get(self, key: Hashable, make: Callable[[], Deferred[Any]]) -> Deferred[Any]:
         """Fires with what `make` fires with; equal keys stand for equal results."""
         if key in self._waiting:

@@ -30,10 +30,8 @@ from rocketmq_tw.broker.role.holder import RoleChanges, RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.client.errors import BrokerError, ClientError
 from rocketmq_tw.net.errors import RemotingError
-from rocketmq_tw.runtime.fairness import Serial
+from rocketmq_tw.runtime.fairness import Coalesced, Serial
 from rocketmq_tw.runtime.scope import Scope
-from rocketmq_tw.runtime.shared_results import SharedResults
-from rocketmq_tw.runtime.slices import Slices
 from rocketmq_tw.wire.codes import ResponseCode
 from rocketmq_tw.wire.errors import RequestError
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
@@ -99,8 +97,7 @@ class ControllerFollower:
         self._identity: Identity | None = None
         #: Roles are changed one after the other.
         self._changing = Serial()
-        #: Questions that notifications (1008) led to, one at a time.
-        self._asked_when_told = SharedResults(Slices(host.reactor))
+        self._poll_when_told = Coalesced(self.poll)
         self._heard_epoch = 0
         #: The newest master epoch when this process first asked; None before.
         self._former_epoch: int | None = None
@@ -139,10 +136,8 @@ class ControllerFollower:
     def told(self, master_epoch: int) -> None:
         """A notification (1008) says that the group has a master of this epoch: asks a controller,
         since any client may send one; at most one question at a time."""
-        is_news = master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED
-        # A question that waits to be asked serves all notifications that come before it is.
-        if is_news and not self._asked_when_told.is_awaited("the group"):
-            self._asked_when_told.get("the group", self.poll)
+        if master_epoch > self._heard_epoch or self._role.role is Role.ISOLATED:
+            self._poll_when_told.request()
 
     @inlineCallbacks
     def propose(self, members: Iterable[int]) -> Generator[Any, Any, SyncStateSet]:

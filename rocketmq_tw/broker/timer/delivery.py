@@ -207,13 +207,12 @@ class TimerDelivery:
                 unit = reader.unit(position)
                 message = unit and self._messages.due(slot, unit, self._host.now_ms())
             except (OSError, MemoryError) as error:
-                # The entry waits on, with those behind it.
+                # The entry waits on, with the entries behind it.
                 self._not_delivered(slot, position, repr(error))
                 continue
             except Exception:
-                log.failure("the entry at {position} of the timer log", position=position)
-                slot.lost += 1
-                continue
+                log.failure("the timer log cannot be read at {position}", position=position)
+                unit = None
             if unit is None:
                 slot.lost += 1
                 continue

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from rocketmq_tw.runtime.alarm import Alarm
-from rocketmq_tw.runtime.fairness import FairQueue, Serial, SerialQueue
+from rocketmq_tw.runtime.fairness import Coalesced, FairQueue, Serial, SerialQueue
 from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.scope import Scope
 from rocketmq_tw.runtime.shared_results import SharedResults
@@ -236,19 +236,25 @@ def test_a_failure_is_shared_and_the_next_result_is_made_all_the_same() -> None:
     assert {failure.type for failure in failures} == {ValueError, ZeroDivisionError}
 
 
-def test_a_result_is_awaited_until_it_is_begun() -> None:
-    clock, first = Clock(), Deferred[int]()
-    shared = SharedResults(Slices(clock))
-    shared.get("a", lambda: first)
-    assert not shared.is_awaited("a")
-    shared.get("a", lambda: succeed(2))
-    assert shared.is_awaited("a") and not shared.is_awaited("b")
-    first.callback(1)
-    clock.advance(0)
-    assert not shared.is_awaited("a")
+# Coalesced, FairQueue and SerialQueue
 
 
-# FairQueue and SerialQueue
+def test_requests_share_the_next_call_once_one_is_under_way() -> None:
+    calls: list[Deferred[None]] = []
+
+    def work() -> Deferred[None]:
+        calls.append(Deferred())
+        return calls[-1]
+
+    coalesced = Coalesced(work)
+    for _ in range(3):
+        coalesced.request()
+    assert len(calls) == 1
+    calls[0].callback(None)
+    assert len(calls) == 2, "the two requests that came meanwhile"
+    calls[1].callback(None)
+    coalesced.request()
+    assert len(calls) == 3
 
 
 def test_sources_take_turns_and_a_turn_has_its_share() -> None:
