@@ -26,7 +26,7 @@ from rocketmq_tw.net.address import join_address
 @click.option("-s", "--sendMessage", "send", **SWITCH, help="true is refused: use sendMessage.")
 @click.option("-u", "--unitName", "unit", metavar="NAME", help="For -s; not needed here.")
 @click.option(
-    "-f", "--bodyFormat", "charset", metavar="CHARSET", help="Of the body; UTF-8 is the one here."
+    "-f", "--bodyFormat", "charset", metavar="CHARSET", help="Of the body; only UTF-8 is supported."
 )
 @click.option("-c", "--cluster", metavar="NAME", help="Not needed: the ID names the broker.")
 @click.pass_obj

@@ -56,7 +56,7 @@ class Servers:
         return AdminClient(self.reactor, self.name_servers, remoting=self.remoting)
 
     def controllers(self, addresses: str) -> ControllerClient:
-        """Asks the controllers at `addresses`, or the one of their group that leads."""
+        """Returns a client that asks the controllers at `addresses`, or their leader."""
         return ControllerClient(
             self.reactor, self.remoting, addresses, leader_timeout=CONTROLLER_TIMEOUT
         )

@@ -1,7 +1,7 @@
 """A blocking client for worker processes: no reactor, no threads, one socket for each address.
 
 It is for one thread at a time, and never travels: workers make their own from the name servers'
-addresses. The codec is the one of the other clients.
+addresses. It shares the codec with the other clients.
 """
 
 import socket

@@ -79,8 +79,9 @@ def plan_queues(
     hosted: Mapping[str, TopicConfigAndQueueMapping],
     now_ms: int,
 ) -> Hosted:
-    """The topic with `total` queues: the new ones on those of `brokers`, and of those that have it,
-    that lead the fewest. Raises `ValueError` where that is no growth, or `hosted` is not one."""
+    """Returns the topic with `total` queues. The new ones are on brokers that lead the fewest,
+    among `brokers` and the brokers that have the topic. Raises `ValueError` where that is no
+    growth, or `hosted` is not one topic."""
     plan = deepcopy(dict(hosted))
     queues = queues_of(plan)
     if total <= len(queues):

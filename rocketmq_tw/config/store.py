@@ -152,7 +152,8 @@ class MessageStoreConfig(Config, frozen=True):
 
     @property
     def max_gap(self) -> int:
-        """The one of the two keys that was set."""
+        """Returns how many bytes a slave may lag: `haSlaveFallbehindMax` where it is set, otherwise
+        `haMaxGapNotInSync`."""
         if self.ha_slave_fallbehind_max != _MAX_GAP:
             return self.ha_slave_fallbehind_max
         return self.ha_max_gap_not_in_sync

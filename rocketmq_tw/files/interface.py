@@ -1,6 +1,6 @@
 """The narrow file interface: all that the store, the configs and Raft ask of a disk.
 
-Paths are plain strings. Everything is blocking; whoever must not block calls it from a thread.
+Paths are plain strings. Every call blocks; the reactor's thread leaves it to another thread.
 Three versions: `posix.PosixFiles`, `memory.MemoryFiles` (a crash drops what was not synced) and
 `faulty.FaultyFiles` (wraps one and tears, shortens, refuses or fills up on demand).
 """

@@ -79,8 +79,8 @@ def decode_batch(data: bytes) -> Batch:
 
 
 def _decode_alike(data: bytes) -> Batch | None:
-    """Decodes a batch whose messages all have the lengths of the first, as those of one producer
-    often do; None where they have not."""
+    """Returns a decoded batch whose messages all have the lengths of the first, as one producer's
+    often have; None where they have not."""
     if len(data) < _HEAD.size:
         return None
     size, _, _, _, body_length = _HEAD.unpack_from(data)

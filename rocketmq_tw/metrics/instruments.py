@@ -1,7 +1,7 @@
 """Counters, gauges and histograms, with labels.
 
 What is counted anyway becomes a `counter` or a `gauge` when it is asked for, which costs nothing
-before; a `Histogram` is told of each value. Names and labels are those of RocketMQ 5.3.3's
+before; a `Histogram` is told of each value. Names and labels follow RocketMQ 5.3.3's
 OpenTelemetry metrics where it has them.
 """
 

@@ -220,7 +220,8 @@ class RouteTable:
 
     @staticmethod
     def _speaks_for_its_name(new: Registration, addresses: dict[int, str]) -> bool:
-        """The master's topics count, or those of the smallest slave that may act as one."""
+        """Returns whether this broker's topics count for its name: a master's do, or a slave's that
+        acts as master and has the smallest id."""
         if new.broker_id == MASTER_ID:
             return True
         return new.acting_master is not None and new.broker_id == min(addresses)

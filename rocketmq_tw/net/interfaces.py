@@ -87,8 +87,8 @@ class IPeer(IIdentified):
         """Closes the connection and logs why."""
 
 
-#: Code of a request, and that of its response; None where none was sent: the request was oneway, or
-#: its connection was lost.
+#: Request code and response code. The latter is None where no response was sent: the request was
+#: oneway, or its connection was lost.
 RequestResult = tuple[int, int | None]
 
 #: Told of each request that is over, with the milliseconds from its arrival until its response was

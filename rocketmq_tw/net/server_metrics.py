@@ -22,8 +22,8 @@ MAX_LOGGED = 200
 
 
 def request_latency() -> Histogram[RequestResult]:
-    """Returns stock's `rocketmq_rpc_latency`: the milliseconds that requests took, by their code
-    and that of the response. Its `record` is an observer for `IListener.observe`."""
+    """Returns stock's `rocketmq_rpc_latency`: the milliseconds that requests took, by request code
+    and response code. Its `record` is an observer for `IListener.observe`."""
     return Histogram("rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of)
 
 

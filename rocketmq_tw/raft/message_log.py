@@ -37,8 +37,8 @@ class LogGroup(Protocol):
 
 @implementer(ILog)
 class RaftLog:
-    """See `ILog`. `open_member` opens the member's files; `file_size` is that of its data files,
-    and no body has more than `largest` bytes.
+    """See `ILog`. `open_member` opens the member's files, whose data files have `file_size` bytes
+    each; no body has more than `largest` bytes.
 
     Once `group` is set, `lead` lets messages be appended, at the end of a log of which everything
     is committed, and `follow` ends that. `commit` tells how far it is committed.

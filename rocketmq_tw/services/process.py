@@ -64,7 +64,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 MAPPED_FROM = 8 << 20
 #: Free bytes at the end of an arena that are kept.
 KEPT_FREE = 16 << 20
-#: Heaps that threads share. Those of ours mostly hold the interpreter's lock, so two are enough.
+#: Heaps that threads share. Our threads mostly hold the interpreter's lock, so two are enough.
 ARENAS = 2
 #: How often it is looked whether the process has grown, in seconds, and by how many bytes it has
 #: then when all that is free goes back to the kernel: that takes up to a millisecond for 3 MiB.

@@ -6,8 +6,8 @@ from typing import Any
 
 
 def server_reactor() -> Any:
-    """Installs the process's reactor: the one of `twistd --reactor NAME` if any was chosen, this
-    suite's where there is epoll, Twisted's choice elsewhere. To be called before anything imports
+    """Installs and returns the process's reactor: what `twistd --reactor NAME` chose, or else this
+    suite's where there is epoll, or Twisted's default. To be called before anything imports
     `twisted.internet.reactor`, as `makeService` is by twistd."""
     if "twisted.internet.reactor" not in sys.modules and hasattr(select, "epoll"):
         from rocketmq_tw.net.reactor import install

@@ -190,8 +190,9 @@ class MessageIndex:
 
     def load(self, mark: tuple[int, int], *, clean: bool) -> bool:
         """Opens the files; one of a wrong size is removed with all behind it, since the log has
-        everything to build them again. `mark` is that of the last checkpoint; False where it holds
-        no more, and must not be found by another start: a file built anew may begin as its did."""
+        everything to build them again. `mark` comes from the last checkpoint. Returns False where
+        it holds no more; then no other start may find it, since a file that is built anew may begin
+        like the marked one."""
         self.mark = mark
         self._files.make_dirs(self._directory)
         names = [

@@ -238,10 +238,10 @@ class IMessageStore(Interface):
         """Takes the lock, reads the checkpoint, recovers; raises `StoreError` that says why."""
 
     def append(message: StoredMessage, *, batch: Batch | None = None) -> Appended:
-        """Appends one record, or with `batch` a record for each of those instead, which share all
-        else with `message`, with consecutive queue offsets. Fills store time, size and offsets of
-        `message`, with a batch those of its first. Raises `StoreError` where it cannot (too large,
-        disk full, not writable)."""
+        """Appends one record, or with `batch` a record for each message of it, with consecutive
+        queue offsets and all else as `message` has it. Sets store time, size and offsets of
+        `message`; with a batch to its first record's. Raises `StoreError` where it cannot (too
+        large, disk full, not writable)."""
 
     def append_raw(offset: int, data: bytes) -> None:
         """A replica's append: log bytes as they are at exactly the end; raises `StoreError`."""

@@ -84,7 +84,7 @@ class RemovedQueues:
         self._sync_names()
 
     def _sync_names(self) -> None:
-        """Makes renames and removals durable, also those of a former process. Syncs the new parents
+        """Makes renames and removals durable, also a former process's. Syncs the new parents
         first, then the old ones: a directory must not be durably at neither place."""
         for parent in sorted(self._parents):
             if self._files.exists(parent):

@@ -69,7 +69,7 @@ class Life:
 
     @inlineCallbacks
     def change(self, state: RoleState) -> Steps:
-        """Leads all parts from the present role into the one of `state`; fires once requests are
+        """Leads all parts from the present role into `state.role`; fires once requests are
         answered as that role wants. Fails with `ValueError` for a role that cannot follow, changing
         nothing, or with the failure of a part; then the broker is isolated. Every part leaves its
         role also where another one fails to, as with a log that cannot be made durable."""

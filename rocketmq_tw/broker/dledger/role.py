@@ -27,8 +27,9 @@ log = Logger()
 
 
 class RoleOfGroup:
-    """Leads the broker into the role that follows from its member's, one role after the other; what
-    was overtaken meanwhile is left out. `broker_id` is the one of a slave."""
+    """Leads the broker into the role that follows from its Raft member's, one change after the
+    other; a role that was overtaken meanwhile is left out. As a slave the broker has the id
+    `broker_id`."""
 
     def __init__(
         self,

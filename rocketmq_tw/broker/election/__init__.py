@@ -15,9 +15,9 @@ from news: `decisions.py`), and `part.py` leads it through these calls:
 
 `propose` fails with `RequestError` where the controller refuses and with anything else where its
 answer is not known. The proposals of a process reach the controller in the order in which they were
-made, each with `switching.sync_state_set.epoch`. Those of a process that was killed may come late,
-but no other process works in its epoch (`following.py`). A set is applied once the controller has
-it.
+made, each with `switching.sync_state_set.epoch`. Proposals of a process that was killed may come
+late, but no other process works in its epoch (`following.py`). A set is applied once the controller
+has it.
 `switching.progress` is what a heartbeat tells, `switching.epochs.table` what 1007 does. An election
 with an epoch that is over fails and leaves the broker isolated.
 

@@ -157,8 +157,8 @@ class MessageFilters:
         try:
             self.parsed(wanted.sub_string, wanted.expression_type)
             why = (
-                "there was no room for it beside those of other groups: subscribe again later, or"
-                " with a shorter one"
+                "the filters of other groups leave no room for it: subscribe again later, or with a"
+                " shorter one"
             )
         except RequestError as error:
             why = error.remark or ""

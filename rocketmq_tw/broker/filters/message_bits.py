@@ -141,8 +141,8 @@ class MessageBits:
         if weight > self._most_asked or self._characters + characters > _MOST_CHARACTERS:
             log.warn(
                 "messages of {topic!r} get no bits of filters: its groups' expressions take too"
-                " long (raise expectConsumerNumUseFilter), or those of all topics have too many"
-                " characters",
+                " long (raise expectConsumerNumUseFilter), or the expressions of all topics have"
+                " too many characters together",
                 topic=topic,
             )
             self._topics[topic] = _Asked(None)

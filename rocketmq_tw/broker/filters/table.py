@@ -93,8 +93,8 @@ class FilterTable(WriteBehindTable):
         self._dead: dict[tuple[str, str], GroupFilter] = {}
         self._unchecked: deque[GroupFilter] = deque()
         self.changes: Listeners[str] = Listeners("an expression of a group changed")
-        #: Store time in ms of the newest message that came into its queue: its bits, and those of
-        #: older ones, say nothing of expressions that are added later.
+        #: Store time in ms of the newest message that came into its queue. The bits of messages up
+        #: to it say nothing of expressions that are added later.
         self.newest_stored = 0
 
     def get(self, topic: str, group: str) -> GroupFilter | None:
@@ -239,8 +239,8 @@ class FilterTable(WriteBehindTable):
             self._remove(next(iter(self._dead.values())))
         if self._room < made.size:
             log.warn(
-                "no room for the expression of group {group!r} for {topic!r}: those of all groups"
-                " take {size} bytes",
+                "no room for the expression of group {group!r} for {topic!r}: the expressions of"
+                " all groups take {size} bytes",
                 group=data.consumer_group,
                 topic=data.topic,
                 size=MAX_SIZE,

@@ -45,8 +45,8 @@ class PopQueues:
         return self._existing(topic, group, versions)
 
     def to_peek_at(self, topic: str, group: str, queue_id: int, luck: int) -> Iterator[PoppedQueue]:
-        """The queue, or all of the topic where its id is negative, and those of the retry topics,
-        now and then in front."""
+        """Yields the queue, or all of the topic where `queue_id` is negative, and the queues of the
+        group's retry topics, which sometimes come first, as `luck` decides."""
         retries = self._existing(
             topic, group, (2, 1) if self._config.enable_retry_topic_v2 else (1,)
         )

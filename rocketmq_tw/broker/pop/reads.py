@@ -241,8 +241,9 @@ class PopReads:
             popped.parts.append(self._as_original(wanted, topic, start, read.data))
 
     def _as_original(self, wanted: Wanted, topic: str, start: int, data: bytes) -> bytes:
-        """Messages of a retry topic as those of the topic that is popped, with the extra info that
-        tells where they are. Unchanged where that has no room, which clients understand too."""
+        """Returns the records of a retry topic rewritten to the popped topic, with the extra info
+        that tells where they are. A record in which that has no room stays as it is, which clients
+        understand too."""
         records = []
         for message in decode_records(data):
             info = ExtraInfo(

@@ -1,4 +1,4 @@
-"""Check points that stock's timer holds: those of a store that a broker of stock 5 wrote
+"""Check points in the timer's topic, in a store that a stock 5 broker wrote
 (docs/formats/pop.md, "The order of things").
 
 Stock keeps each check point and acknowledgement in the timer's topic until it is nearly due. Here

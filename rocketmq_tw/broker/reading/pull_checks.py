@@ -49,8 +49,9 @@ class PullChecks:
     def authorise(
         self, code: int, header: PullMessageRequestHeader
     ) -> tuple[SubscriptionGroupConfig, TopicConfig]:
-        """The group and the topic of a pull, once the permissions of broker, group and topic are
-        checked, and that there is such a queue; `code` is that of the request."""
+        """Returns the group and the topic of a pull with request code `code`. Raises
+        `PullForbidden` or `RequestError` where broker, group or topic do not allow it or the queue
+        does not exist."""
         config = self._config
         if not is_readable(config.broker_permission):
             raise PullForbidden(

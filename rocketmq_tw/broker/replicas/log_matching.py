@@ -101,9 +101,9 @@ class LogMatching:
     def compare_before(
         self, address: str, point: int
     ) -> Generator[Deferred[Any], Any, RecordComparison]:
-        """Compares the newest record in front of the offset `point` with the one of the master at
-        `address`; fails with `LinkError` that says what to do where the master's log starts behind
-        `point`, so that nothing of it can follow."""
+        """Compares the newest record in front of the offset `point` with the master's record, which
+        it asks for at `address`. Fails with `LinkError` that says what to do where the master's log
+        starts behind `point`, so that nothing of it can follow."""
         yield self._check_file_size(address)
         log = yield self._calls.log_range(address)
         if 0 < point < log.start:

@@ -80,8 +80,8 @@ class TimerBooks:
         self.added: Listeners[TimerUnit] = Listeners("a timed message went into the wheel")
 
     def load(self) -> None:
-        """Reads the files but that of the counts, in any thread; raises `StoreError` or `OSError`.
-        Where one of them was lost, all messages of the timer's topic are looked at again."""
+        """Reads all files except the counts, in any thread; raises `StoreError` or `OSError`. Where
+        one of them was lost, all messages of the timer's topic are looked at again."""
         self.progress.load()
         checkpoint, store = self.progress.checkpoint, self._store
         known = checkpoint or TimerCheckpoint()
@@ -107,8 +107,8 @@ class TimerBooks:
             log.failure("the counts of timed messages cannot be read; they are counted anew")
 
     def _start_of_time(self, checkpoint: TimerCheckpoint | None) -> int:
-        """`read_ms` at a start: that of the checkpoint, but not further back than the wheel
-        reaches; now, where there never was a timed message."""
+        """Returns `read_ms` for a start: from the checkpoint, but not further back than the wheel
+        reaches; the present slot where there never was a timed message."""
         rules, current = self.rules, self.rules.slot_of(self._now_ms())
         if checkpoint is None and not self._store.max_queue_offset(TIMER_TOPIC, 0):
             return current
@@ -159,7 +159,7 @@ class TimerBooks:
 
     def rewind(self, checkpoint: TimerCheckpoint, read_ms: int) -> None:
         """Goes back to `checkpoint`, which was written, and to the slot at `read_ms`, which may be
-        behind that of the checkpoint. What was read of a slot is read again."""
+        later than `checkpoint.read_ms`. What was read of a slot is read again."""
         self.progress.take(checkpoint)
         self.slot = None
         self.read_ms = read_ms

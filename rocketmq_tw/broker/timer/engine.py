@@ -80,7 +80,7 @@ class TimerEngine:
         try:
             yield self.keeper.save()
         except Exception:
-            log.failure("what waits for its time is not saved; trying again later")
+            log.failure("the timer's files cannot be saved; trying again later")
         if self.work is not None:
             # Where too much was not written yet, or reading failed.
             self.work.let_in()

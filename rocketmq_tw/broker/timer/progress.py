@@ -77,7 +77,7 @@ class TimerProgress:
             log.warn("{path} is passed over: {error}", path=self._path, error=error)
 
     def take(self, checkpoint: TimerCheckpoint) -> None:
-        """Makes `checkpoint`, which is in the file by now, the one of this broker."""
+        """Takes over `checkpoint`, which the file has by now."""
         self.checkpoint = checkpoint
         self._dirty = False
 

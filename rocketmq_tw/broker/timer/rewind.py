@@ -18,8 +18,8 @@ from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.message.names import TIMER_TOPIC
 from rocketmq_tw.store.interface import IMessageStore
 
-#: Milliseconds by which the clock may be set back, or that of a former master be ahead, before time
-#: is gone through once more.
+#: Milliseconds by which this clock may be set back, or a former master's clock be ahead, before all
+#: slots are looked at once more.
 AHEAD_MS = 10_000
 #: Slots that are looked at in one step then.
 STEP_SLOTS = 4_096

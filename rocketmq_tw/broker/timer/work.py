@@ -92,7 +92,7 @@ class TimerWork:
         return stretch
 
     def _failed(self, failure: Failure, stretch: Scope) -> None:
-        log.failure("what waits for its time cannot be found out; trying again", failure=failure)
+        log.failure("the timer's files cannot be read; trying again", failure=failure)
         stretch.later(self._host.reactor, RETRY_DELAY, self.begin)
 
     def _while_allowed(self, steps: Iterator[None]) -> Iterator[None]:
@@ -187,7 +187,9 @@ class DeliveringTimer(TimerWork):
         books.counts.begin_recount()
         counted = self._host.in_thread(lambda: books.count_by_topic(lasts, topics))
         counted.addCallback(books.counts.replace)
-        counted.addErrback(lambda failure: log.failure("counting what waits", failure=failure))
+        counted.addErrback(
+            lambda failure: log.failure("timed messages cannot be counted", failure=failure)
+        )
 
     def _may_go_on(self) -> bool:
         if clock_is_behind(self._books, self._host.now_ms()):

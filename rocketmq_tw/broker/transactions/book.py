@@ -30,8 +30,7 @@ class HalfBook:
     def __init__(self, start: int) -> None:
         self.start = start
         self._states = bytearray()
-        #: Offset of the first copy -> that of the last one, of pending half messages that were put
-        #: back.
+        #: For pending half messages that were put back: offset of the first copy → of the last.
         self._copies: dict[int, int] = {}
         self._ops = OpWindow()
 

@@ -25,8 +25,8 @@ class SettledProgress:
     def __init__(self, offsets: OffsetTable, store: IMessageStore) -> None:
         self._offsets = offsets
         self._store = store
-        #: Whether the offsets are those of another master: they may have come before the messages
-        #: that they stand for. So it is until a takeover has found out which half messages wait.
+        #: Whether the offsets were copied from another master: they may have come before the
+        #: messages they refer to. A takeover that has found out which half messages wait ends it.
         self.is_copied = False
         #: Where op messages were read from, until that is noted.
         self._op_start: int | None = None

@@ -264,7 +264,7 @@ def _unknown_yet(request: RemotingCommand, code: ResponseCode) -> RemotingComman
 
 
 def _decided(request: RemotingCommand, known: State, state: State) -> RemotingCommand:
-    """The answer to a decision behind another one, that of `known`."""
+    """Returns the answer to a decision for a half message that is already decided as `known`."""
     remark = f"it was {_WORDS[known]} before"
     if known is state:
         return request.response(remark=remark)

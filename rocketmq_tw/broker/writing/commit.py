@@ -52,8 +52,8 @@ STORED = frozenset(
         ResponseCode.SLAVE_NOT_AVAILABLE,
     }
 )
-#: Those of them by which what was promised holds. With the others a power loss, or the next master,
-#: may still take the message.
+#: The codes of `STORED` after which nothing takes the message any more. After the others a power
+#: loss, or the next master, may.
 SAFE = STORED - {ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT}
 
 log = Logger()

@@ -1,9 +1,9 @@
 """Where the broker puts the messages that it makes itself.
 
 Delay levels, timers, transactions, pops and messages that consumers send back all store messages
-that no producer sent to this broker just now. They put them into the one sink of the broker and do
-not ask whose log takes them: a master's own one does; the log of another broker of the cluster is
-where those of a slave go that acts for its master ("Slave Acting Master").
+that no producer sent to this broker just now. They put them into the broker's only sink and do not
+ask whose log takes them: a master stores them itself, a slave that acts for its master ("Slave
+Acting Master") sends them to another broker of the cluster.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class TopicAdmin(ServerRequests):
     ) -> Deferred[None]:
         """Creates or changes a topic on one broker.
 
-        `attributes` are changes, `+name=value` and `-name` with commas between them; without
-        them those of `config` are set.
+        `attributes` are changes, `+name=value` and `-name` with commas between them; None sets
+        `config.attributes`.
         """
         if attributes is None:
             attributes = ",".join(

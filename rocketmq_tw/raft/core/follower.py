@@ -162,7 +162,7 @@ class Follower:
             late, state.matched_index = False, log.end_index
         if late or entry.index <= state.matched_index or entry.term > state.term:
             return Code.INCONSISTENT_STATE
-        # Who has nothing yet begins where the group does, which need not be at 0.
+        # A member that has nothing yet begins where the group does, which need not be at 0.
         is_new = log.is_empty and log.base == LogBase() and not state.config.state_machine
         if entry.index - 1 == state.matched_index and not (is_new and entry.pos):
             log.truncate_after(entry.index - 1)

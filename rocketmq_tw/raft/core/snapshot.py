@@ -1,4 +1,4 @@
-"""Snapshots: the leader sends one in chunks to who is behind its first entry; the follower
+"""Snapshots: the leader sends one in chunks to members behind its first entry; the follower
 gathers them and starts its log anew behind it."""
 
 from collections.abc import Callable

@@ -124,8 +124,8 @@ class AutoSwitchHAClient(HAClient[AutoSwitchSlaveLink]):
 
     @inlineCallbacks
     def _learn(self, entry: EpochEntry, run: Sequence[EpochTransfer]) -> Generator[Any, Any, None]:
-        """Takes the epochs up to that of `run`. Stock names none whose bytes came together with the
-        next one's first, so those of its handshake are taken as well."""
+        """Takes the epochs up to the one of `run`. Stock leaves out an epoch whose bytes came
+        together with the next one's first, so the epochs of its handshake are taken as well."""
         last = self._epochs.table.last
         beats = not any(transfer.data for transfer in run)
         if beats and last is not None and entry.epoch <= last.epoch:

@@ -29,7 +29,7 @@ _OURS = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Failed)): (.+)$", re.MULTILINE)
 _JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 #: Columns of a terminal that no table needs.
 _WIDEST = 10_000
-#: Spark's own lines are for who writes a job, except errors. Who has a Spark of his own has
+#: Spark's own lines are for authors of jobs, except errors. Who has a Spark of his own has
 #: settings for it, which are left alone.
 _OWN_CONFIGURATION = {"SPARK_CONF_DIR", "SPARK_HOME"}
 _QUIET = Path(__file__).with_name("log4j2.properties")
@@ -48,7 +48,7 @@ class Job:
 
     @contextmanager
     def session(self) -> Iterator[Any]:
-        """A Spark session, stopped at the end unless it was there before; what goes wrong in it
+        """Yields a Spark session, stopped at the end unless it was there before; an error in it
         ends the command with one line."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException

@@ -1,4 +1,4 @@
-"""Queues of topics: their offsets, those of groups, locks, and assignments to consumers.
+"""Bodies about queues: their offsets, groups' offsets, locks, and assignments to consumers.
 
 Format: docs/formats/bodies.md; the files: docs/formats/config-files.md.
 """
