@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+import attrs
 from twisted.internet.defer import DeferredList, DeferredLock, inlineCallbacks
 from twisted.logger import Logger
 
@@ -71,23 +72,26 @@ class Life:
     def change(self, state: RoleState) -> Steps:
         """Leads all parts from the present role into `state.role`; fires once requests are
         answered as that role wants. Fails with `ValueError` for a role that cannot follow, changing
-        nothing, or with the failure of a part; then the broker is isolated. Every part leaves its
-        role also where another one fails to, as with a log that cannot be made durable."""
+        nothing, or with the failure of a part; then the broker is isolated, or a slave where it was
+        to act for its master. Every part leaves its role also where another one fails to, as with a
+        log that cannot be made durable."""
         yield self._changing.acquire()
         try:
             if self._stopped:
                 return
             if not self._is_started:
                 raise ValueError("a broker that is not started has no role to change")
-            isolated = state.role is Role.ISOLATED
-            if not isolated and state.role not in TRANSITIONS[Role.ISOLATED]:
-                raise ValueError(f"a broker that is isolated cannot be {state.role.value}")
             failures: list[Exception] = []
-            if self._holder.role is not Role.ISOLATED:
+            if state == self._as_slave():
                 yield from self._leave(failures)
+            elif state.role is not Role.ACTING_MASTER:
+                self._check(Role.ISOLATED, state.role)
+                yield from self._isolate(failures)
+            else:
+                self._check(self._holder.role, state.role)
             if failures:
                 raise failures[0]
-            if isolated:
+            if state.role is self._holder.role:
                 return
             self._holder.change(state)
             try:
@@ -124,8 +128,7 @@ class Life:
         self._stopped = True
         self._changing.release()
         failures: list[Exception] = []
-        if self._holder.role is not Role.ISOLATED:
-            yield from self._leave(failures)
+        yield from self._isolate(failures)
         steps: list[tuple[str, Callable[[], Any]]] = [
             ("closing connections", lambda: served),
             ("ending periodic tasks", lambda: periodic_stopped),
@@ -137,9 +140,25 @@ class Life:
         if failures:
             raise failures[0]
 
-    def _leave(self, failures: list[Exception]) -> Steps:
+    @staticmethod
+    def _check(former: Role, wanted: Role) -> None:
+        if wanted not in TRANSITIONS[former] | {Role.ISOLATED}:
+            raise ValueError(f"a broker that is {former.value} cannot be {wanted.value}")
+
+    def _as_slave(self) -> RoleState | None:
+        """What an acting master is when it acts no more; None for other brokers."""
         state = self._holder.state
-        self._holder.change(RoleState(Role.ISOLATED, state.broker_id))
+        acts = state.role is Role.ACTING_MASTER
+        return attrs.evolve(state, role=Role.SLAVE) if acts else None
+
+    def _isolate(self, failures: list[Exception]) -> Steps:
+        while self._holder.role is not Role.ISOLATED:
+            yield from self._leave(failures)
+
+    def _leave(self, failures: list[Exception]) -> Steps:
+        """Leaves the present role; an acting master is a slave then, others are isolated."""
+        state = self._holder.state
+        self._holder.change(self._as_slave() or RoleState(Role.ISOLATED, state.broker_id))
         self._serve()
         for part in reversed(self._parts):
             yield from self._attempt(

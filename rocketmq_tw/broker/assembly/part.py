@@ -56,9 +56,12 @@ class Part:
     `ready`       each role, forwards                makes the object that does this role's work,
                                                      for as long as `RoleHolder.scope` lasts
     scope's end   each role, at once                 ends what would append or answer as that role
-    `leave`       each role, backwards; ISOLATED     waits for what is under way, drops that object
+    `leave`       each role, backwards; it is over   waits for what is under way, drops that object
     `stop`        once, backwards; tables are saved  releases what `start` took
     ============  =================================  =============================================
+
+    An acting master is a slave that does more: from SLAVE to ACTING_MASTER nothing is left, the
+    parts enter the second role on top of the first; `leave` of it makes the broker a slave again.
 
     Work that belongs to a role is such an object and keeps no flag that says which role it is: in
     the next role there is another object, or none.
@@ -93,7 +96,7 @@ class Part:
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
         """Ends the work of the role `state`, before the parts that this one uses; fires once it is
-        over. The broker's role is ISOLATED by then."""
+        over. The broker's role is ISOLATED by then, or SLAVE where `state` is ACTING_MASTER."""
 
     def stop(self) -> Deferred[Any] | None:
         """Releases what `start` took; the role is left and the tables are saved by then."""

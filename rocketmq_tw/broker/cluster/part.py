@@ -35,6 +35,9 @@ class Cluster(Part):
         yield Periodic("registering again", RETRY_SECONDS, membership.retry, may_hang=True)
 
     def ready(self, state: RoleState) -> None:
+        if state.role is Role.ACTING_MASTER:
+            # Name servers know the slave, and choose the acting master themselves.
+            return
         if state.role is Role.MASTER and state.epoch is not None:
             # Name servers pass over a master of an older epoch, which may not know yet that it is
             # none any more.

@@ -125,9 +125,9 @@ class Replicas(Part):
     def enter(self, state: RoleState) -> Deferred[None] | None:
         # What is told where nothing is listened on.
         self._addresses.ha_port = self._host.store_config.ha_listen_port or self._addresses.port + 1
-        if state.role is not Role.MASTER:
+        if state.role is Role.SLAVE:
             self._follow(state)
-        elif self._protocol is not None:
+        elif state.role is Role.MASTER and self._protocol is not None:
             made = self._protocol.make_service(state)
             return made.addCallback(lambda service: self._lead(state, service))
         return None
@@ -159,6 +159,8 @@ class Replicas(Part):
         self.slave.start()
 
     def leave(self, state: RoleState) -> Deferred[None]:
+        if state.role is Role.ACTING_MASTER:
+            return succeed(None)
         links: MasterLinks | TableCopier | None = self.master or self.slave
         self.master = self.slave = None
         return succeed(None) if links is None else links.stop()

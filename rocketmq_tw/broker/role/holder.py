@@ -26,8 +26,10 @@ class RoleHolder:
         self.changed = Listeners[RoleState, RoleState]("the broker's role changed")
         self._take(state or RoleState(Role.ISOLATED, 0))
         #: Over as soon as the present role is, before anybody is told or does what the next role
-        #: wants. A master that is elected again keeps its role.
+        #: wants. A master that is elected again keeps its role. A slave's goes on while it is the
+        #: acting master, which has one of its own inside it.
         self.scope = Scope()
+        self._slave_scope = self.scope
 
     def _take(self, state: RoleState) -> None:
         self.state = state
@@ -84,8 +86,11 @@ class RoleHolder:
     def _set(self, state: RoleState) -> None:
         former, scope = self.state, self.scope
         self._take(state)
-        if former.role is not state.role:
-            self.scope = Scope()
+        if state.role is Role.ACTING_MASTER and former.role is Role.SLAVE:
+            self._slave_scope, self.scope = scope, Scope()
+        elif former.role is not state.role:
+            acted = former.role is Role.ACTING_MASTER
+            self.scope = self._slave_scope if acted else Scope()
             scope.end()
         self.changed.tell(former, state)
 

@@ -49,12 +49,13 @@ COPYING_ROLES = frozenset({Role.SLAVE, Role.ACTING_MASTER})
 DELIVERING_ROLES = frozenset({Role.MASTER, Role.ACTING_MASTER})
 
 #: Role -> the roles that may follow it. A change of who writes the log leads through ISOLATED, so
-#: that the parts of a broker can end what they did before they begin anew.
+#: that the parts of a broker can end what they did before they begin anew. An acting master is a
+#: slave all the time, which does more for a while: it begins and ends as one.
 TRANSITIONS: dict[Role, frozenset[Role]] = {
     Role.ISOLATED: frozenset({Role.MASTER, Role.SLAVE}),
     Role.MASTER: frozenset({Role.ISOLATED}),
     Role.SLAVE: frozenset({Role.ISOLATED, Role.ACTING_MASTER}),
-    Role.ACTING_MASTER: frozenset({Role.ISOLATED, Role.SLAVE}),
+    Role.ACTING_MASTER: frozenset({Role.SLAVE}),
 }
 
 

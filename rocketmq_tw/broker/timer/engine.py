@@ -18,6 +18,7 @@ from rocketmq_tw.broker.timer.progress import TimerCheckpoint
 from rocketmq_tw.broker.timer.rewind import CutRewind
 from rocketmq_tw.broker.timer.work import DeliveringTimer, FollowingTimer, TimerWork
 from rocketmq_tw.broker.writing.part import Writing
+from rocketmq_tw.runtime.scope import Scope
 
 log = Logger()
 
@@ -36,6 +37,7 @@ class TimerEngine:
         self._rewind = CutRewind(host, writing.store, self.books, self.keeper)
         #: None while the broker has no role.
         self.work: TimerWork | None = None
+        self._work_scope = Scope()
 
     def load(self) -> None:
         """Reads the files, in any thread; raises `StoreError` or `OSError`."""
@@ -46,10 +48,13 @@ class TimerEngine:
         """Begins the work of the present role, every part being in it."""
         work: TimerWork
         tools = self._host, self._writing, self.books, self.keeper
+        # A slave's scope outlasts the times in which it acts for its master.
+        scope = self._work_scope = Scope()
+        scope.on_end(self._role.scope.on_end(scope.end))
         if self._role.delivers:
-            work = DeliveringTimer(*tools, self._topics, self._role.scope)
+            work = DeliveringTimer(*tools, self._topics, scope)
         else:
-            work = FollowingTimer(*tools, self._role.scope)
+            work = FollowingTimer(*tools, scope)
         self.work = work
         work.begin()
 
@@ -57,6 +62,7 @@ class TimerEngine:
     def end(self) -> Generator[Deferred[Any], Any, None]:
         """Ends the work; fires once nothing of it is under way and the files are written."""
         work, self.work = self.work, None
+        self._work_scope.end()
         if work is not None:
             yield work.pause()
         yield self.save()

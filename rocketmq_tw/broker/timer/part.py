@@ -56,12 +56,22 @@ class Timer(Part):
     def start(self) -> Deferred[Any] | None:
         return self._host.in_thread(self.engine.load) if self.enabled else None
 
+    def enter(self, state: RoleState) -> Deferred[Any] | None:
+        # A slave that is to act for its master follows it no more.
+        acts = state.role is Role.ACTING_MASTER
+        return self.engine.end() if self.enabled and acts else None
+
     def ready(self, state: RoleState) -> None:
         if self.enabled:
             self.engine.begin()
 
     def leave(self, state: RoleState) -> Deferred[Any] | None:
-        return self.engine.end() if self.enabled else None
+        if not self.enabled:
+            return None
+        ended = self.engine.end()
+        if state.role is Role.ACTING_MASTER:
+            ended.addCallback(lambda _: self.engine.begin())
+        return ended
 
     def stop(self) -> Deferred[Any] | None:
         return self.engine.close() if self.enabled else None

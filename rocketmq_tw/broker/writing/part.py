@@ -110,8 +110,8 @@ class Writing(Part):
     def enter(self, state: RoleState) -> Deferred[None] | None:
         return self.truncation.end_at_whole_record() if state.role.writes_log else None
 
-    def leave(self, state: RoleState) -> Deferred[None]:
-        return self.commit.make_durable()
+    def leave(self, state: RoleState) -> Deferred[None] | None:
+        return None if state.role is Role.ACTING_MASTER else self.commit.make_durable()
 
     @inlineCallbacks
     def stop(self) -> Generator[Deferred[Any], Any, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import deferLater
 from twisted.internet.testing import MemoryReactorClock
@@ -170,11 +170,48 @@ def test_brokers_of_one_process_share_nothing_else() -> None:
 
 def test_a_role_that_may_not_follow_changes_nothing() -> None:
     pair = Pair()
-    with pytest.raises(ValueError, match="isolated cannot be acting master"):
+    with pytest.raises(ValueError, match="a broker that is master cannot be acting master"):
         pair.first.become(RoleState(Role.ACTING_MASTER, 1))
     assert pair.first.broker.role.state == MASTER
     pair.load(pair.first)
     assert not pair.refused
+
+
+def test_an_acting_master_stays_a_slave_of_the_master_that_comes_back() -> None:
+    """From slave to acting master and back nothing of the slave ends: its link to the master, its
+    registration, and its log, which stays the master's to the byte."""
+    pair, acting = Pair(timer_wheel_enable=True), RoleState(Role.ACTING_MASTER, 1)
+    pair.load(pair.first)
+    link = pair.second.broker[Replicas].slave
+    for _ in range(2):
+        pair.second.become(acting)
+        assert pair.second.broker.role.role is Role.ACTING_MASTER
+        pair.load(pair.first, pair.second)
+        assert pair.second.broker[Replicas].slave is link and link.client.linked
+        pair.second.become(SLAVE)
+        assert pair.second.broker.role.role is Role.SLAVE
+        pair.load(pair.first)
+        assert pair.second.broker[Replicas].slave is link and link.client.linked
+    pair.settle(4)
+    assert pair.refused > 0, "an acting master takes no messages"
+    assert log_of(pair.first) == log_of(pair.second)
+    # And it can be made the master, or be stopped, as any slave.
+    pair.second.become(acting)
+    pair.swap(pair.first, pair.second, MASTER)
+    assert pair.second.broker[Replicas].master is not None
+    pair.first.become(acting)
+    pair.first.stop()
+
+
+def test_a_part_that_cannot_act_leaves_the_broker_a_slave(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    monkeypatch.setattr(Pop, "enter", lambda self, state: fail(OSError("no room")))
+    with pytest.raises(OSError, match="no room"):
+        pair.second.become(RoleState(Role.ACTING_MASTER, 1))
+    assert pair.second.broker.role.state == SLAVE
+    pair.load(pair.first)
+    pair.settle(4)
+    assert log_of(pair.first) == log_of(pair.second)
 
 
 def test_an_isolated_broker_stores_nothing_and_is_not_registered() -> None:

@@ -5,14 +5,13 @@ from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role, RoleState
 from rocketmq_tw.wire.group_state import GroupState, SyncStateSet
 
-#: Between a master and a copy there is always a time without a role.
+#: Between a master and a copy there is always a time without a role; an acting master is a slave.
 ALLOWED = {
     (Role.ISOLATED, Role.MASTER),
     (Role.ISOLATED, Role.SLAVE),
     (Role.MASTER, Role.ISOLATED),
     (Role.SLAVE, Role.ISOLATED),
     (Role.SLAVE, Role.ACTING_MASTER),
-    (Role.ACTING_MASTER, Role.ISOLATED),
     (Role.ACTING_MASTER, Role.SLAVE),
 }
 
@@ -63,6 +62,18 @@ def test_the_scope_of_a_role_ends_with_it_before_anybody_hears_of_the_next() -> 
     holder.change(state(Role.MASTER))
     assert isolated.is_over and not holder.scope.is_over
     assert told == [("over", Role.MASTER, True), (Role.ISOLATED, Role.MASTER)]
+
+
+def test_the_scope_of_a_slave_goes_on_while_it_is_the_acting_master() -> None:
+    holder = RoleHolder(state(Role.SLAVE))
+    slave = holder.scope
+    holder.change(state(Role.ACTING_MASTER))
+    acting = holder.scope
+    assert acting is not slave and not slave.is_over
+    holder.change(state(Role.SLAVE))
+    assert acting.is_over and holder.scope is slave and not slave.is_over
+    holder.change(state(Role.ISOLATED))
+    assert slave.is_over and holder.scope not in (slave, acting)
 
 
 def test_a_scope_outlasts_another_election_of_the_same_master() -> None:
