@@ -84,17 +84,20 @@ class _Series:
 
 class Histogram(Generic[K]):
     """Counts values in buckets, for each key; `labels_of` tells a key's labels, None being what
-    keys beyond `MAX_SERIES` share."""
+    keys beyond `MAX_SERIES` share. `counted_as` tells as which key a new one counts: keys that
+    peers invent count as one, so that they use up no series."""
 
     def __init__(
         self,
         name: str,
         bounds: Sequence[float],
         labels_of: Callable[[K | None], Mapping[str, str]],
+        counted_as: Callable[[K], K] = lambda key: key,
     ) -> None:
         self._name = name
         self._bounds = tuple(bounds)
         self._labels_of = labels_of
+        self._counted_as = counted_as
         self._series: dict[K | None, _Series] = {}
 
     def record(self, key: K, value: float) -> None:
@@ -118,5 +121,6 @@ class Histogram(Generic[K]):
             yield Metric(self._name, MetricType.HISTOGRAM, value, self._labels_of(key))
 
     def _add(self, key: K) -> _Series:
-        known = key if len(self._series) < MAX_SERIES else None
+        counted = self._counted_as(key)
+        known = counted if counted in self._series or len(self._series) < MAX_SERIES else None
         return self._series.setdefault(known, _Series(len(self._bounds) + 1))

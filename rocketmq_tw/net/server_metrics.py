@@ -19,12 +19,15 @@ LATENCY_BOUNDS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 LOG_SECONDS = 600.0
 #: Figures of one line.
 MAX_LOGGED = 200
+#: Stands for all codes that the protocol does not have: peers may invent any number of them.
+_UNKNOWN = -1
 
 
 def request_latency() -> Histogram[RequestResult]:
     """Returns stock's `rocketmq_rpc_latency`: the milliseconds that requests took, by request code
-    and response code. Its `record` is an observer for `IListener.observe`."""
-    return Histogram("rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of)
+    and response code; codes that the protocol does not have are `unknown`. Its `record` is an
+    observer for `IListener.observe`."""
+    return Histogram("rocketmq_rpc_latency", LATENCY_BOUNDS, _labels_of, _counted_as)
 
 
 class MetricsLog:
@@ -61,9 +64,21 @@ def _labels_of(result: RequestResult | None) -> Mapping[str, str]:
     return labels
 
 
-def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
-    """Returns the name of a code as stock's labels have it, or its number where it has none."""
+def _counted_as(result: RequestResult) -> RequestResult:
+    request_code, response_code = result
+    if response_code is not None:
+        response_code = _known(ResponseCode, response_code)
+    return _known(RequestCode, request_code), response_code
+
+
+def _known(codes: type[RequestCode] | type[ResponseCode], code: int) -> int:
     try:
-        return codes(code).name.lower()
+        codes(code)
     except ValueError:
-        return str(code)
+        return _UNKNOWN
+    return code
+
+
+def _name(codes: type[RequestCode] | type[ResponseCode], code: int) -> str:
+    """Returns the name of a code as stock's labels have it."""
+    return "unknown" if code == _UNKNOWN else codes(code).name.lower()

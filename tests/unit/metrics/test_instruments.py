@@ -56,6 +56,17 @@ def test_keys_of_a_histogram_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert counts == {"a": 2, "b": 1, None: 3}
 
 
+def test_keys_that_count_as_one_use_up_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instruments, "MAX_SERIES", 2)
+    histogram: Histogram[str] = Histogram(
+        "latency", (1,), lambda key: {}, lambda key: key if key in "ab" else "other"
+    )
+    for key in ("x", "y", "z", "a", "b", "w"):
+        histogram.record(key, 1)
+    counts = {key: sum(found.counts) for key, found in histogram.distributions().items()}
+    assert counts == {"other": 4, "a": 1, None: 1}
+
+
 def test_labels_of_a_server_stand_beside_those_of_a_figure() -> None:
     figures = [counter("sent", 3), gauge("waiting", 1, {"topic": "T"})]
     assert list(labelled(figures, {"node_id": "a"})) == [

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
-from rocketmq_tw.metrics.instruments import gauge
+from rocketmq_tw.metrics.instruments import MAX_SERIES, gauge
 from rocketmq_tw.net.server_metrics import LOG_SECONDS, MetricsLog, request_latency
 from rocketmq_tw.wire.codes import RequestCode
 from tests.support.memory_server import MemoryServer
@@ -36,7 +36,7 @@ def test_requests_are_counted_by_their_codes_with_the_time_they_took() -> None:
     assert {codes: value.counts for codes, value in seen.items()} == {
         ("heart_beat", "success"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
         ("heart_beat", None): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-        ("9999", "request_code_not_supported"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+        ("unknown", "request_code_not_supported"): (1, 0, 0, 0, 0, 0, 0, 0, 0, 0),
         ("pull_message", "success"): (0, 0, 0, 0, 0, 0, 1, 0, 0, 0),
     }
     assert seen["pull_message", "success"].total == 500
@@ -73,3 +73,25 @@ def test_a_request_that_is_not_answered_has_no_response_code() -> None:
     server.clock.advance(0)
     (figure,) = latency.metrics()
     assert figure.labels == {"protocol_type": "remoting", "request_code": "pull_message"}
+
+
+def test_invented_codes_are_one_series() -> None:
+    server = MemoryServer()
+    latency = request_latency()
+    server.listener.observe(latency.record)
+    client = server.connect()
+    for number in range(3):
+        client.send(100_000 + number, opaque=number)
+    server.clock.advance(0)
+    for number in range(MAX_SERIES):
+        latency.record((900_000 + number, 300_000 + number), 1.0)
+    latency.record((RequestCode.HEART_BEAT, 0), 1.0)
+    seen = {
+        (figure.labels.get("request_code"), figure.labels.get("response_code")): figure.value
+        for figure in latency.metrics()
+    }
+    assert {codes: sum(value.counts) for codes, value in seen.items()} == {
+        ("unknown", "request_code_not_supported"): 3,
+        ("unknown", "unknown"): MAX_SERIES,
+        ("heart_beat", "success"): 1,
+    }
