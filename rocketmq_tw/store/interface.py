@@ -38,6 +38,11 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "no_message_in_queue"
 
 
+#: Bytes of the messages of one answer, whatever is asked for and configured, unless its first one
+#: alone is larger: clients take frames of 16 MiB, and would ask for what they cannot take for ever.
+MOST_ANSWER_BYTES = 4 << 20
+
+
 class QueueRead(NamedTuple):
     """What a read of a queue found: whole records, as they are in the log, joined in `data`."""
 
@@ -266,7 +271,8 @@ class IMessageStore(Interface):
         max_bytes: int,
         wanted: MessageFilter = EVERY_MESSAGE,
     ) -> QueueRead:
-        """Whole records from a queue offset on; at least one where one is there."""
+        """Whole records from a queue offset on, up to `max_bytes` and `MOST_ANSWER_BYTES`; at least
+        one where one is there."""
 
     def read_log(offset: int, size: int) -> bytes:
         """Raw log bytes for replication; never past the end of a file."""

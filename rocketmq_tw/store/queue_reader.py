@@ -12,6 +12,7 @@ from rocketmq_tw.message.record import are_sound, is_sound
 from rocketmq_tw.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
+    MOST_ANSWER_BYTES,
     GetStatus,
     ILog,
     MessageFilter,
@@ -23,7 +24,6 @@ from rocketmq_tw.store.queue_extension import QueueExtension, UnitExtra, is_addr
 from rocketmq_tw.store.records import read_properties
 
 _FILLER_SIZE = 0x7FFFFFFF
-_MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 #: Bytes between two records that are worth reading to save a system call.
 _GAP = 8192
@@ -62,7 +62,7 @@ class _Limits:
     def __init__(
         self, config: MessageStoreConfig, max_count: int, max_bytes: int, in_memory_bytes: int
     ) -> None:
-        most_bytes = min(max(max_bytes, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
+        most_bytes = min(max(max_bytes, _MIN_PULL_SIZE), MOST_ANSWER_BYTES)
         #: Bytes and records while they are of the log's newest part, and of older ones.
         self.in_memory = (
             min(most_bytes, config.max_transfer_bytes_on_message_in_memory),

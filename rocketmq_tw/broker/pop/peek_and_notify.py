@@ -64,7 +64,13 @@ class PeekAndNotify:
             rest += max(self._positions.end(queue) - begin, 0)
             wanted = header.max_msg_nums - count
             if wanted > 0 and size < _PEEK_BYTES:
-                _, read = self._reads.read(queue, begin, wanted, _PEEK_BYTES)
+                _, read = self._reads.read(
+                    queue, begin, wanted, _PEEK_BYTES - size, is_first=not count
+                )
+                if read is None:
+                    # No queue behind it is asked, which may have smaller ones: they come in turn.
+                    size = _PEEK_BYTES
+                    continue
                 parts.append(read.data)
                 count += read.messages
                 size += len(read.data)

@@ -27,6 +27,7 @@ from rocketmq_tw.message.properties import join_properties, parse_properties
 from rocketmq_tw.message.record import decode_records, encode_record
 from rocketmq_tw.store.interface import (
     EVERY_MESSAGE,
+    MOST_ANSWER_BYTES,
     GetStatus,
     IMessageStore,
     MessageFilter,
@@ -39,7 +40,6 @@ from rocketmq_tw.wire.errors import RequestError
 
 #: Check points that wait at once; more would take more and more memory.
 MOST_PENDING = 1_000_000
-_NO_LIMIT = 0x7FFFFFFF
 _SIZE_AND_OFFSET = fields("size", "queue_offset")
 
 #: The queue has no such offset; the read says which one it has.
@@ -78,6 +78,10 @@ class Popped:
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
+        #: Bytes of the parts.
+        self.size = 0
+        #: Whether the next message has no room in the answer.
+        self.is_full = False
         self.count = 0
         self.rest = 0
         self.infos = OffsetInfos()
@@ -87,6 +91,12 @@ class Popped:
     def data(self) -> bytes:
         """The records of all messages, as clients get them."""
         return b"".join(self.parts)
+
+    def add(self, records: bytes, count: int) -> None:
+        """Takes `count` messages more."""
+        self.parts.append(records)
+        self.size += len(records)
+        self.count += count
 
 
 class QueueReads:
@@ -108,17 +118,22 @@ class QueueReads:
         queue: PoppedQueue,
         offset: int,
         count: int,
-        size: int = _NO_LIMIT,
+        size: int,
         wanted: MessageFilter = EVERY_MESSAGE,
-    ) -> tuple[int, QueueRead]:
+        *,
+        is_first: bool,
+    ) -> tuple[int, QueueRead | None]:
         """Reads up to `count` messages and `size` bytes from `offset` on; where the queue has no
-        such offset, from the one that it has instead. Returns the offset with what was read."""
+        such offset, from the one that it has instead. Returns the offset with what was read; None
+        where the next message alone is larger and the answer has others: it is not `is_first`."""
         topic, group, queue_id = queue
         began = self._seconds()
         read = self._store.read_queue(topic, queue_id, offset, count, size, wanted)
         if read.status in _MISPLACED and read.next_offset != offset:
             offset = read.next_offset
             read = self._store.read_queue(topic, queue_id, offset, count, size, wanted)
+        if len(read.data) > size and not is_first:
+            return offset, None
         took = self._seconds() - began
         self._pulled(topic, group, read.messages, len(read.data), took)
         return offset, read
@@ -168,13 +183,19 @@ class PopReads:
         too_many = config.enable_pop_message_threshold and (
             self._in_flight.of(queue) > config.pop_inflight_message_threshold
         )
-        if too_many or popped.count >= wanted.max_count or end == offset:
+        most, size = wanted.max_count - popped.count, MOST_ANSWER_BYTES - popped.size
+        if too_many or most <= 0 or size <= 0 or popped.is_full or end == offset:
             popped.rest += max(end - offset, 0)
             return
-        most = wanted.max_count - popped.count
-        start, read = self._reads.read(queue, offset, most, wanted=wanted.filter)
+        start, read = self._reads.read(
+            queue, offset, most, size, wanted.filter, is_first=not popped.count
+        )
         if start != offset:
             self._positions.move(queue, start)
+        if read is None:
+            popped.is_full = True
+            popped.rest += max(end - start, 0)
+            return
         if read.messages:
             self._hide(wanted, queue, start, read, popped)
         elif read.status in _PASSED_OVER and read.next_offset > -1:
@@ -232,13 +253,12 @@ class PopReads:
             )
             popped.points.append((point, claim))
         popped.infos.add(topic, queue_id, start, found)
-        popped.count += read.messages
-        if not topic.startswith(RETRY_PREFIX) or (
+        records = read.data
+        if topic.startswith(RETRY_PREFIX) and not (
             self._config.pop_response_return_actual_retry_topic
         ):
-            popped.parts.append(read.data)
-        else:
-            popped.parts.append(self._as_original(wanted, topic, start, read.data))
+            records = self._as_original(wanted, topic, start, records)
+        popped.add(records, read.messages)
 
     def _as_original(self, wanted: Wanted, topic: str, start: int, data: bytes) -> bytes:
         """Returns the records of a retry topic rewritten to the popped topic, with the extra info

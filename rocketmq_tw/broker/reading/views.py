@@ -20,6 +20,7 @@ from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.net.interfaces import Handler, IPeer
+from rocketmq_tw.store.interface import MOST_ANSWER_BYTES
 from rocketmq_tw.wire.codes import RequestCode, ResponseCode
 from rocketmq_tw.wire.command import RemotingCommand
 from rocketmq_tw.wire.errors import RequestError
@@ -41,9 +42,8 @@ from rocketmq_tw.wire.headers.pull import (
 
 #: Set in `extFields` by a client whose key is a unique id.
 UNIQUE_KEY_FLAG = "_UNIQUE_KEY_QUERY"
-#: Messages, and bytes of them, in one answer to a query.
+#: Messages in one answer to a query.
 MAX_QUERY_MESSAGES = 64
-MAX_QUERY_BYTES = 8 * 1024 * 1024
 
 
 class Views(Part):
@@ -125,10 +125,10 @@ class Views(Part):
         for offset in offsets:
             record = self._store.record_at(offset)
             if record is not None:
-                records.append(record)
                 size += len(record)
-                if size >= MAX_QUERY_BYTES:
+                if records and size > MOST_ANSWER_BYTES:
                     break
+                records.append(record)
         if not records:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
