@@ -1,0 +1,82 @@
+"""Answers consumers that pop: pops, acknowledgements, peeks and notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rocketmq_tw.broker.assembly.handlers import merge_handlers
+from rocketmq_tw.broker.filters.filters import MessageFilters
+from rocketmq_tw.broker.pop.ack_requests import AckRequests, OrderlyAcks
+from rocketmq_tw.broker.pop.check_points import PoppedQueue
+from rocketmq_tw.broker.pop.checks import PopChecks
+from rocketmq_tw.broker.pop.context import PopContext
+from rocketmq_tw.broker.pop.held_pops import HeldPops
+from rocketmq_tw.broker.pop.order import OrderWatch
+from rocketmq_tw.broker.pop.peek_and_notify import PeekAndNotify
+from rocketmq_tw.broker.pop.pop_requests import PopRequests
+from rocketmq_tw.broker.pop.positions import Positions
+from rocketmq_tw.broker.pop.queues import PopQueues
+from rocketmq_tw.broker.pop.reads import PopReads, QueueReads
+from rocketmq_tw.net.interfaces import Handler
+
+
+class PopService:
+    """Answers the requests, and holds pops and notifications until a message comes.
+
+    `pulled` is told of each read (see `QueueReads`); `pending` tells how many check points wait for
+    acknowledgements.
+    """
+
+    def __init__(
+        self,
+        pop: PopContext,
+        filters: MessageFilters,
+        pulled: Callable[[str, str, int, int, float], None],
+        pending: Callable[[], int],
+    ) -> None:
+        host, store, offsets, order = pop.host, pop.writing.store, pop.tables.offsets, pop.order
+        config, now_ms = host.config, host.now_ms
+        self._watch = OrderWatch(order, host.reactor, now_ms, self._wake)
+        self._positions = Positions(config, store, offsets, order, pop.in_flight)
+        self._pops = HeldPops(config, host.reactor, now_ms, host.in_slices)
+        self._notifications = HeldPops(config, host.reactor, now_ms, host.in_slices)
+        checks = PopChecks(config, pop.role, pop.tables, store)
+        queues = PopQueues(config, pop.tables.topics)
+        queue_reads = QueueReads(store, pulled, host.reactor.seconds)
+        reads = PopReads(
+            config, queue_reads, self._positions, order, pop.in_flight, pop.revive_log, pending
+        )
+        pops = PopRequests(host, checks, filters, queues, reads, self._pops)
+        acks = AckRequests(host, checks, store, pop.revive_log, OrderlyAcks(offsets, order))
+        peeks = PeekAndNotify(
+            checks, queues, self._positions, queue_reads, order, self._notifications, now_ms
+        )
+        self.handlers: Mapping[int, Handler] = merge_handlers(
+            [pops.handlers(), acks.handlers(), peeks.handlers()]
+        )
+        for held in (self._pops, self._notifications):
+            store.on_arrival(held.arrived)
+            pop.writing.dispatcher.on_dispatched(held.resume_woken)
+        offsets.was_reset.add(lambda group, topic, queue_id: self._wake((topic, group, queue_id)))
+
+    @property
+    def held(self) -> int:
+        """How many pops wait for a message."""
+        return len(self._pops)
+
+    def answer_held(self) -> None:
+        """Answers all held requests now. The role is over, so they are refused, and consumers may
+        find what they wait for at another broker."""
+        self._pops.resume_all()
+        self._notifications.resume_all()
+        self._watch.stop()
+
+    def forget_positions(self) -> None:
+        """Forgets the pops that are under way; the next master goes on from the offsets."""
+        self._positions.clear()
+
+    def _wake(self, queue: PoppedQueue) -> None:
+        """Wakes requests for a queue of which there may be more: an orderly group may pop it again,
+        or the group's offset was reset."""
+        self._pops.wake(queue)
+        self._notifications.wake(queue)
