@@ -2,7 +2,8 @@
 
 A checkpoint is prepared where the store is used and written where blocking is allowed, so that the
 next one may be prepared, or even written, before it: each syncs also what the others have not yet,
-and none takes the place of a younger one.
+and none takes the place of a younger one. One that is stopped between two files leaves the rest of
+them to the next.
 """
 
 from __future__ import annotations
@@ -30,6 +31,28 @@ class Rounds(NamedTuple):
     synced: int
 
 
+class CheckpointWrite:
+    """A checkpoint that is prepared and not written yet; see `IMessageStore.prepare_checkpoint`."""
+
+    def __init__(self, write: Callable[[Callable[[], bool]], bool]) -> None:
+        self._write = write
+        self._is_stopped = False
+        #: Called, in the same thread, once it is written.
+        self.then: Callable[[], None] = lambda: None
+
+    def __call__(self) -> bool:
+        """Syncs the files and writes the checkpoint; blocks. Returns False where it was stopped."""
+        if not self._write(lambda: self._is_stopped):
+            return False
+        self.then()
+        return True
+
+    def stop(self) -> None:
+        """Ends a call, in any other thread, after the file that it is syncing; the next checkpoint
+        syncs the others."""
+        self._is_stopped = True
+
+
 class Checkpointing:
     """Writes the checkpoint of one store to the file at `path` (docs/formats/checkpoint.md). `last`
     is what the file says. `failed`: queues or index could not be synced, and no checkpoint is
@@ -52,7 +75,8 @@ class Checkpointing:
         self._queues = queues
         self._index = index
         self._deleted = deleted
-        #: What prepared checkpoints are to sync and have not synced yet; never changed in place.
+        #: What prepared checkpoints are to sync and have not synced yet: only they take out of it,
+        #: each file once it is synced.
         self._syncing: tuple[Unsynced, ...] = ()
         #: Numbers of the last checkpoints prepared and written, or overtaken.
         self._prepared = self._written = 0
@@ -114,8 +138,8 @@ class Checkpointing:
 
     def prepare(
         self, safe_offset: int, timestamp: int, *, thorough: bool
-    ) -> Callable[[], None] | None:
-        """Returns a call that writes a checkpoint for the log in front of `safe_offset`, whose last
+    ) -> CheckpointWrite | None:
+        """Returns what writes a checkpoint for the log in front of `safe_offset`, whose last
         message was stored at `timestamp` (ms); see `IMessageStore.prepare_checkpoint`."""
         if self.failed or self._log.failure:
             return None
@@ -135,7 +159,7 @@ class Checkpointing:
             queues=queues.with_files,
             units=queues.units,
         )
-        changed = bool(queues.unsynced)
+        changed = bool(queues.unsynced) or any(self._syncing)
         if index is not None:
             changed = changed or bool(index.unsynced)
             checkpoint.index_msg_timestamp = index.end_timestamp
@@ -144,26 +168,40 @@ class Checkpointing:
         if not changed and checkpoint == self.last:
             return None
         # With what another one may still be syncing, which is not durable either.
-        syncing = (*self._syncing, queues.unsynced.taken())
+        syncing = (*filter(None, self._syncing), queues.unsynced.taken())
         if index is not None:
             syncing += (index.unsynced.taken(),)
         self._syncing = syncing
         self._prepared += 1
-        return partial(self._write, checkpoint, self._prepared, syncing)
+        return CheckpointWrite(partial(self._write, checkpoint, self._prepared, syncing))
 
-    def _write(self, checkpoint: Checkpoint, number: int, syncing: Sequence[Unsynced]) -> None:
+    def _write(
+        self,
+        checkpoint: Checkpoint,
+        number: int,
+        syncing: Sequence[Unsynced],
+        is_stopped: Callable[[], bool],
+    ) -> bool:
         """Writes the checkpoint once log, queues and index are durable, unless one with a higher
-        number was written before."""
+        number was written before. Returns False where it was stopped on the way."""
         if self._log.flushed_offset < checkpoint.safe_offset:
             raise StoreError("the log is not durable up to where the checkpoint would say")
         try:
             for path in sorted(set().union(*[each.files for each in syncing])):
+                if is_stopped():
+                    return False
                 self._sync(path)
+                for each in syncing:
+                    each.files.discard(path)
             # Before it is durable that their queues are not where they were.
             self._deleted.sync()
             for directory in sorted(set().union(*[each.dirs for each in syncing])):
+                if is_stopped():
+                    return False
                 if self._files.exists(directory):
                     self._files.sync_dir(directory)
+                for each in syncing:
+                    each.dirs.discard(directory)
             # What was not there any more is not synced: nothing may bring it back.
             self._deleted.sync()
         except OSError as error:
@@ -178,6 +216,7 @@ class Checkpointing:
             self.last = checkpoint
         if self._syncing is syncing:
             self._syncing = ()
+        return True
 
     def _sync(self, path: str) -> None:
         try:

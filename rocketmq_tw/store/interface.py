@@ -218,6 +218,20 @@ class ILog(Interface):
         """Closes all files; what is still buffered is gone."""
 
 
+class ICheckpointWrite(Protocol):
+    """A checkpoint that is prepared and not written yet."""
+
+    def __call__(self) -> bool:
+        """Syncs the files that changed and writes the checkpoint; blocks. Returns False where it
+        was stopped."""
+        ...
+
+    def stop(self) -> None:
+        """Ends a call that another thread makes, after the file that it is syncing; the next
+        checkpoint syncs the others."""
+        ...
+
+
 class IMessageStore(Interface):
     """The message store. Synchronous and without a reactor: `broker/writing/commit.py` decides when
     to write, when to fsync in a thread, and which senders to answer. Appends are buffered until
@@ -365,10 +379,10 @@ class IMessageStore(Interface):
 
     unsynced_files: int = Attribute("How many files the next checkpoint has to sync.")
 
-    def prepare_checkpoint(*, thorough: bool = True) -> Callable[[], None] | None:
-        """A call that makes queues and index durable and says so in the checkpoint; None where
-        nothing changed. It may be made in any thread, once the log is durable up to the
-        `written_offset` of now, and raises `StoreError` before.
+    def prepare_checkpoint(*, thorough: bool = True) -> ICheckpointWrite | None:
+        """What makes queues and index durable and says so in the checkpoint; None where nothing
+        changed. It may be called in any thread, once the log is durable up to the `written_offset`
+        of now, and raises `StoreError` before.
 
         Not `thorough`: what can be made again quickly from what is durable is left out."""
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from zope.interface import implementer
 
@@ -18,7 +17,7 @@ from rocketmq_tw.message.model import StoredMessage
 from rocketmq_tw.message.record import RecordHead
 from rocketmq_tw.store.appending import Appending
 from rocketmq_tw.store.checkpoint import Checkpoint
-from rocketmq_tw.store.checkpointing import Checkpointing
+from rocketmq_tw.store.checkpointing import Checkpointing, CheckpointWrite
 from rocketmq_tw.store.commit_log import CommitLog
 from rocketmq_tw.store.cutting import Cutting
 from rocketmq_tw.store.deleted_topics import DeletedTopics
@@ -421,7 +420,7 @@ class MessageStore(StoreReads):
         """See `IMessageStore`."""
         return len(self._queues.unsynced.files)
 
-    def prepare_checkpoint(self, *, thorough: bool = True) -> Callable[[], None] | None:
+    def prepare_checkpoint(self, *, thorough: bool = True) -> CheckpointWrite | None:
         """See `IMessageStore`. To be called every `flushConsumeQueueThoroughInterval` or more
         often: what lies behind the last checkpoint is read again after a crash."""
         if self._is_broken or self._cutting.is_under_way:
@@ -429,11 +428,9 @@ class MessageStore(StoreReads):
         write = self._checkpointing.prepare(
             self._dispatching.reached, self._dispatching.last_timestamp, thorough=thorough
         )
-        return None if write is None else partial(self._write_checkpoint, write)
-
-    def _write_checkpoint(self, write: Callable[[], None]) -> None:
-        write()
-        self._removal.remove_files()
+        if write is not None:
+            write.then = self._removal.remove_files
+        return write
 
     def clean(self, now_ms: int, *, at_any_hour: bool = False) -> Iterator[int]:
         """See `IMessageStore`."""

@@ -2,7 +2,8 @@
 
 Syncing blocks, so it runs in a thread, one round at a time: a round answers all callers that wait
 when it starts, the next round those that came meanwhile. A checkpoint syncs queues and index beside
-the rounds, so that no caller waits for it.
+the rounds, so that no caller waits for it. It may have very many files to sync: a cut of the log,
+or a stop, ends it after the file that it is at, and the next checkpoint syncs the others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rocketmq_tw.runtime.listeners import Listeners
 from rocketmq_tw.runtime.periodic import PeriodicCall
 from rocketmq_tw.runtime.threads import InThread
 from rocketmq_tw.runtime.waiters import Waiters
-from rocketmq_tw.store.interface import IMessageStore
+from rocketmq_tw.store.interface import ICheckpointWrite, IMessageStore
 
 #: Told whether the log is durable up to where it was asked for.
 Flushed = Callable[[bool], None]
@@ -85,7 +86,8 @@ class Flusher:
         #: When the last thorough checkpoint began, and where the log ended at the last of any kind.
         self._checkpoint_at = 0.0
         self._checkpoint_end = 0
-        self._checkpointing = False
+        #: The checkpoint that is being written, or waits for the log in front of it.
+        self._checkpoint: ICheckpointWrite | None = None
         self._paused = False
         #: Deferreds that fire once nothing is being synced and no caller waits for a sync.
         self._paused_waiters = Waiters[None]()
@@ -104,6 +106,7 @@ class Flusher:
     def stop(self) -> Deferred[None]:
         """Ends the periodic work; fires once no sync runs and no caller waits for one."""
         self._ticker.stop()
+        self._stop_checkpoint()
         stopped = self._stopped_waiters.wait()
         self._report_idle()
         return stopped
@@ -111,6 +114,7 @@ class Flusher:
     def pause(self) -> Deferred[None]:
         """Fires once nothing is being synced; then nothing is until `resume`."""
         self._paused = True
+        self._stop_checkpoint()
         paused = self._paused_waiters.wait()
         self._report_idle()
         return paused
@@ -141,7 +145,7 @@ class Flusher:
 
     def _next_round(self) -> None:
         # A checkpoint that has begun needs its round to end.
-        if self._running or (self._paused and not self._checkpointing):
+        if self._running or (self._paused and self._checkpoint is None):
             return
         store = self._store
         is_behind = store.flushed_offset < store.end_offset or store.has_unsynced_deletions
@@ -173,7 +177,7 @@ class Flusher:
         self._report_idle()
 
     def _checkpoint_if_due(self) -> None:
-        if self._checkpointing or self._paused:
+        if self._checkpoint is not None or self._paused:
             return
         store, now, end = self._store, self._clock.seconds(), self._store.end_offset
         interval = self._config.flush_consume_queue_thorough_interval / 1000
@@ -192,28 +196,36 @@ class Flusher:
             return
         if write is None:
             return
-        self._checkpointing = True
+        self._checkpoint = write
         if store.flushed_offset < store.written_offset:
             self.when_flushed(store.written_offset, partial(self._write_checkpoint, write))
         else:
             self._write_checkpoint(write, durable=True)
 
-    def _write_checkpoint(self, write: Callable[[], None], durable: bool) -> None:
+    def _write_checkpoint(self, write: ICheckpointWrite, durable: bool) -> None:
         if durable:
             written = self._in_thread(write)
-            written.addCallbacks(
-                lambda _: self._checkpoint_failures.succeeded(), self._checkpoint_failures.failed
-            )
+            written.addCallbacks(self._checkpoint_written, self._checkpoint_failures.failed)
             written.addCallback(self._checkpoint_ended)
         else:
             self._checkpoint_ended(None)
 
+    def _checkpoint_written(self, is_written: bool) -> None:
+        if is_written:
+            self._checkpoint_failures.succeeded()
+        else:
+            self.checkpoint_soon()
+
     def _checkpoint_ended(self, _result: Any) -> None:
-        self._checkpointing = False
+        self._checkpoint = None
         self._report_idle()
 
+    def _stop_checkpoint(self) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.stop()
+
     def _report_idle(self) -> None:
-        if not self._running and not self._checkpointing:
+        if not self._running and self._checkpoint is None:
             self._paused_waiters.fire(None)
-        if not self._running and not self._waiting and not self._checkpointing:
+        if not self._running and not self._waiting and self._checkpoint is None:
             self._stopped_waiters.fire(None)

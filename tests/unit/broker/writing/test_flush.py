@@ -1,6 +1,9 @@
 """The periodic flush and the checkpoint."""
 
+from collections.abc import Callable
+
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
@@ -181,7 +184,7 @@ def test_stop_waits_for_the_round_that_runs() -> None:
     assert threads.waiting == []
 
 
-def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
+def test_stop_waits_for_the_checkpoint_that_is_in_a_thread() -> None:
     threads = Threads(eager=False)
     plane = BrokerInMemory(threads=threads, flush_consume_queue_thorough_interval=500)
     append(plane)
@@ -192,6 +195,8 @@ def test_stop_waits_for_the_checkpoint_that_is_written() -> None:
     assert not stopped
     threads.run()
     assert stopped
+    threads.eager = True
+    plane.stop()
     checkpoint = read_checkpoint(plane.files, plane.store.paths.checkpoint)
     assert checkpoint.safe_offset == plane.store.end_offset
 
@@ -218,3 +223,89 @@ def test_a_sync_that_works_again_is_told() -> None:
         failures.succeeded()
         failures.failed(Failure(OSError("no")))
     assert [event["log_level"].name for event in events] == ["critical", "info", "critical"]
+
+
+QUEUES = 20
+
+
+class FilesOfQueues(FaultyFiles):
+    """Counts the syncs of consume queues' files; `at_sync` is called with each number."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryFiles())
+        self.count = 0
+        self.at_sync: Callable[[int], None] = lambda count: None
+
+    def check(self, operation: str, path: str) -> Fault | None:
+        if operation == "fsync" and "/consumequeue/" in path:
+            self.count += 1
+            self.at_sync(self.count)
+        return super().check(operation, path)
+
+
+def many_queues() -> tuple[BrokerInMemory, FilesOfQueues]:
+    """A broker whose next checkpoint, a second from now, has as many files to sync."""
+    files = FilesOfQueues()
+    broker = BrokerInMemory(files, flush_consume_queue_thorough_interval=1000)
+    for number in range(QUEUES):
+        message = make_message(b"%d" % number, queue_id=number)
+        broker.commit.append(message, lambda code, appended: None)
+    broker.clock.advance(0)
+    broker.clock.advance(0.6)
+    assert broker.store.flushed_offset == broker.store.end_offset
+    assert files.count == 0
+    return broker, files
+
+
+def test_a_pause_waits_for_one_file_of_a_checkpoint() -> None:
+    broker, files = many_queues()
+    paused: list[None] = []
+
+    def pause(count: int) -> None:
+        if count == 3:
+            broker.flusher.pause().addCallback(paused.append)
+            assert not paused
+
+    files.at_sync = pause
+    broker.clock.pump([0.5] * 3)
+    assert paused == [None]
+    assert files.count == 3
+    broker.clock.pump([0.5] * 10)
+    assert files.count == 3
+    with capturedLogs() as logs:
+        broker.flusher.resume()
+        broker.clock.advance(0.5)
+    assert not logs
+    assert files.count == QUEUES
+    checkpoint = read_checkpoint(files, broker.store.paths.checkpoint)
+    assert checkpoint.safe_offset == broker.store.end_offset
+
+
+def test_a_stop_waits_for_one_file_of_a_checkpoint_and_syncs_the_rest() -> None:
+    broker, files = many_queues()
+    stopped: list[Deferred[None]] = []
+    at_once: list[int] = []
+
+    def stop(count: int) -> None:
+        if count == 3:
+            stopped.append(broker.flusher.stop())
+            stopped[0].addCallback(lambda _: at_once.append(files.count))
+
+    files.at_sync = stop
+    broker.clock.pump([0.5] * 3)
+    assert at_once == [3]
+    broker.stop()
+    assert files.count == QUEUES
+
+
+def test_a_checkpoint_that_waits_for_the_log_is_not_begun_once_a_cut_waits() -> None:
+    threads = Threads(eager=False)
+    files = FilesOfQueues()
+    broker = BrokerInMemory(files, threads=threads, flush_consume_queue_thorough_interval=500)
+    append(broker)
+    broker.clock.advance(0.5)
+    paused: list[None] = []
+    broker.flusher.pause().addCallback(paused.append)
+    while threads.run():
+        pass
+    assert paused and files.count == 0
