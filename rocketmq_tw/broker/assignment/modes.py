@@ -57,7 +57,8 @@ class RequestModes:
             if self._count >= MAX_MODES:
                 raise RequestError(
                     ResponseCode.SYSTEM_ERROR,
-                    f"{self._count} pairs of a topic and a group have a mode already",
+                    f"{self._count} pairs of a topic and a group have a mode already, and no"
+                    " further pair can get one: set defaultMessageRequestMode instead",
                 )
             self._count += 1
         self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode

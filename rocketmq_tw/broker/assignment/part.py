@@ -170,12 +170,10 @@ class AssignmentRequests:
             )
         if body.mode not in (PULL, POP):
             raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"the mode {body.mode!r} is neither PULL nor POP"
+                ResponseCode.INVALID_PARAMETER,
+                f"the mode {body.mode!r} is unknown: use PULL or POP",
             )
-        if self._topics.get(body.topic) is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"{body.topic} is no topic of this broker"
-            )
+        self._topics.known(body.topic)
         self._groups.known(body.consumer_group)
         log.info(
             "{peer} lets {group} read {topic} by {mode}",

@@ -128,7 +128,9 @@ class ClientRequests:
         group = self._clients.consumer_group(name)
         if group is None:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"no consumer of group {name} is connected here"
+                ResponseCode.SYSTEM_ERROR,
+                f"no consumer of group {name} is connected to this broker: start one, or ask"
+                " another broker",
             )
         return request.response(
             body=encode_body(ConsumerIdList(consumer_id_list=group.client_ids()))

@@ -80,7 +80,9 @@ class ConnectionRequests:
         group = self._clients.consumer_group(name)
         if group is None:
             raise RequestError(
-                ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {name} is connected here"
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"no consumer of group {name} is connected to this broker: start one, or ask"
+                " another broker",
             )
         return self._growing.answer(
             request,

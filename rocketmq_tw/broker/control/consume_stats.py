@@ -122,12 +122,7 @@ class ConsumeStatsRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """303: the times of the first, the last and the last consumed message of each queue."""
         header = request.header(QueryConsumeTimeSpanRequestHeader)
-        config = self._topics.get(header.topic)
-        if config is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {header.topic} here"
-            )
-        queues = config.write_queue_nums
+        queues = self._topics.known(header.topic).write_queue_nums
 
         def fill(body: ConsumeTimeSpanBody) -> Iterator[None]:
             for queue_id in range(queues):

@@ -59,7 +59,9 @@ class ConsumerStatusRequests:
         ]
         if not clients:
             raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"no consumer of group {header.group} is connected here"
+                ResponseCode.SYSTEM_ERROR,
+                f"no consumer of group {header.group} is connected to this broker: start one, or"
+                " ask another broker",
             )
         question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
         answers = _Answers()

@@ -75,7 +75,7 @@ class ResetRequests:
         connected consumers are told (220) and commit it.
         """
         header = request.header(ResetOffsetRequestHeader)
-        config = self._topic(header.topic)
+        config = self._topics.known(header.topic)
         offsets: dict[int, int] = {}
         if self._config.use_server_side_reset_offset:
             steps = self._server_side(header, config, offsets)
@@ -102,11 +102,7 @@ class ResetRequests:
         header = request.header(CloneGroupOffsetRequestHeader)
         source = header.src_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(source)
-        if self._groups.get(header.dest_group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"there is no group {header.dest_group} here: create it first",
-            )
+        self._groups.known(header.dest_group)
         log.info(
             "{peer} copies the offsets of {source} to {target} in {topics}",
             peer=peer.address,
@@ -158,10 +154,7 @@ class ResetRequests:
     def _server_side(
         self, header: ResetOffsetRequestHeader, config: TopicConfig, offsets: dict[int, int]
     ) -> Iterator[None]:
-        if header.group not in self._groups:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {header.group} here"
-            )
+        self._groups.check_known(header.group)
         if header.queue_id >= config.read_queue_nums:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -196,7 +189,8 @@ class ResetRequests:
         if not clients:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE,
-                f"no consumer of group {header.group} is connected here, so none can be reset",
+                f"no consumer of group {header.group} is connected to this broker, so none can be"
+                " reset: start one",
             )
         for queue_id in range(config.write_queue_nums):
             consumed = self._offsets.query(header.group, header.topic, queue_id)
@@ -242,12 +236,6 @@ class ResetRequests:
     def _connected(self, group: str) -> list[Client]:
         found = self._clients.consumer_group(group)
         return [] if found is None else list(found.clients.values())
-
-    def _topic(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
-        if config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
-        return config
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic=topic, broker_name=self._config.broker_name, queue_id=queue_id)

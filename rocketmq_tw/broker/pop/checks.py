@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketmq_tw.broker.role.holder import RoleHolder
 from rocketmq_tw.broker.role.state import Role
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.tables.remarks import broker_unreadable, group_disabled, topic_unreadable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.message.names import MAX_GROUP_LENGTH, RETRY_PREFIX
 from rocketmq_tw.store.interface import IMessageStore
@@ -40,16 +41,11 @@ class PopChecks:
         # Requests that were held come again when the role is over.
         if not self._role.is_master:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, not_popped(self._role.role))
-        ip = self._config.broker_ip1
         if not is_readable(self._config.broker_permission):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker {ip} may not be popped from"
-            )
-        found = self._topic(topic)
+            raise RequestError(ResponseCode.NO_PERMISSION, broker_unreadable(self._config))
+        found = self._topics.known(topic)
         if not is_readable(found.perm):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic {topic} may not be read from"
-            )
+            raise RequestError(ResponseCode.NO_PERMISSION, topic_unreadable(topic))
         if queue_id >= found.read_queue_nums:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
@@ -62,13 +58,13 @@ class PopChecks:
                 f" topic: use {_LONGEST_TOPIC - len(RETRY_PREFIX) - 1} characters for both",
             )
         if not self._groups.known(group).consume_enable:
-            raise RequestError(ResponseCode.NO_PERMISSION, f"group {group} may not consume")
+            raise RequestError(ResponseCode.NO_PERMISSION, group_disabled(group))
         return found
 
     def is_popped(self, topic: str, queue_id: int, offset: int, *, last: int = 0) -> None:
         """Checks that there is such a message, as far as its queue tells; `last` is how far behind
         the queue's end an offset may be."""
-        found = self._topic(topic)
+        found = self._topics.known(topic)
         if not 0 <= queue_id < found.read_queue_nums:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -79,15 +75,6 @@ class PopChecks:
         if not first <= offset < end + last:
             raise RequestError(
                 ResponseCode.NO_MESSAGE,
-                f"queue {queue_id} of {topic} has no message {offset}: it has those from {first}"
-                f" to {end}",
+                f"queue {queue_id} of {topic} has no message {offset}: it has offsets from {first}"
+                f" up to {end}",
             )
-
-    def _topic(self, topic: str) -> TopicConfig:
-        found = self._topics.get(topic)
-        if found is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"{topic} is no topic of this broker: create it (rmqadmin updateTopic)",
-            )
-        return found

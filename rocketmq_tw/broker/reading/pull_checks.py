@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketmq_tw.broker.clients.registry import ClientRegistry, ConsumerGroup
 from rocketmq_tw.broker.filters.filters import MessageFilters
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.tables.remarks import broker_unreadable, group_disabled, topic_unreadable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.net.interfaces import IPeer
 from rocketmq_tw.store.interface import MessageFilter
@@ -54,24 +55,19 @@ class PullChecks:
         does not exist."""
         config = self._config
         if not is_readable(config.broker_permission):
-            raise PullForbidden(
-                BROKER_FORBIDDEN, f"the broker {config.broker_ip1} may not be read from"
-            )
+            raise PullForbidden(BROKER_FORBIDDEN, broker_unreadable(config))
         if code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
             raise PullForbidden(
-                BROKER_FORBIDDEN, f"the broker {config.broker_ip1} takes no lite pull consumers"
+                BROKER_FORBIDDEN,
+                f"the broker {config.broker_ip1} takes no lite pull consumers:"
+                " litePullMessageEnable=false",
             )
         group = self._groups.known(header.consumer_group)
         if not group.consume_enable:
-            raise PullForbidden(GROUP_FORBIDDEN, f"group {header.consumer_group} may not consume")
-        topic = self._topics.get(header.topic)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"{header.topic} is no topic of this broker: create it (rmqadmin updateTopic)",
-            )
+            raise PullForbidden(GROUP_FORBIDDEN, group_disabled(header.consumer_group))
+        topic = self._topics.known(header.topic)
         if not is_readable(topic.perm):
-            raise PullForbidden(TOPIC_FORBIDDEN, f"the topic {header.topic} may not be read from")
+            raise PullForbidden(TOPIC_FORBIDDEN, topic_unreadable(header.topic))
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
@@ -106,12 +102,15 @@ class PullChecks:
             )
         if consumers.is_broadcasting and not group.consume_broadcast_enable:
             raise PullForbidden(
-                BROADCASTING_FORBIDDEN, f"group {header.consumer_group} may not broadcast"
+                BROADCASTING_FORBIDDEN,
+                f"group {header.consumer_group} may not broadcast: set its consumeBroadcastEnable"
+                " (rmqadmin updateSubGroup)",
             )
         if not self._groups.may_read(header.consumer_group, header.topic):
             raise PullForbidden(
                 SUBSCRIPTION_FORBIDDEN,
-                f"group {header.consumer_group} may not read the topic {header.topic}",
+                f"group {header.consumer_group} may not read the topic {header.topic}:"
+                " an administrator has forbidden it",
             )
         subscription = consumers.subscriptions.get(header.topic)
         if subscription is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import randrange
 
+from rocketmq_tw.broker.tables.remarks import broker_unwritable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.config.broker import BrokerConfig
 from rocketmq_tw.config.store import MessageStoreConfig
@@ -61,13 +62,11 @@ class SendChecks:
         name = header.topic
         topic = self._topics.get(name)
         if topic is not None and topic.order and not is_writable(config.broker_permission):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the broker {config.broker_ip1} may not be written to"
-            )
+            raise RequestError(ResponseCode.NO_PERMISSION, broker_unwritable(config))
         if name in names.NOT_FOR_CLIENTS:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"{name} is the broker's own: clients may not send to it",
+                f"brokers use {name} themselves: send to another topic",
             )
         if topic is None:
             topic = self._create_topic(header, peer)
@@ -99,12 +98,7 @@ class SendChecks:
         )
         if topic is None and is_retry:
             topic = self._topics.create_on_send_back(name, 1, READ | WRITE, sys_flag)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"{name} is no topic of this broker: create it (rmqadmin updateTopic)",
-            )
-        return topic
+        return self._topics.known(name) if topic is None else topic
 
     def _refused_size(self, size: int, properties: str) -> RequestError:
         most = self._store_config.max_message_size

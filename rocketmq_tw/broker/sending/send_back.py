@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from rocketmq_tw.broker.assembly.host import Addresses
 from rocketmq_tw.broker.tables.groups.table import GroupTable
 from rocketmq_tw.broker.tables.part import Tables
+from rocketmq_tw.broker.tables.remarks import broker_unwritable, topic_unwritable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
@@ -50,13 +51,7 @@ class Retries:
 
     def group(self, name: str) -> SubscriptionGroupConfig:
         """The group's configuration; raises `RequestError` where the broker has no such group."""
-        group = self._groups.get(name)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"{name} is no consumer group of this broker: create it (rmqadmin updateSubGroup)",
-            )
-        return group
+        return self._groups.known(name)
 
     def bury(self, message: StoredMessage, group: str) -> None:
         """Sends `message` to the group's dead-letter queue, which is made where it is missing."""
@@ -166,10 +161,7 @@ class SendBackRequests:
     def _check(self, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
         group = self._retries.group(header.group)
         if not is_writable(self._config.broker_permission):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker {self._config.broker_ip1} may not be written to",
-            )
+            raise RequestError(ResponseCode.NO_PERMISSION, broker_unwritable(self._config))
         return group
 
     def _retry_topic(
@@ -182,9 +174,7 @@ class SendBackRequests:
             TOPIC_UNIT_SUB if header.unit_mode else 0,
         )
         if not is_writable(topic.perm):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic {topic.topic_name} may not be written to"
-            )
+            raise RequestError(ResponseCode.NO_PERMISSION, topic_unwritable(topic.topic_name))
         return topic.topic_name
 
     @staticmethod

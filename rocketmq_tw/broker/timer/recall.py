@@ -7,6 +7,7 @@ from twisted.python.failure import Failure
 
 from rocketmq_tw.broker.assembly.host import Addresses, Host
 from rocketmq_tw.broker.role.state import Role
+from rocketmq_tw.broker.tables.remarks import broker_unwritable
 from rocketmq_tw.broker.tables.topics.table import TopicTable
 from rocketmq_tw.broker.writing.part import Writing
 from rocketmq_tw.broker.writing.redirects import Draft
@@ -55,7 +56,7 @@ class RecallRequests:
             if role.copies_log:
                 code = ResponseCode.SLAVE_NOT_AVAILABLE
             raise RequestError(
-                code, f"this broker is {role.value} and takes no message back: ask the master"
+                code, f"this broker is {role.value} and recalls no messages: ask the master"
             )
 
         return {RequestCode.RECALL_MESSAGE: self.recall if role is Role.MASTER else refuse}
@@ -68,21 +69,16 @@ class RecallRequests:
         accepts_from = config.start_accept_send_request_time_stamp
         if accepts_from > 0 and now < accepts_from:
             raise RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker accepts no messages yet"
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "the broker accepts no messages yet: recall it again later",
             )
         if (
             not is_writable(config.broker_permission)
             and not config.allow_recall_when_broker_not_writeable
         ):
-            raise RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"the broker {config.broker_ip1} may not be written to",
-            )
+            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, broker_unwritable(config))
         header = request.header(RecallMessageRequestHeader)
-        if self._topics.get(header.topic) is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"{header.topic} is no topic of this broker"
-            )
+        self._topics.known(header.topic)
         handle = self._handle(header, now)
         message = self._message(header, handle, peer, now)
 
@@ -107,7 +103,7 @@ class RecallRequests:
         if not self._config.recall_message_enable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                "no message is taken back here: recallMessageEnable=false",
+                "this broker recalls no messages: recallMessageEnable=false",
             )
 
     def _handle(self, header: RecallMessageRequestHeader, now: int) -> RecallHandle:

@@ -123,12 +123,7 @@ class GroupRequests:
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """352: one group; one that may be made by its first use is made."""
         name = request.header(GetSubscriptionGroupConfigRequestHeader).group
-        config = self._groups.get(name)
-        if config is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
-            )
-        return request.response(body=encode_body(config))
+        return request.response(body=encode_body(self._groups.known(name)))
 
     def forbidden(
         self, request: RemotingCommand, peer: IPeer
@@ -147,10 +142,7 @@ class GroupRequests:
             return answer(None)
         if not self._role.is_master:
             raise RequestError(ResponseCode.SYSTEM_ERROR, ONLY_A_MASTER_CHANGES)
-        if name not in self._groups:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {name} here"
-            )
+        self._groups.check_known(name)
         log.info(
             "{peer} {does} the group {group!r} to read {topic!r}",
             peer=peer.address,

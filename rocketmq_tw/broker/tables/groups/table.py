@@ -66,15 +66,23 @@ class GroupTable(RoleTable[SubscriptionGroupConfig, SubscriptionGroupTable]):
         """Returns the group's configuration as `get` does; raises a `RequestError` that says why
         there is none and what to do."""
         config = self.get(group)
-        if config is not None:
-            return config
+        if config is None:
+            raise self._unknown(group)
+        return config
+
+    def check_known(self, group: str) -> None:
+        """Raises a `RequestError` that says what to do where the group is not in the table."""
+        if group not in self._entries:
+            raise self._unknown(group)
+
+    def _unknown(self, group: str) -> RequestError:
         remark = f"{group} is no consumer group of this broker: create it (rmqadmin updateSubGroup)"
         if len(self._entries) >= MAX_AUTO_CREATED_GROUPS:
             remark += (
                 f"; with {len(self._entries)} groups none is made by its first use any more: delete"
-                " those that nobody needs (rmqadmin deleteSubGroup)"
+                " groups that nobody needs (rmqadmin deleteSubGroup)"
             )
-        raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
 
     def table(self) -> SubscriptionGroupTable:
         """Returns all groups as they are now with the version: what the file and the wire have."""

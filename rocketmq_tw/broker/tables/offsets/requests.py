@@ -107,9 +107,7 @@ class OffsetRequests:
         """Sets the offset in a physical queue."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._groups.known(group)
-        config = self._topics.get(topic)
-        if config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
+        config = self._topics.known(topic)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         known = queue_id in self._offsets.of(group, topic)
         if header.commit_offset < 0 or not (0 <= queue_id < queues or known):

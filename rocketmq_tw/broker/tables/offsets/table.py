@@ -86,7 +86,8 @@ class OffsetTable(WriteBehindTable):
             if len(self._offsets) >= MAX_PAIRS:
                 raise RequestError(
                     ResponseCode.SYSTEM_ERROR,
-                    f"{MAX_PAIRS} pairs of topic and group have offsets: delete what is unused",
+                    f"{MAX_PAIRS} pairs of topic and group have offsets: delete topics or groups"
+                    " that nobody needs",
                 )
             queues = self._add(key)
         before = queues.get(queue_id)

@@ -114,7 +114,8 @@ class TopicChangeRequests:
         if detail.topic != config.topic_name:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the mapping is one of {detail.topic}, and the request is about {header.topic}",
+                f"the mapping is for {detail.topic}, the request for {header.topic}: name the same"
+                " topic in both",
             )
         if len(detail.hosted_queues) > MAX_QUEUES:
             raise RequestError(
@@ -213,7 +214,7 @@ class TopicChangeRequests:
         if self._config.validate_system_topic_when_update_topic and self._topics.is_system(topic):
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"the topic {topic} is one that the broker uses itself: choose another",
+                f"brokers use the topic {topic} themselves: choose another",
             )
 
     def _check(self, config: TopicConfig) -> None:
@@ -280,7 +281,7 @@ class TopicViewRequests:
     def get(self, request: RemotingCommand, peer: IPeer) -> RemotingCommand:
         """351: one topic, with its logic queues where the request wants them."""
         header = request.header(GetTopicConfigRequestHeader)
-        config = self._known(header.topic)
+        config = self._topics.known(header.topic)
         mapping = self._mappings.get(header.topic) if header.lo else None
         if mapping is None:
             return request.response(body=encode_body(config))
@@ -292,7 +293,7 @@ class TopicViewRequests:
     ) -> RemotingCommand | Deferred[RemotingCommand]:
         """202: the offsets of each queue of a topic, and when its last message was stored."""
         topic = request.header(GetTopicStatsInfoRequestHeader).topic
-        config = self._known(topic)
+        config = self._topics.known(topic)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         return self._growing.answer(
             request,
@@ -320,12 +321,6 @@ class TopicViewRequests:
         """305: the topics that brokers use themselves."""
         topics = sorted(self._topics.system_topics() | names.SYSTEM_TOPICS)
         return request.response(body=encode_body(TopicList(topic_list=topics)))
-
-    def _known(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
-        if config is None:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {topic} here")
-        return config
 
 
 def _config(header: CreateTopicRequestHeader) -> TopicConfig:

@@ -54,6 +54,17 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
             return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1)
         return topic
 
+    def known(self, name: str) -> TopicConfig:
+        """Returns the configuration of a topic as `get` does; raises a `RequestError` that says how
+        to create it where it does not exist."""
+        topic = self.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"{name} is no topic of this broker: create it (rmqadmin updateTopic)",
+            )
+        return topic
+
     def is_system(self, name: str) -> bool:
         """Returns whether brokers use the topic themselves."""
         return name in self._system or name.startswith(names.SYSTEM_TOPIC_PREFIX)
@@ -178,7 +189,7 @@ class TopicTable(RoleTable[TopicConfig, TopicConfigTable]):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the topic {topic} is not made: with {len(self._entries)} topics none is made by"
-                " its first use any more; delete those that nobody needs (rmqadmin deleteTopic)",
+                " its first use any more; delete topics that nobody needs (rmqadmin deleteTopic)",
             )
 
     def _put(self, config: TopicConfig) -> TopicConfig:
